@@ -1,0 +1,79 @@
+"""sapwood: latent-variable grammars, from a treebank to fast parses with honest probabilities.
+
+>>> import sapwood
+>>> corpus = sapwood.Corpus.from_trees([sapwood.Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")])
+>>> grammar = sapwood.PCFG().fit(corpus)
+>>> for result in sapwood.Parser(grammar).parse([["dogs", "sleep"]]):
+...     print(result.tree)
+(ROOT (S (NP (N dogs)) (VP (V sleep))))
+
+Names are imported when they are first used, so `import sapwood` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from sapwood._version import __version__
+
+if TYPE_CHECKING:
+    from sapwood.evaluate import EvaluationResult, Scorer, score_tree
+    from sapwood.grammar import TensorGrammar
+    from sapwood.inference import Parser, ParseResult
+    from sapwood.learn import PCFG
+    from sapwood.models import default_model_path
+    from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
+    from sapwood.trees.formats import read_trees
+    from sapwood.trees.tokenise import split_sentences, tokenise
+
+_HOMES = {
+    "Corpus": "sapwood.trees",
+    "EvaluationResult": "sapwood.evaluate",
+    "HeadRules": "sapwood.trees",
+    "Lexicon": "sapwood.trees",
+    "Normaliser": "sapwood.trees",
+    "PCFG": "sapwood.learn",
+    "ParseResult": "sapwood.inference",
+    "Parser": "sapwood.inference",
+    "Scorer": "sapwood.evaluate",
+    "TensorGrammar": "sapwood.grammar",
+    "Tree": "sapwood.trees",
+    "TreeTransform": "sapwood.trees",
+    "default_model_path": "sapwood.models",
+    "read_trees": "sapwood.trees.formats",
+    "score_tree": "sapwood.evaluate",
+    "split_sentences": "sapwood.trees.tokenise",
+    "tokenise": "sapwood.trees.tokenise",
+}
+
+__all__ = [
+    "PCFG",
+    "Corpus",
+    "EvaluationResult",
+    "HeadRules",
+    "Lexicon",
+    "Normaliser",
+    "ParseResult",
+    "Parser",
+    "Scorer",
+    "TensorGrammar",
+    "Tree",
+    "TreeTransform",
+    "__version__",
+    "default_model_path",
+    "read_trees",
+    "score_tree",
+    "split_sentences",
+    "tokenise",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sapwood' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,185 @@
+"""`sapwood eval`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from sapwood.cli import _common as common
+from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.evaluate import EvaluationResult, Scorer, get_parameters
+from sapwood.files import name_of, read_lines
+from sapwood.run.progress import Progress, track
+from sapwood.trees.brackets import parse_trees
+from sapwood.trees.formats import InputFormat, read_trees
+from sapwood.trees.normalise import Normaliser
+from sapwood.trees.tree import Tree
+
+
+@click.command("eval")
+@click.argument("gold")
+@click.argument("predicted", required=False)
+@click.option("-m", "--model", help="Parse the gold sentences with this model and score the result.")
+@click.option(
+    "--params",
+    default="default",
+    show_default=True,
+    help="What counts: default, collins, or an EVALB parameter file (.prm).",
+)
+@click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
+@click.option(
+    "--decoder",
+    type=click.Choice(["max-rule", "recall", "viterbi"]),
+    default="max-rule",
+    show_default=True,
+    help="With -m: how trees are chosen.",
+)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=1e-5,
+    show_default=True,
+    help="With -m: posterior below which the coarse pass prunes.",
+)
+@click.option("--no-normalise", is_flag=True, help="Compare the trees as they are.")
+@common.threads_option
+@common.normaliser_options
+@common.format_option
+@common.skip_bad_option
+@common.json_option
+@common.quiet_option
+def command(
+    gold: str,
+    predicted: str | None,
+    model: str | None,
+    params: str,
+    gold_tags: bool,
+    decoder: str,
+    threshold: float,
+    no_normalise: bool,
+    threads: int | None,
+    function_tags: str,
+    keep_empties: bool,
+    keep_repeated: bool,
+    input_format: Any,
+    skip_bad: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Score PREDICTED trees, or a model's parses, against GOLD trees.
+
+    Gold and predicted trees are normalised first (function tags, empty elements, repeated unaries), with -m the way
+    the model's training trees were. A blank line among the predicted trees is a sentence that was not parsed.
+
+    \b
+    Examples:
+      sapwood eval test.mrg -m model.sapwood
+      sapwood eval test.mrg parsed.mrg --params collins --json
+    """
+    if (predicted is None) == (model is None):
+        raise UsageError("give either PREDICTED trees or a model (-m), not both")
+    if skip_bad and predicted is not None:
+        raise UsageError("--skip-bad would shift gold against predicted trees; it goes with -m only")
+    progress = common.make_progress(quiet)
+    parameters = get_parameters(params)
+    if model is not None:
+        parser = common.load_parser(
+            model, progress, decoder=decoder, threshold=threshold, threads=common.default_threads(threads)
+        )
+        result, seconds = evaluate_model(
+            parser, gold, input_format, parameters, skip_bad, progress, gold_tags=gold_tags
+        )
+    else:
+        assert predicted is not None
+        started = time.perf_counter()
+        normaliser = None if no_normalise else common.make_normaliser(function_tags, keep_empties, keep_repeated)
+        result = _evaluate_files(gold, predicted, input_format, normaliser, parameters, progress)
+        seconds = time.perf_counter() - started
+    if result.sentences == 0:
+        raise InputError(f"{name_of(gold)}: no trees to score")
+    if as_json:
+        common.print_json({**result.to_dict(), "seconds": round(seconds, 3)})
+    else:
+        click.echo(result.format())
+
+
+def evaluate_model(
+    parser: Any,
+    gold: str,
+    input_format: InputFormat,
+    parameters: Any,
+    skip_bad: bool,
+    progress: Progress,
+    *,
+    gold_tags: bool = False,
+) -> tuple[EvaluationResult, float]:
+    """Parse the sentences of a treebank and score the parses; returns the scores and the seconds it took."""
+    normaliser = parser.grammar.normaliser
+    started = time.perf_counter()
+    trees = [
+        clean
+        for tree in common.trees_from([gold], input_format, skip_bad, progress)
+        if (clean := normaliser(tree)) is not None
+    ]
+    sentences: Iterator[Any] = (
+        list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words() for tree in trees
+    )
+    scorer = Scorer(get_parameters(parameters) if isinstance(parameters, str) else parameters)
+    results = track(parser.parse(sentences), progress, "parsing", len(trees), "sentences")
+    for tree, result in zip(trees, results, strict=True):
+        scorer.add(tree, None if result.failed else result.tree)
+    return scorer.result(), time.perf_counter() - started
+
+
+def _evaluate_files(
+    gold: str,
+    predicted: str,
+    input_format: InputFormat,
+    normaliser: Normaliser | None,
+    parameters: Any,
+    progress: Progress,
+) -> EvaluationResult:
+    gold_trees = list(read_trees(gold, format=input_format))
+    predicted_trees = _read_predictions(predicted, input_format, len(gold_trees))
+    if len(gold_trees) != len(predicted_trees):
+        raise InputError(
+            f"{name_of(gold)} has {len(gold_trees)} trees, {name_of(predicted)} has {len(predicted_trees)}; "
+            "they must line up (write a blank line for a sentence without a parse)"
+        )
+    scorer = Scorer(parameters)
+    pairs = zip(gold_trees, predicted_trees, strict=True)
+    for gold_tree, predicted_tree in track(pairs, progress, "scoring", len(gold_trees), "trees"):
+        if normaliser is None:
+            scorer.add(gold_tree, predicted_tree)
+            continue
+        clean = normaliser(gold_tree)
+        if clean is not None:
+            scorer.add(clean, None if predicted_tree is None else normaliser(predicted_tree))
+    return scorer.result()
+
+
+def _read_predictions(path: str, input_format: InputFormat, expected: int) -> list[Tree | None]:
+    """Read predicted trees; in a file of one tree a line a blank line (or `()`) is a missing one."""
+    if input_format == "export":
+        return list(read_trees(path, format=input_format))
+    lines = list(read_lines(path))
+    if len(lines) == expected:
+        try:
+            trees: list[Tree | None] = []
+            for number, line in lines:
+                found = (
+                    []
+                    if line.strip() in ("", "()", "(())")
+                    else list(parse_trees([(number, line)], source=name_of(path)))
+                )
+                if len(found) > 1:
+                    break
+                trees.append(found[0] if found else None)
+            else:
+                return trees
+        except TreeFormatError:
+            pass  # perhaps trees over several lines: read them as such, and let that complain
+    return list(parse_trees(lines, source=name_of(path)))

@@ -1,0 +1,54 @@
+"""The errors that sapwood raises on purpose.
+
+Each carries a message for a person: what is wrong, where, and what to do. The command line prints
+that message alone and exits with `exit_code`; anything that is not a `SapwoodError` is a bug.
+"""
+
+from __future__ import annotations
+
+
+class SapwoodError(Exception):
+    """Base of all errors whose message is meant for the user."""
+
+    exit_code = 1
+
+
+class UsageError(SapwoodError):
+    """The call itself is wrong: options that do not go together, a value out of range."""
+
+    exit_code = 2
+
+
+class InputError(SapwoodError):
+    """A file cannot be read, is empty, or holds something other than what was expected."""
+
+    exit_code = 3
+
+
+class TreeFormatError(InputError):
+    """A malformed tree, with its place.
+
+    Attributes hold what the message says, so that a program can point at the place as well:
+    `source` (file name), `line` and `column` (both from 1), `text` (the offending text).
+    """
+
+    def __init__(self, problem: str, *, source: str, line: int, column: int = 0, text: str = "") -> None:
+        self.problem = problem
+        self.source = source
+        self.line = line
+        self.column = column
+        self.text = text if len(text) <= 60 else text[:57] + "..."
+        place = f"{source}:{line}:{column}" if column else f"{source}:{line}"
+        super().__init__(f"{place}: {problem}" + (f": {self.text!r}" if text else ""))
+
+
+class ModelError(SapwoodError):
+    """A model or corpus file that is damaged, from another version, or not one at all."""
+
+    exit_code = 4
+
+
+class GrammarError(SapwoodError):
+    """A grammar whose arrays do not fit together or that is not what it claims to be."""
+
+    exit_code = 4

@@ -1,0 +1,294 @@
+"""Bracket scores by the rules of EVALB.
+
+How a pair of trees is compared:
+
+1. Words whose *tag* is a deleted label are removed from each tree by that tree's own tags. What is left
+   must be the same words, else the sentence is an *error* and counts in no score. (If the numbers of
+   words differ, first a quotation mark `'`, `"` or `/` that one tree deletes and the other keeps, under
+   two different tags of `quote_labels`, is put back.) A predicted tree with no word left is *skipped*.
+2. A *bracket* is a phrase (not a tag) with its span over the words that are left; phrases over nothing
+   and phrases with a deleted label do not count.
+3. Brackets match when span and label agree. Equal brackets, as in NP over NP, are matched one to one: two
+   against one is one match. *Unlabeled* figures compare spans alone, over the same brackets.
+4. A predicted bracket that crosses any gold bracket is one *crossing*.
+5. A sentence is *exact* when all gold and predicted brackets match, and there may be none at all; tags
+   play no part in it. Tags are scored over the words that are left.
+6. The *length* of a sentence is the number of gold words whose tags are not among
+   `delete_labels_for_length`, punctuation included.
+
+Different from EVALB: labels are compared as they are (EVALB cuts phrase labels at the first `-` or `=`;
+normalise the trees first); equality of labels and of words is transitive; a quotation mark is put back at
+most once (EVALB may do it twice where several stand in a row); there are no limits on lengths; and a
+sentence without a prediction is *failed*: it has no predicted brackets, so it costs recall, tag accuracy
+and exact matches instead of dropping out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from sapwood.errors import InputError
+from sapwood.evaluate.parameters import PARAMETER_SETS, UNLABELED, EvalbParameters
+from sapwood.evaluate.result import EvaluationResult, LabelScore, f1_of, percent
+from sapwood.trees.tree import Tree
+
+Bracket = tuple[str, int, int]
+
+_QUOTE_WORDS = frozenset({"'", '"', "/"})
+
+
+@dataclass(frozen=True)
+class SentenceScore:
+    """The counts of one sentence, all zero but `length` when it is skipped or in error.
+
+    `gold` and `predicted` are the numbers of brackets; they are the same for labeled and unlabeled
+    figures. `matched` obeys the parameter `labeled`; `unlabeled_matched` compares spans alone.
+    `labels` has the counts `(gold, predicted, matched)` of each label.
+    """
+
+    status: Literal["ok", "failed", "skipped", "error"]
+    length: int
+    message: str = ""
+    words: int = 0
+    correct_tags: int = 0
+    gold: int = 0
+    predicted: int = 0
+    matched: int = 0
+    unlabeled_matched: int = 0
+    crossing: int = 0
+    labels: Mapping[str, tuple[int, int, int]] = field(default_factory=dict, repr=False)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the sentence was parsed and all brackets match."""
+        return self.status == "ok" and self.gold == self.predicted == self.matched
+
+    @property
+    def precision(self) -> float:
+        """Per cent of predicted brackets that match; 0.0 when there are none."""
+        return percent(self.matched, self.predicted)
+
+    @property
+    def recall(self) -> float:
+        """Per cent of gold brackets that match; 0.0 when there are none."""
+        return percent(self.matched, self.gold)
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall; 0.0 when there are no brackets."""
+        return f1_of(self.matched, self.gold, self.predicted)
+
+
+def score_tree(
+    gold: Tree, predicted: Tree | None, parameters: EvalbParameters = PARAMETER_SETS["default"]
+) -> SentenceScore:
+    """Compare a predicted tree (None: the parser failed) with the gold one.
+
+    Examples
+    --------
+    >>> gold = Tree.parse("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))")
+    >>> score = score_tree(gold, Tree.parse("(S (NP (DT the)) (VP (NN dog) (VBZ barks)))"))
+    >>> score.matched, score.gold, score.predicted, score.crossing
+    (1, 3, 3, 1)
+    """
+    left = _flatten(gold, parameters)
+    if predicted is None:
+        right = _Flat([], [], [], 0, [])
+    else:
+        right = _flatten(predicted, parameters)
+        if not right.words:
+            return SentenceScore("skipped", left.length, "the predicted tree has no words that count")
+        if len(left.words) != len(right.words) and parameters.quote_labels:
+            keep_gold, keep_predicted = _misquoted(left, right, parameters)
+            left = _flatten(gold, parameters, keep_gold)
+            right = _flatten(predicted, parameters, keep_predicted)
+        problem = _difference(left.words, right.words, parameters)
+        if problem:
+            return SentenceScore("error", left.length, problem)
+
+    gold_brackets, predicted_brackets = Counter(left.brackets), Counter(right.brackets)
+    matched = gold_brackets & predicted_brackets
+    gold_spans = Counter([(start, end) for _, start, end in left.brackets])
+    predicted_spans = Counter([(start, end) for _, start, end in right.brackets])
+    return SentenceScore(
+        status="ok" if predicted is not None else "failed",
+        length=left.length,
+        words=len(left.words),
+        correct_tags=_count_equal(left.tags, right.tags, parameters.label_names),
+        gold=len(left.brackets),
+        predicted=len(right.brackets),
+        matched=matched.total(),
+        unlabeled_matched=(gold_spans & predicted_spans).total(),
+        crossing=_count_crossing(gold_spans, predicted_spans),
+        labels=_by_label(left.brackets, right.brackets, matched),
+    )
+
+
+class Scorer:
+    """Adds up the scores of sentences.
+
+    `scores` holds the score of each sentence in the order they were added, for whoever wants to
+    compare two parsers sentence by sentence.
+    """
+
+    def __init__(self, parameters: EvalbParameters = PARAMETER_SETS["default"]) -> None:
+        self.parameters = parameters
+        self.scores: list[SentenceScore] = []
+        self._errors = 0
+
+    def add(self, gold: Tree, predicted: Tree | None) -> SentenceScore:
+        """Score a sentence and return its score; None for `predicted` counts as a failure to parse.
+
+        Raises
+        ------
+        InputError
+            When this makes more sentences in error than the parameter `max_error` allows.
+        """
+        score = score_tree(gold, predicted, self.parameters)
+        self.scores.append(score)
+        if score.status == "error":
+            self._errors += 1
+            limit = self.parameters.max_error
+            if limit is not None and self._errors > limit:
+                raise InputError(
+                    f"sentence {len(self.scores)}: {score.message}; more errors than the {limit} that "
+                    f"MAX_ERROR of the parameters {self.parameters.name!r} allows: check that the gold and "
+                    "the predicted trees are of the same sentences in the same order"
+                )
+        return score
+
+    def result(self) -> EvaluationResult:
+        """Return the figures over all sentences added so far."""
+        labels: dict[str, list[int]] = {}
+        for score in self.scores:
+            for label, counts in score.labels.items():
+                sums = labels.setdefault(label, [0, 0, 0])
+                for index, count in enumerate(counts):
+                    sums[index] += count
+        return EvaluationResult.of_scores(
+            self.scores, self.parameters, {label: LabelScore(*sums) for label, sums in labels.items()}
+        )
+
+
+class _Flat(NamedTuple):
+    """A tree as scoring sees it.
+
+    `brackets` has `(label, start, end)`, children before parents. `quotes` has, for each word that may
+    be misquoted, `(number of words kept before it, tag, number of words before it)`.
+    """
+
+    words: list[str]
+    tags: list[str]
+    brackets: list[Bracket]
+    length: int
+    quotes: list[tuple[int, str, int]]
+
+
+def _flatten(tree: Tree, parameters: EvalbParameters, keep: frozenset[int] = frozenset()) -> _Flat:
+    """Delete what does not count, except the words numbered in `keep`."""
+    deleted_tags, deleted_phrases = parameters.delete_labels, parameters.deleted_phrases
+    not_in_length, quote_labels = parameters.delete_labels_for_length, parameters.quote_labels
+    names, labeled = parameters.label_names, parameters.labeled
+    words: list[str] = []
+    tags: list[str] = []
+    brackets: list[Bracket] = []
+    quotes: list[tuple[int, str, int]] = []
+    length = seen = 0
+    # A frame is (node, -1) before its children are visited and (node, its start) after.
+    stack = [(tree, -1)]
+    while stack:
+        node, start = stack.pop()
+        label, word = node.label, node.word
+        if word is not None:
+            if label not in not_in_length:
+                length += 1
+            if label in quote_labels and word in _QUOTE_WORDS:
+                quotes.append((len(words), label, seen))
+            if label not in deleted_tags or seen in keep:
+                words.append(word)
+                tags.append(label)
+            seen += 1
+        elif start < 0:
+            stack.append((node, len(words)))
+            stack.extend([(child, -1) for child in reversed(node.children)])
+        elif start < len(words) and label not in deleted_phrases:
+            brackets.append((names.get(label, label) if labeled else UNLABELED, start, len(words)))
+    return _Flat(words, tags, brackets, length, quotes)
+
+
+def _misquoted(gold: _Flat, predicted: _Flat, parameters: EvalbParameters) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the numbers of the gold and of the predicted words to keep although their tags are deleted.
+
+    These are the quotation marks that stand at the same place in both trees and that only one of them
+    deletes. A word that is put back moves the later ones of its tree by one place.
+    """
+    deleted = parameters.delete_labels
+    keep_gold: set[int] = set()
+    keep_predicted: set[int] = set()
+    for place, tag, number in predicted.quotes:
+        place += len(keep_predicted)
+        for gold_place, gold_tag, gold_number in gold.quotes:
+            moved = sum(1 for kept in keep_gold if kept < gold_number)
+            if gold_place + moved != place or (gold_tag in deleted) == (tag in deleted):
+                continue
+            if gold_tag in deleted:
+                keep_gold.add(gold_number)
+            else:
+                keep_predicted.add(number)
+            break
+    return frozenset(keep_gold), frozenset(keep_predicted)
+
+
+def _difference(gold: list[str], predicted: list[str], parameters: EvalbParameters) -> str:
+    """Return what is different between the words of the two trees, or nothing."""
+    if len(gold) != len(predicted):
+        return f"length mismatch: {len(gold)} gold words, {len(predicted)} predicted, after deletion"
+    if gold != predicted:
+        names = parameters.word_names
+        for number, (a, b) in enumerate(zip(gold, predicted, strict=True), 1):
+            if names.get(a, a) != names.get(b, b):
+                return f"words mismatch: word {number} after deletion is {a!r} in gold, {b!r} in the prediction"
+    return ""
+
+
+def _count_equal(gold: list[str], predicted: list[str], names: Mapping[str, str]) -> int:
+    return sum(1 for a, b in zip(gold, predicted, strict=False) if a == b or names.get(a, a) == names.get(b, b))
+
+
+def _by_label(
+    gold: list[Bracket], predicted: list[Bracket], matched: Counter[Bracket]
+) -> dict[str, tuple[int, int, int]]:
+    in_gold = Counter([label for label, _, _ in gold])
+    in_predicted = Counter([label for label, _, _ in predicted])
+    in_both: Counter[str] = Counter()
+    for (label, _, _), count in matched.items():
+        in_both[label] += count
+    return {label: (in_gold[label], in_predicted[label], in_both[label]) for label in in_gold | in_predicted}
+
+
+def _count_crossing(gold: Counter[tuple[int, int]], predicted: Counter[tuple[int, int]]) -> int:
+    """Return how many predicted brackets cross a gold bracket, in one sweep over the sentence.
+
+    Of the gold brackets around the boundary at `start`, which are nested, the innermost one ends
+    first: the span `start, end` crosses one there exactly when that one ends before `end`. In the
+    same way it crosses one at `end` exactly when the innermost one there begins after `start`.
+    """
+    strangers = [(span, count) for span, count in predicted.items() if span not in gold]
+    if not strangers:
+        return 0
+    size = max(end for (_, end), _ in strangers)
+    innermost = [(-1, size)] * (size + 1)
+    # Gold spans yet to be opened; the last one begins first and, of those, is the longest.
+    waiting = sorted(gold, key=lambda span: (-span[0], span[1]))
+    around: list[tuple[int, int]] = []
+    for boundary in range(1, size + 1):
+        while waiting and waiting[-1][0] < boundary:
+            around.append(waiting.pop())
+        while around and around[-1][1] <= boundary:
+            around.pop()
+        if around:
+            innermost[boundary] = around[-1]
+    return sum(count for (start, end), count in strangers if innermost[start][1] < end or innermost[end][0] > start)

@@ -1,0 +1,330 @@
+"""The figures of an evaluation, as numbers, as a dictionary for JSON and as text.
+
+Every figure is in per cent except counts and the average number of crossings. Where there is nothing to
+divide by, a figure is 0.0, as in EVALB. Sentences that were skipped or are in error count in no figure;
+failed ones (no prediction) count in all but those of crossing, which are over parsed sentences alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sapwood.evaluate.parameters import EvalbParameters
+
+if TYPE_CHECKING:
+    from sapwood.evaluate.brackets import SentenceScore
+
+# The longest sentence of each bucket; what is longer goes into one more.
+_BUCKET_ENDS = (10, 20, 30, 40, 60)
+BUCKETS = ("1-10", "11-20", "21-30", "31-40", "41-60", "61+")
+
+
+def percent(part: int, whole: int) -> float:
+    """Return `part` of `whole` in per cent, 0.0 of nothing."""
+    return 100.0 * part / whole if whole else 0.0
+
+
+def f1_of(matched: int, gold: int, predicted: int) -> float:
+    """Return the harmonic mean of precision and recall, in per cent, from the counts."""
+    return percent(2 * matched, gold + predicted)
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """The brackets of one label."""
+
+    gold: int
+    predicted: int
+    matched: int
+
+    @property
+    def precision(self) -> float:
+        """Per cent of predicted brackets that match."""
+        return percent(self.matched, self.predicted)
+
+    @property
+    def recall(self) -> float:
+        """Per cent of gold brackets that match."""
+        return percent(self.matched, self.gold)
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
+        return f1_of(self.matched, self.gold, self.predicted)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Figures over a set of sentences: the counts they come from are fields, the figures properties.
+
+    `sentences` counts all; `scored` those without the skipped and the ones in error.
+    """
+
+    sentences: int
+    errors: int
+    skipped: int
+    failed: int
+    words: int
+    correct_tags: int
+    gold: int
+    predicted: int
+    matched: int
+    unlabeled_matched: int
+    exact_sentences: int
+    crossing: int
+    no_crossing_sentences: int
+    two_or_less_crossing_sentences: int
+
+    @classmethod
+    def of(cls, scores: Sequence[SentenceScore]) -> Summary:
+        """Add up the scores of sentences."""
+        parsed = [score for score in scores if score.status == "ok"]
+        return Summary(
+            sentences=len(scores),
+            errors=sum(1 for score in scores if score.status == "error"),
+            skipped=sum(1 for score in scores if score.status == "skipped"),
+            failed=sum(1 for score in scores if score.status == "failed"),
+            words=sum(score.words for score in scores),
+            correct_tags=sum(score.correct_tags for score in scores),
+            gold=sum(score.gold for score in scores),
+            predicted=sum(score.predicted for score in scores),
+            matched=sum(score.matched for score in scores),
+            unlabeled_matched=sum(score.unlabeled_matched for score in scores),
+            exact_sentences=sum(1 for score in parsed if score.exact),
+            crossing=sum(score.crossing for score in parsed),
+            no_crossing_sentences=sum(1 for score in parsed if score.crossing == 0),
+            two_or_less_crossing_sentences=sum(1 for score in parsed if score.crossing <= 2),
+        )
+
+    @property
+    def scored(self) -> int:
+        """The number of sentences that the figures are over."""
+        return self.sentences - self.errors - self.skipped
+
+    @property
+    def parsed(self) -> int:
+        """The number of scored sentences with a prediction."""
+        return self.scored - self.failed
+
+    @property
+    def precision(self) -> float:
+        """Per cent of predicted brackets that match."""
+        return percent(self.matched, self.predicted)
+
+    @property
+    def recall(self) -> float:
+        """Per cent of gold brackets that match."""
+        return percent(self.matched, self.gold)
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
+        return f1_of(self.matched, self.gold, self.predicted)
+
+    @property
+    def unlabeled_precision(self) -> float:
+        """Per cent of predicted brackets whose span is that of a gold bracket."""
+        return percent(self.unlabeled_matched, self.predicted)
+
+    @property
+    def unlabeled_recall(self) -> float:
+        """Per cent of gold brackets whose span is that of a predicted bracket."""
+        return percent(self.unlabeled_matched, self.gold)
+
+    @property
+    def unlabeled_f1(self) -> float:
+        """The harmonic mean of unlabeled precision and recall."""
+        return f1_of(self.unlabeled_matched, self.gold, self.predicted)
+
+    @property
+    def exact(self) -> float:
+        """Per cent of scored sentences in which all brackets match (EVALB's complete match)."""
+        return percent(self.exact_sentences, self.scored)
+
+    @property
+    def tag_accuracy(self) -> float:
+        """Per cent of words with the right tag."""
+        return percent(self.correct_tags, self.words)
+
+    @property
+    def average_crossing(self) -> float:
+        """The number of crossing brackets per parsed sentence."""
+        return self.crossing / self.parsed if self.parsed else 0.0
+
+    @property
+    def no_crossing(self) -> float:
+        """Per cent of parsed sentences without crossing brackets."""
+        return percent(self.no_crossing_sentences, self.parsed)
+
+    @property
+    def two_or_less_crossing(self) -> float:
+        """Per cent of parsed sentences with at most two crossing brackets."""
+        return percent(self.two_or_less_crossing_sentences, self.parsed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return counts and figures as plain numbers."""
+        return {key: getattr(self, key) for key in _COUNTS + _FIGURES}
+
+
+_COUNTS = (
+    "sentences",
+    "scored",
+    "failed",
+    "errors",
+    "skipped",
+    "words",
+    "correct_tags",
+    "gold",
+    "predicted",
+    "matched",
+    "unlabeled_matched",
+    "exact_sentences",
+    "crossing",
+)
+_FIGURES = (
+    "precision",
+    "recall",
+    "f1",
+    "unlabeled_precision",
+    "unlabeled_recall",
+    "unlabeled_f1",
+    "exact",
+    "tag_accuracy",
+    "average_crossing",
+    "no_crossing",
+    "two_or_less_crossing",
+)
+
+
+@dataclass(frozen=True)
+class EvaluationResult(Summary):
+    """The figures over all sentences, and in parts.
+
+    Attributes
+    ----------
+    cutoff
+        The summary over sentences up to the length `parameters.cutoff_len`.
+    labels
+        Label -> its brackets, the most frequent gold label first. Labels that count as equal are
+        together under the first of them; without `parameters.labeled` there is one, `*`.
+    lengths
+        Bucket (1-10, 11-20, 21-30, 31-40, 41-60, 61+) -> summary; a length of 0 goes into the first.
+    messages
+        What is wrong with each sentence in error, with its number from 1.
+    parameters
+        What was counted and what ignored.
+    """
+
+    cutoff: Summary
+    labels: Mapping[str, LabelScore]
+    lengths: Mapping[str, Summary]
+    messages: tuple[str, ...]
+    parameters: EvalbParameters
+
+    @classmethod
+    def of_scores(
+        cls, scores: Sequence[SentenceScore], parameters: EvalbParameters, labels: Mapping[str, LabelScore]
+    ) -> EvaluationResult:
+        """Add up the scores of sentences; `labels` has been added up already."""
+        buckets: dict[str, list[SentenceScore]] = {name: [] for name in BUCKETS}
+        for score in scores:
+            buckets[BUCKETS[sum(1 for end in _BUCKET_ENDS if score.length > end)]].append(score)
+        return cls(
+            **vars(Summary.of(scores)),
+            cutoff=Summary.of([score for score in scores if score.length <= parameters.cutoff_len]),
+            labels=dict(sorted(labels.items(), key=lambda item: (-item[1].gold, -item[1].predicted, item[0]))),
+            lengths={name: Summary.of(part) for name, part in buckets.items()},
+            messages=tuple(
+                f"sentence {number}: {score.message}"
+                for number, score in enumerate(scores, 1)
+                if score.status == "error"
+            ),
+            parameters=parameters,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain dictionaries, lists, numbers and strings, for JSON."""
+        return {
+            "parameters": self.parameters.name,
+            **super().to_dict(),
+            "cutoff": {"length": self.parameters.cutoff_len, **self.cutoff.to_dict()},
+            "lengths": {
+                name: {key: getattr(part, key) for key in ("sentences", "scored", "precision", "recall", "f1", "exact")}
+                for name, part in self.lengths.items()
+            },
+            "labels": {
+                label: {
+                    key: getattr(part, key) for key in ("gold", "predicted", "matched", "precision", "recall", "f1")
+                }
+                for label, part in self.labels.items()
+            },
+            "messages": list(self.messages),
+        }
+
+    def format(self) -> str:
+        """Return the figures as tables for the terminal."""
+        both = (self, self.cutoff)
+        rows = [[f"parameters: {self.parameters.name}", "all", f"length <= {self.parameters.cutoff_len}"]]
+        for title, key in _COUNT_TITLES.items():
+            if key in ("sentences", "scored") or getattr(self, key):
+                rows.append([title, *(str(getattr(part, key)) for part in both)])
+        for title, key in _FIGURE_TITLES.items():
+            rows.append([title, *(f"{getattr(part, key):.2f}" for part in both)])
+        parts = [_table(rows)]
+
+        rows = [["length", "sentences", "precision", "recall", "F1", "exact"]]
+        for name, length in self.lengths.items():
+            if length.scored:
+                figures = (length.precision, length.recall, length.f1, length.exact)
+                rows.append([name, str(length.scored), *(f"{figure:.2f}" for figure in figures)])
+        if len(rows) > 1:
+            parts.append(_table(rows))
+
+        rows = [["label", "gold", "predicted", "matched", "precision", "recall", "F1"]]
+        for name, label in self.labels.items():
+            counts = (label.gold, label.predicted, label.matched)
+            figures_of_label = (label.precision, label.recall, label.f1)
+            rows.append([name, *map(str, counts), *(f"{figure:.2f}" for figure in figures_of_label)])
+        if len(rows) > 1:
+            parts.append(_table(rows))
+        merged = [f"{label} as {name}" for label, name in self.parameters.label_names.items() if label != name]
+        if merged and self.parameters.labeled:
+            parts.append("Counted as the same label: " + ", ".join(merged))
+        return "\n\n".join(parts)
+
+
+_COUNT_TITLES = {
+    "sentences": "sentences",
+    "scored": "scored",
+    "failed": "failed",
+    "in error": "errors",
+    "skipped": "skipped",
+}
+_FIGURE_TITLES = {
+    "precision": "precision",
+    "recall": "recall",
+    "F1": "f1",
+    "unlabeled precision": "unlabeled_precision",
+    "unlabeled recall": "unlabeled_recall",
+    "unlabeled F1": "unlabeled_f1",
+    "exact match": "exact",
+    "tag accuracy": "tag_accuracy",
+    "average crossing": "average_crossing",
+    "no crossing": "no_crossing",
+    "2 or less crossing": "two_or_less_crossing",
+}
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Return lines with the first column to the left and the others to the right, a rule below the first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if index else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

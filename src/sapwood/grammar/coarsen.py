@@ -1,0 +1,94 @@
+"""The one-state grammar over base symbols that a grammar implies.
+
+Symbols that differ only in their ancestors or siblings (`NP^S`, `NP^VP`) become one (`NP`), all states become one. Rule
+probabilities are the relative frequencies of the stored rule counts: for a probabilistic grammar these are its own
+expectations, for a real-valued one the treebank's. Lexical weights are averages by `occupancy`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse
+
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.trees.transform import base_symbol
+
+# Coarse weights never vanish where the fine grammar has a rule.
+_FLOOR = 1e-12
+
+
+def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
+    """Return the coarse grammar, and `(symbols,)` int32: the coarse symbol of each symbol."""
+    n_inner = grammar.n_interminals
+    keys = [(number >= n_inner, base_symbol(name)) for number, name in enumerate(grammar.symbols)]
+    ids = {key: number for number, key in enumerate(sorted(set(keys)))}
+    coarse_of = np.array([ids[key] for key in keys], np.int32)
+    n_coarse, n_coarse_inner = len(ids), sum(not leaf for leaf, _ in ids)
+
+    coarse = coarse_of[grammar.rules].astype(np.int64)
+    distinct, which = np.unique((coarse[:, 0] * n_coarse + coarse[:, 1]) * n_coarse + coarse[:, 2], return_inverse=True)
+    counts = np.bincount(which, weights=np.maximum(grammar.rule_counts, 0), minlength=len(distinct))
+    rules = np.stack([distinct // n_coarse**2, distinct // n_coarse % n_coarse, distinct % n_coarse], axis=1)
+    totals = np.bincount(rules[:, 0], weights=counts, minlength=n_coarse)
+    tensors = np.maximum(counts / np.where(totals > 0, totals, 1)[rules[:, 0]], _FLOOR)
+    tensors /= np.bincount(rules[:, 0], weights=tensors, minlength=n_coarse)[rules[:, 0]]
+
+    by_state = np.repeat(coarse_of, grammar.states)
+    root = np.bincount(by_state, weights=np.maximum(grammar.root, 0), minlength=n_coarse)
+    occupancy = np.maximum(np.bincount(by_state, weights=grammar.occupancy, minlength=n_coarse), 0)
+    return TensorGrammar(
+        symbols=[name for _, name in ids],
+        n_interminals=n_coarse_inner,
+        states=np.ones(n_coarse, np.int32),
+        rules=rules.astype(np.int32),
+        tensors=tensors,
+        root=root / max(root.sum(), 1e-300),
+        emissions=_coarse_emissions(grammar, coarse_of, n_coarse_inner, n_coarse),
+        probabilistic=grammar.probabilistic,
+        occupancy=occupancy,
+        rule_counts=counts,
+        normaliser=grammar.normaliser,
+        transform=grammar.transform,
+        info={"method": "coarsened"},
+    ), coarse_of
+
+
+def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: int, n_coarse: int):  # type: ignore[no-untyped-def]
+    """Average the lexical vectors of all states that become one; linear, so term by term."""
+    fine = grammar.emissions
+    leaf_of = coarse_of[grammar.n_interminals :] - n_inner
+    n_leaf = n_coarse - n_inner
+    owner = leaf_of[fine.symbol_of_state]
+    average = averaging_weights(grammar, owner, n_leaf)
+    share = np.bincount(owner, weights=average * fine.share, minlength=n_leaf)
+    # Entries: weight each state's value, sum over the entry's states, then over entries of one coarse symbol.
+    sizes = fine.states[fine.symbol]
+    at = np.repeat(fine.state_offsets[fine.symbol] - fine.value_offsets[:-1], sizes) + np.arange(len(fine.values))
+    terminal = np.repeat(np.arange(fine.lexicon.n_terminals), np.diff(fine.offsets))
+    table = scipy.sparse.coo_array(
+        (fine.values * average[at], (np.repeat(terminal, sizes), np.repeat(leaf_of[fine.symbol], sizes))),
+        shape=(fine.lexicon.n_terminals, n_leaf),
+    ).tocsr()
+    table.sum_duplicates()
+    tag_of = np.zeros(n_leaf, np.int32)
+    tag_of[leaf_of] = fine.tag_of
+    return replace(
+        fine,
+        states=np.ones(n_leaf, np.int32),
+        offsets=table.indptr.astype(np.int64),
+        symbol=table.indices.astype(np.int32),
+        values=table.data,
+        tag_of=tag_of,
+        share=share,
+    )
+
+
+def averaging_weights(grammar: TensorGrammar, owner: np.ndarray, n_owners: int) -> np.ndarray:
+    """Return each preterminal state's weight in the average over all states of its owner."""
+    occupancy = grammar.occupancy[grammar.state_offsets[grammar.n_interminals] :].astype(float)
+    totals = np.bincount(owner, weights=occupancy, minlength=n_owners)
+    members = np.bincount(owner, minlength=n_owners)
+    safe = np.where(totals != 0, totals, 1)
+    return np.where(totals[owner] != 0, occupancy / safe[owner], 1 / members[owner])

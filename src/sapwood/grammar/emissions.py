@@ -1,0 +1,187 @@
+"""Lexical weights: the vectors `q(a -> x)` of every preterminal `a` over words and signatures.
+
+Most of them are never stored. For a terminal `x` (a known word, or the signature of an unknown one)
+with signature `s(x)`, the vector of preterminal `a` with tag `t(a)` is
+
+    q(a -> x) = E[a, x] + backoff[x] E*[a, s(x)] + share[a] (G[t(a), x] + backoff[x] G*[t(a), s(x)])
+
+where `E` holds vectors of the preterminal's own states and `G` numbers of its tag, shared by all
+composite preterminals that end in that tag (`NN`, `NP|NN`, `S|VP|NN`, ...). The first and third terms
+exist only for words. Signatures lean on coarser ones, `E*[a, s] = E[a, s] + climb[s] E*[a, parent(s)]`,
+and so does `G*`. All terms are linear in the vectors, so smoothing works the same for
+probabilities and for spectral weights, and a change of basis touches `E` and `share` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sapwood.trees.lexicon import Lexicon
+
+
+@dataclass(frozen=True, eq=False)
+class Emissions:
+    """See the module's text; `T` terminals, `P` preterminals with `m_a` states each.
+
+    Attributes
+    ----------
+    lexicon
+        The words and signatures.
+    states
+        `(P,)` int32: number of states of each preterminal.
+    offsets, symbol, values
+        `E` by terminal: `symbol[offsets[x]:offsets[x + 1]]` are preterminals (numbered from 0), their
+        vectors stand one behind the other in `values`.
+    backoff
+        `(T,)`: how much of its signature's weights a terminal takes.
+    climb
+        `(signatures,)`: how much of the next coarser signature's weights a signature takes.
+    tags, tag_of
+        Tag names, and `(P,)` int32: the tag of each preterminal.
+    share
+        `(sum of states,)`: each preterminal state's part of its tag's weights.
+    tag_offsets, tag, tag_values
+        `G` by terminal.
+    """
+
+    lexicon: Lexicon
+    states: np.ndarray
+    offsets: np.ndarray
+    symbol: np.ndarray
+    values: np.ndarray
+    backoff: np.ndarray
+    climb: np.ndarray
+    tags: list[str]
+    tag_of: np.ndarray
+    share: np.ndarray
+    tag_offsets: np.ndarray
+    tag: np.ndarray
+    tag_values: np.ndarray
+
+    @cached_property
+    def state_offsets(self) -> np.ndarray:
+        """`(P + 1,)`: where each preterminal's states begin in a dense row."""
+        return np.concatenate([[0], np.cumsum(self.states)]).astype(np.int64)
+
+    @cached_property
+    def value_offsets(self) -> np.ndarray:
+        """Where each entry's vector begins in `values`."""
+        return np.concatenate([[0], np.cumsum(self.states[self.symbol])]).astype(np.int64)
+
+    @cached_property
+    def symbol_of_state(self) -> np.ndarray:
+        """The preterminal of each position of a dense row."""
+        return np.repeat(np.arange(len(self.states)), self.states)
+
+    def row(self, terminal: int) -> np.ndarray:
+        """Return `q(a -> x)` for all preterminals: a dense row of all their states."""
+        row = np.zeros(self.state_offsets[-1])
+        by_tag = np.zeros(len(self.tags))
+        n_words = self.lexicon.n_words
+        if terminal < n_words:
+            self._add(row, by_tag, terminal, 1.0)
+            signature = int(self.lexicon.word_signature[terminal])
+        else:
+            signature = terminal - n_words
+        weight = float(self.backoff[terminal])
+        for number in self.lexicon.chain(signature):
+            if weight == 0:
+                break
+            self._add(row, by_tag, n_words + number, weight)
+            weight *= float(self.climb[number])
+        if by_tag.any():
+            row += self.share * by_tag[self.tag_of][self.symbol_of_state]
+        return row
+
+    def _add(self, row: np.ndarray, by_tag: np.ndarray, terminal: int, weight: float) -> None:
+        first, last = self.offsets[terminal], self.offsets[terminal + 1]
+        begin = self.value_offsets[first]
+        for entry in range(first, last):
+            symbol = self.symbol[entry]
+            size = self.states[symbol]
+            at = self.state_offsets[symbol]
+            row[at : at + size] += weight * self.values[begin : begin + size]
+            begin += size
+        tags = slice(self.tag_offsets[terminal], self.tag_offsets[terminal + 1])
+        by_tag[self.tag[tags]] += weight * self.tag_values[tags]
+
+    def column(self, preterminal: int) -> np.ndarray:
+        """Return `q(a -> x)` of one preterminal (numbered from 0) for all terminals, shape `(T, m_a)`."""
+        lexicon, size = self.lexicon, int(self.states[preterminal])
+        n_words, terminals = lexicon.n_words, np.arange(lexicon.n_terminals)
+        own = np.zeros((lexicon.n_terminals, size))
+        entries = np.flatnonzero(self.symbol == preterminal)
+        vectors = self.values[self.value_offsets[entries][:, None] + np.arange(size)]
+        np.add.at(own, np.repeat(terminals, np.diff(self.offsets))[entries], vectors)
+        entries = np.flatnonzero(self.tag == self.tag_of[preterminal])
+        at = self.state_offsets[preterminal]
+        vectors = self.tag_values[entries][:, None] * self.share[at : at + size]
+        np.add.at(own, np.repeat(terminals, np.diff(self.tag_offsets))[entries], vectors)
+        signatures = own[n_words:].copy()
+        for signature in range(len(signatures) - 2, -1, -1):  # parents come after their children
+            signatures[signature] += self.climb[signature] * signatures[lexicon.parent[signature]]
+        own[:n_words] += self.backoff[:n_words, None] * signatures[lexicon.word_signature]
+        own[n_words:] = self.backoff[n_words:, None] * signatures
+        return own
+
+    def totals(self) -> np.ndarray:
+        """Return `sum over x of q(a -> x)`, a dense row; all ones for a probabilistic grammar."""
+        n_words, n_terminals = self.lexicon.n_words, self.lexicon.n_terminals
+        # How much of each terminal's own entries is used in all: once as a word, and by back-off.
+        used = np.zeros(n_terminals)
+        used[:n_words] = 1.0
+        np.add.at(used, n_words + self.lexicon.word_signature, self.backoff[:n_words])
+        used[n_words:] += self.backoff[n_words:]
+        for signature, above in enumerate(self.lexicon.parent[:-1]):  # parents come after their children
+            used[n_words + above] += used[n_words + signature] * self.climb[signature]
+        weight = np.repeat(used, np.diff(self.offsets))
+        row = np.zeros(self.state_offsets[-1])
+        starts = self.state_offsets[self.symbol]
+        sizes = self.states[self.symbol]
+        at = np.repeat(starts - self.value_offsets[:-1], sizes) + np.arange(len(self.values))
+        np.add.at(row, at, self.values * np.repeat(weight, sizes))
+        by_tag = np.zeros(len(self.tags))
+        np.add.at(by_tag, self.tag, self.tag_values * np.repeat(used, np.diff(self.tag_offsets)))
+        return row + self.share * by_tag[self.tag_of][self.symbol_of_state]
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return everything as arrays, for storage."""
+        from sapwood.storage import pack_strings
+
+        return {
+            **self.lexicon.to_arrays(),
+            "emissions.offsets": self.offsets,
+            "emissions.symbol": self.symbol,
+            "emissions.values": self.values,
+            "emissions.backoff": self.backoff,
+            "emissions.climb": self.climb,
+            "emissions.tags": pack_strings(self.tags),
+            "emissions.tag_of": self.tag_of,
+            "emissions.share": self.share,
+            "emissions.tag_offsets": self.tag_offsets,
+            "emissions.tag": self.tag,
+            "emissions.tag_values": self.tag_values,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray], states: np.ndarray) -> Emissions:
+        """Build from `to_arrays`' result."""
+        from sapwood.storage import unpack_strings
+
+        names = (
+            "offsets",
+            "symbol",
+            "values",
+            "backoff",
+            "climb",
+            "tag_of",
+            "share",
+            "tag_offsets",
+            "tag",
+            "tag_values",
+        )
+        columns = {name: arrays[f"emissions.{name}"] for name in names}
+        return cls(Lexicon.from_arrays(arrays), states, tags=unpack_strings(arrays["emissions.tags"]), **columns)

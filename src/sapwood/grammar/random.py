@@ -1,0 +1,125 @@
+"""Random grammars: small L-PCFGs to test inference and learning on, and to show what they look like.
+
+Every grammar is proper and normalised, and its trees have a finite expected size: below each interminal
+state at most 0.8 interminals are expected, so a tree dies out geometrically.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.grammar.expectations import with_expected_counts
+from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
+
+_MAX_GROWTH = 0.8
+
+
+def random_grammar(
+    rng: np.random.Generator,
+    *,
+    interminals: int = 3,
+    preterminals: int = 3,
+    words: int = 4,
+    states: tuple[int, int] = (1, 3),
+    density: float = 0.6,
+    real: bool = False,
+) -> TensorGrammar:
+    """Return a random L-PCFG over the symbols `A0, A1, ...`, tags `P0, P1, ...` and words `w0, w1, ...`.
+
+    Parameters
+    ----------
+    rng
+        Source of all random choices.
+    interminals, preterminals, words
+        How many of each; every tag emits every word.
+    states
+        Fewest and most states of a symbol, drawn for each symbol.
+    density
+        Chance of each rule `a -> b c` to exist (one pair of tags always does below each interminal), and
+        of each symbol, tags too, to be a root (one always is).
+    real
+        Return the same distribution in another basis (Theorem 1): real weights, some of them negative.
+
+    Examples
+    --------
+    >>> random_grammar(np.random.default_rng(0), interminals=2, preterminals=2, words=3, states=(2, 2))
+    <TensorGrammar: 4 symbols (2 states), 14 rules, 3 words>
+    """
+    if interminals < 0 or preterminals < 1 or words < 1:
+        raise UsageError("a random grammar needs at least one preterminal and one word")
+    if not 1 <= states[0] <= states[1]:
+        raise UsageError(f"states must be (fewest, most) with 1 <= fewest <= most, not {states}")
+    n_symbols = interminals + preterminals
+    sizes = rng.integers(states[0], states[1] + 1, size=n_symbols).astype(np.int32)
+    rules: list[tuple[int, int, int]] = []
+    tensors: list[np.ndarray] = []
+    for a in range(interminals):
+        pairs = _draw_pairs(rng, interminals, n_symbols, density)
+        rules += [(a, b, c) for b, c in pairs]
+        tensors += _draw_tensors(rng, int(sizes[a]), pairs, sizes, interminals)
+    tag_sizes = sizes[interminals:]
+    lexical = [rng.dirichlet(np.ones(words), size=int(size)) for size in tag_sizes]
+    vectors = {(p, word): lexical[p][:, word] for p in range(preterminals) for word in range(words)}
+    tags = [f"P{number}" for number in range(preterminals)]
+    grammar = TensorGrammar(
+        symbols=[f"A{number}" for number in range(interminals)] + tags,
+        n_interminals=interminals,
+        states=sizes,
+        rules=np.array(rules, np.int32).reshape(-1, 3),
+        tensors=np.concatenate([tensor.ravel() for tensor in tensors] or [np.zeros(0)]),
+        root=_draw_root(rng, sizes, interminals, density),
+        emissions=plain_emissions([f"w{number}" for number in range(words)], tags, tag_sizes, vectors),
+        probabilistic=True,
+        occupancy=np.ones(int(sizes.sum())),
+        rule_counts=np.ones(len(rules)),
+        info={"method": "random"},
+    )
+    grammar = with_expected_counts(grammar.validate())
+    return grammar.conjugate(random_bases(rng, grammar)) if real else grammar
+
+
+def random_bases(rng: np.random.Generator, grammar: TensorGrammar) -> list[np.ndarray]:
+    """Return a well-conditioned random matrix `G^a`, `(m_a, m_a)`, for each symbol: a rotation, stretched."""
+    bases = []
+    for size in grammar.states:
+        rotation, _ = np.linalg.qr(rng.normal(size=(size, size)))
+        bases.append(rotation * np.exp(rng.uniform(-0.5, 0.5, size=size)))
+    return bases
+
+
+def _draw_pairs(rng: np.random.Generator, interminals: int, n_symbols: int, density: float) -> list[tuple[int, int]]:
+    """Choose the right-hand sides of one interminal, in order, among them a pair of tags."""
+    sure = tuple(int(number) for number in rng.integers(interminals, n_symbols, size=2))
+    everything = product(range(n_symbols), range(n_symbols))
+    return [pair for pair in everything if rng.random() < density or pair == sure]
+
+
+def _draw_tensors(
+    rng: np.random.Generator, size: int, pairs: list[tuple[int, int]], sizes: np.ndarray, interminals: int
+) -> list[np.ndarray]:
+    """Draw the tensors of one interminal with `size` states, normalised over all of `pairs`."""
+    tensors = [rng.gamma(1.0, size=(size, sizes[b], sizes[c])) for b, c in pairs]
+    growing = [(b < interminals) + (c < interminals) for b, c in pairs]
+    total = sum(tensor.sum(axis=(1, 2)) for tensor in tensors)
+    tensors = [tensor / total[:, None, None] for tensor in tensors]
+    # Scale the rules with interminals below down until growth is bounded, and those without up.
+    mass = [np.zeros(size), np.zeros(size), np.zeros(size)]
+    for tensor, below in zip(tensors, growing, strict=True):
+        mass[below] += tensor.sum(axis=(1, 2))
+    growth = mass[1] + 2 * mass[2]
+    down = np.minimum(1.0, _MAX_GROWTH / np.maximum(growth, _MAX_GROWTH))
+    up = (1 - down * (mass[1] + mass[2])) / mass[0]
+    scale = [down if below else up for below in growing]
+    return [tensor * factor[:, None, None] for tensor, factor in zip(tensors, scale, strict=True)]
+
+
+def _draw_root(rng: np.random.Generator, sizes: np.ndarray, interminals: int, density: float) -> np.ndarray:
+    """Draw root probabilities over all states, tags less likely; the first symbol can always be a root."""
+    weights = rng.random(len(sizes)) < density
+    weights[0] = True
+    weights = np.where(np.arange(len(sizes)) < interminals, 1.0, 0.25) * weights
+    drawn = rng.gamma(1.0, size=int(sizes.sum())) * np.repeat(weights, sizes)
+    return drawn / drawn.sum()

@@ -1,0 +1,103 @@
+"""Drawing trees from a probabilistic grammar, top down."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sapwood.errors import GrammarError
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.trees.tree import Tree
+
+_TRIES = 1000
+
+
+class Sampler:
+    """Draws skeletal trees; tables for a state are made when it is first met."""
+
+    def __init__(self, grammar: TensorGrammar) -> None:
+        if not grammar.probabilistic:
+            raise GrammarError("only a probabilistic grammar can be sampled from; this one has real-valued weights")
+        self.grammar = grammar
+        self._expansions: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+        self._words: dict[int, np.ndarray] = {}
+        order = np.searchsorted(grammar.rules[:, 0], np.arange(grammar.n_interminals + 1))
+        self._rule_range = order
+        self._root = np.cumsum(grammar.root)
+
+    def tree(self, rng: np.random.Generator, max_words: int) -> Tree | None:
+        """Draw one tree; None when it grows beyond `max_words` words."""
+        grammar = self.grammar
+        flat = int(np.searchsorted(self._root, rng.random() * self._root[-1], side="right"))
+        symbol = int(np.searchsorted(grammar.state_offsets, flat, side="right")) - 1
+        stack = [(symbol, flat - int(grammar.state_offsets[symbol]))]
+        events: list[tuple[str, str | None]] = []
+        words = 0
+        while stack:
+            symbol, state = stack.pop()
+            name = grammar.symbols[symbol]
+            if symbol >= grammar.n_interminals:
+                events.append((name, self._draw_word(symbol, state, rng)))
+                words += 1
+            else:
+                events.append((name, None))
+                left, right = self._draw_children(symbol, state, rng)
+                stack += [right, left]
+            if words + len(stack) > max_words:
+                return None
+        waiting: list[Tree] = []
+        for name, word in reversed(events):
+            if word is None:
+                waiting.append(Tree(name, (waiting.pop(), waiting.pop())))
+            else:
+                waiting.append(Tree(name, word=word))
+        return waiting[0]
+
+    def _draw_children(
+        self, symbol: int, state: int, rng: np.random.Generator
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        grammar = self.grammar
+        key = (symbol, state)
+        if key not in self._expansions:
+            rules = range(self._rule_range[symbol], self._rule_range[symbol + 1])
+            slices = [grammar.tensor(rule)[state].ravel() for rule in rules]
+            ends = np.cumsum([len(part) for part in slices])
+            self._expansions[key] = (np.cumsum(np.concatenate(slices)), ends)
+        cumulative, ends = self._expansions[key]
+        at = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+        index = int(np.searchsorted(ends, at, side="right"))
+        within = at - (int(ends[index - 1]) if index else 0)
+        rule = self._rule_range[symbol] + index
+        _, b, c = (int(number) for number in grammar.rules[rule])
+        left, right = divmod(within, int(grammar.states[c]))
+        return (b, left), (c, right)
+
+    def _draw_word(self, symbol: int, state: int, rng: np.random.Generator) -> str:
+        if symbol not in self._words:
+            column = self.grammar.emissions.column(symbol - self.grammar.n_interminals)
+            self._words[symbol] = np.cumsum(column.T, axis=1)
+        cumulative = self._words[symbol][state]
+        terminal = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+        return self.grammar.lexicon.name(terminal)
+
+
+def sample_trees(
+    grammar: TensorGrammar, count: int, *, random_state: int | np.random.Generator | None = None, max_words: int = 200
+) -> list[Tree]:
+    """Draw skeletal trees; those with more than `max_words` words are drawn again.
+
+    Unknown words appear as their signature in angle brackets, `<Aa *ing>`.
+    """
+    rng = np.random.default_rng(random_state)
+    sampler = Sampler(grammar)
+    trees: list[Tree] = []
+    failures = 0
+    while len(trees) < count:
+        tree = sampler.tree(rng, max_words)
+        if tree is not None:
+            trees.append(tree)
+            failures = 0
+        else:
+            failures += 1
+            if failures >= _TRIES:
+                raise GrammarError(f"{_TRIES} trees in a row grew beyond {max_words} words; raise max_words")
+    return trees

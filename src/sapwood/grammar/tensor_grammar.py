@@ -1,0 +1,348 @@
+"""The one central type: a tree grammar whose symbols carry vectors and whose rules are small tensors.
+
+With one state per symbol it is a PCFG; with `m_a` states and non-negative normalised weights an
+L-PCFG (Cohen et al., long paper, section 4.1: `T^{a -> b c}`, `q_{a -> x}`, `pi^a`); with any real weights
+the tensor form of section 6.1 (`C^{a -> b c}`, `c^inf_{a -> x}`, `c^1_a`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sapwood.errors import GrammarError, ModelError
+from sapwood.grammar.emissions import Emissions
+from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
+from sapwood.trees.lexicon import Lexicon
+from sapwood.trees.normalise import Normaliser
+from sapwood.trees.signatures import UNKNOWN, SignatureModel
+from sapwood.trees.transform import TreeTransform, symbol_labels
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class TensorGrammar:
+    """Symbols with states, binary-rule tensors, lexical and root vectors.
+
+    Attributes
+    ----------
+    symbols
+        Names; interminals `0 .. n_interminals - 1`, then preterminals.
+    states
+        `(symbols,)` int32: states `m_a` of each symbol.
+    rules
+        `(rules, 3)` int32: `a -> b c`, sorted.
+    tensors
+        All rule tensors, each `(m_a, m_b, m_c)` in C order, one behind the other.
+    root
+        `(sum of states,)`: the vectors `pi^a` of all symbols, zero where a symbol cannot be a root.
+    emissions
+        Lexical vectors and the lexicon.
+    probabilistic
+        Whether weights claim to be probabilities (checked by `validate`).
+    occupancy
+        `(sum of states,)`: how often each state is expected in the training trees; weights for
+        averaging over states and for deriving coarser grammars.
+    rule_counts
+        `(rules,)`: how often each rule occurs (or is expected) in the training trees.
+    normaliser, transform
+        How training trees were prepared, and so how parses are turned back into trees.
+    info
+        How the grammar was made: JSON values only.
+    """
+
+    symbols: list[str]
+    n_interminals: int
+    states: np.ndarray
+    rules: np.ndarray
+    tensors: np.ndarray
+    root: np.ndarray
+    emissions: Emissions
+    probabilistic: bool
+    occupancy: np.ndarray
+    rule_counts: np.ndarray
+    normaliser: Normaliser = field(default_factory=Normaliser)
+    transform: TreeTransform = field(default_factory=TreeTransform)
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def lexicon(self) -> Lexicon:
+        """Known words and signatures."""
+        return self.emissions.lexicon
+
+    @cached_property
+    def state_offsets(self) -> np.ndarray:
+        """`(symbols + 1,)`: where each symbol's states begin in `root` and `occupancy`."""
+        return np.concatenate([[0], np.cumsum(self.states)]).astype(np.int64)
+
+    @cached_property
+    def tensor_offsets(self) -> np.ndarray:
+        """`(rules + 1,)`: where each rule's tensor begins in `tensors`."""
+        sizes = self.states[self.rules].astype(np.int64).prod(axis=1)
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    @cached_property
+    def _symbol_ids(self) -> dict[tuple[str, bool], int]:
+        return {(name, number >= self.n_interminals): number for number, name in enumerate(self.symbols)}
+
+    def symbol_number(self, name: str, *, preterminal: bool = False) -> int:
+        """Return the number of a symbol; raises KeyError if there is none."""
+        return self._symbol_ids[name, preterminal]
+
+    def tensor(self, rule: int) -> np.ndarray:
+        """Return the tensor of a rule, shape `(m_a, m_b, m_c)`."""
+        begin, end = self.tensor_offsets[rule], self.tensor_offsets[rule + 1]
+        return self.tensors[begin:end].reshape(self.states[self.rules[rule]])
+
+    def root_vector(self, symbol: int) -> np.ndarray:
+        """Return the root weights of a symbol, shape `(m_a,)`."""
+        return self.root[self.state_offsets[symbol] : self.state_offsets[symbol + 1]]
+
+    def lexical_vector(self, symbol: int, word: str, *, initial: bool = False) -> np.ndarray:
+        """Return `q(a -> word)` for preterminal number `symbol`, shape `(m_a,)`."""
+        row = self.emissions.row(self.lexicon.terminal(word, initial))
+        offsets = self.emissions.state_offsets
+        preterminal = symbol - self.n_interminals
+        return row[offsets[preterminal] : offsets[preterminal + 1]]
+
+    def rule_name(self, rule: int) -> str:
+        """Return `A -> B C` for messages and listings."""
+        a, b, c = (self.symbols[number] for number in self.rules[rule])
+        return f"{a} -> {b} {c}"
+
+    def __repr__(self) -> str:
+        states = f"{self.states.min()}-{self.states.max()}" if len(set(self.states)) > 1 else f"{self.states[0]}"
+        return (
+            f"<TensorGrammar: {len(self.symbols):,} symbols ({states} states), {len(self.rules):,} rules, "
+            f"{self.lexicon.n_words:,} words>"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Compare everything but `info`: names, shapes and weights to the last bit."""
+        if not isinstance(other, TensorGrammar):
+            return NotImplemented
+        ours, theirs = self._content(), other._content()
+        return ours[1] == theirs[1] and all(
+            ours[0][name].dtype == theirs[0][name].dtype and np.array_equal(ours[0][name], theirs[0][name])
+            for name in ours[0]
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def with_info(self, **values: Any) -> TensorGrammar:
+        """Return the grammar with more said about its making."""
+        return replace(self, info={**self.info, **values})
+
+    def validate(self, tolerance: float = 1e-6) -> TensorGrammar:
+        """Check shapes, finiteness and (if probabilistic) normalisation; returns the grammar itself."""
+        from sapwood.grammar.validate import validate
+
+        validate(self, tolerance)
+        return self
+
+    def describe(self, *, top: int = 10) -> str:
+        """Return a readable summary: sizes, how it was made, the most frequent symbols and rules."""
+        from sapwood.grammar.describe import describe
+
+        return describe(self, top=top)
+
+    def sample(self, count: int, *, random_state: int | np.random.Generator | None = None, max_words: int = 200) -> Any:
+        """Return `count` skeletal trees drawn from a probabilistic grammar (see `sampling.sample_trees`)."""
+        from sapwood.grammar.sampling import sample_trees
+
+        return sample_trees(self, count, random_state=random_state, max_words=max_words)
+
+    def conjugate(self, matrices: Sequence[np.ndarray]) -> TensorGrammar:
+        """Change the basis of each symbol's states: Theorem 1 of the long paper.
+
+        `matrices[a]` is the invertible `G^a`, `(m_a, m_a)`. Inside row vectors become `f = b (G^a)^{-1}`,
+        outside column vectors `G^a b`; no tree probability and no marginal changes.
+        """
+        inverses = [np.linalg.inv(matrix) for matrix in matrices]
+        tensors = np.concatenate(
+            [
+                np.einsum("ijk,ia,bj,ck->abc", self.tensor(rule), inverses[a], matrices[b], matrices[c]).ravel()
+                for rule, (a, b, c) in enumerate(self.rules)
+            ]
+            or [np.zeros(0)]
+        )
+        offsets = self.state_offsets
+        parts = [slice(offsets[a], offsets[a + 1]) for a in range(len(self.symbols))]
+        root = np.concatenate([matrix @ self.root[part] for matrix, part in zip(matrices, parts, strict=True)])
+        occupancy = np.concatenate(
+            [matrix @ self.occupancy[part] for matrix, part in zip(matrices, parts, strict=True)]
+        )
+        old = self.emissions
+        ours = inverses[self.n_interminals :]
+        values = [
+            old.values[old.value_offsets[entry] : old.value_offsets[entry + 1]] @ ours[symbol]
+            for entry, symbol in enumerate(old.symbol)
+        ]
+        share = [
+            old.share[old.state_offsets[symbol] : old.state_offsets[symbol + 1]] @ matrix
+            for symbol, matrix in enumerate(ours)
+        ]
+        emissions = replace(old, values=np.concatenate(values or [np.zeros(0)]), share=np.concatenate(share))
+        return replace(self, tensors=tensors, root=root, occupancy=occupancy, emissions=emissions, probabilistic=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the grammar to one file: whole or not at all."""
+        arrays, metadata = self._content()
+        metadata["info"] = dict(self.info)
+        write_arrays(path, arrays, metadata, kind="model", version=FORMAT_VERSION)
+
+    @classmethod
+    def load(cls, path: str | Path) -> TensorGrammar:
+        """Read a saved grammar; a damaged file raises `ModelError`, never gives a wrong grammar."""
+        arrays, metadata = read_arrays(path, kind="model", version=FORMAT_VERSION)
+        try:
+            n_interminals = int(metadata["n_interminals"])
+            return cls(
+                symbols=unpack_strings(arrays["symbols"]),
+                n_interminals=n_interminals,
+                states=arrays["states"],
+                rules=arrays["rules"],
+                tensors=arrays["tensors"],
+                root=arrays["root"],
+                emissions=Emissions.from_arrays(arrays, arrays["states"][n_interminals:]),
+                probabilistic=bool(metadata["probabilistic"]),
+                occupancy=arrays["occupancy"],
+                rule_counts=arrays["rule_counts"],
+                normaliser=Normaliser.from_dict(metadata["normaliser"]),
+                transform=TreeTransform.from_dict(metadata["transform"]),
+                info=metadata["info"],
+            ).validate(tolerance=1e-3)
+        except (KeyError, TypeError, GrammarError) as error:
+            raise ModelError(f"{path}: not a complete model: {error}") from error
+
+    def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays = {
+            "symbols": pack_strings(self.symbols),
+            "states": self.states,
+            "rules": self.rules,
+            "tensors": self.tensors,
+            "root": self.root,
+            "occupancy": self.occupancy,
+            "rule_counts": self.rule_counts,
+            **self.emissions.to_arrays(),
+        }
+        metadata = {
+            "n_interminals": self.n_interminals,
+            "probabilistic": self.probabilistic,
+            "normaliser": self.normaliser.to_dict(),
+            "transform": self.transform.to_dict(),
+        }
+        return arrays, metadata
+
+    @classmethod
+    def from_parts(
+        cls,
+        *,
+        root: Mapping[str, Any],
+        rules: Mapping[tuple[str, str, str], Any],
+        words: Mapping[tuple[str, str], Any],
+        probabilistic: bool = True,
+    ) -> TensorGrammar:
+        """Build a grammar by hand: weights by name, numbers for one state, arrays for more.
+
+        Left-hand sides of `rules` are interminals, those of `words` preterminals.
+
+        Examples
+        --------
+        >>> grammar = TensorGrammar.from_parts(
+        ...     root={"S": 1.0},
+        ...     rules={("S", "N", "V"): 0.7, ("S", "N", "S"): 0.3},
+        ...     words={("N", "dogs"): 0.6, ("N", "cats"): 0.4, ("V", "sleep"): 1.0},
+        ... )
+        >>> grammar
+        <TensorGrammar: 3 symbols (1 states), 2 rules, 3 words>
+        """
+        tensors = {key: np.asarray(value, float) for key, value in rules.items()}
+        for (a, b, c), value in tensors.items():
+            if value.ndim not in (0, 3):
+                raise GrammarError(f"{a} -> {b} {c}: give a number or an array with three axes, not {value.ndim}")
+        tensors = {key: np.atleast_3d(value) for key, value in tensors.items()}
+        vectors = {key: np.atleast_1d(np.asarray(value, float)) for key, value in words.items()}
+        inner = sorted({a for a, _, _ in tensors})
+        leaf = sorted({a for a, _ in vectors})
+        if both := set(inner) & set(leaf):
+            raise GrammarError(f"a symbol is either an interminal or a preterminal, not both: {sorted(both)}")
+        symbols = inner + leaf
+        number = {name: index for index, name in enumerate(symbols)}
+        if missing := sorted(({s for key in tensors for s in key} | set(root)) - set(number)):
+            raise GrammarError(f"symbols that are never expanded: {missing}")
+        sizes: dict[str, int] = {}
+        claims = [(name, size) for key, value in tensors.items() for name, size in zip(key, value.shape, strict=True)]
+        claims += [(a, value.size) for (a, _), value in vectors.items()]
+        claims += [(a, np.atleast_1d(np.asarray(value, float)).size) for a, value in root.items()]
+        for name, size in claims:
+            if sizes.setdefault(name, size) != size:
+                raise GrammarError(f"{name} has {sizes[name]} states in one place and {size} in another")
+        states = np.array([sizes[name] for name in symbols], np.int32)
+        offsets = np.concatenate([[0], np.cumsum(states)])
+        root_flat = np.zeros(offsets[-1])
+        for name, value in root.items():
+            root_flat[offsets[number[name]] : offsets[number[name] + 1]] = value
+        order = sorted(tensors, key=lambda key: tuple(number[name] for name in key))
+        vocabulary = sorted({word for _, word in vectors})
+        emissions = plain_emissions(
+            vocabulary,
+            leaf,
+            states[len(inner) :],
+            {(number[a] - len(inner), vocabulary.index(word)): value for (a, word), value in vectors.items()},
+        )
+        rule_array = np.array([[number[name] for name in key] for key in order], np.int32).reshape(-1, 3)
+        grammar = cls(
+            symbols=symbols,
+            n_interminals=len(inner),
+            states=states,
+            rules=rule_array,
+            tensors=np.concatenate([tensors[key].ravel() for key in order] or [np.zeros(0)]),
+            root=root_flat,
+            emissions=emissions,
+            probabilistic=probabilistic,
+            occupancy=np.ones(offsets[-1]),
+            rule_counts=np.ones(len(order)),
+            info={"method": "by hand"},
+        )
+        grammar.validate()
+        if probabilistic:
+            from sapwood.grammar.expectations import with_expected_counts
+
+            grammar = with_expected_counts(grammar)
+        return grammar
+
+
+def plain_emissions(
+    words: Sequence[str],
+    preterminals: Sequence[str],
+    states: np.ndarray,
+    vectors: Mapping[tuple[int, int], np.ndarray],
+) -> Emissions:
+    """Return emissions without back-off or sharing: `(preterminal, word) -> vector` and nothing else."""
+    lexicon = Lexicon(list(words), [UNKNOWN], np.zeros(1, np.int32), np.zeros(len(words), np.int32), SignatureModel())
+    keys = sorted(vectors, key=lambda key: (key[1], key[0]))
+    counts = np.bincount([word for _, word in keys], minlength=lexicon.n_terminals)
+    tags = [(symbol_labels(name) or (name,))[-1] for name in preterminals]
+    names = sorted(set(tags))
+    return Emissions(
+        lexicon=lexicon,
+        states=np.asarray(states, np.int32),
+        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        symbol=np.array([symbol for symbol, _ in keys], np.int32),
+        values=np.concatenate([np.asarray(vectors[key], float).ravel() for key in keys] or [np.zeros(0)]),
+        backoff=np.zeros(lexicon.n_terminals),
+        climb=np.zeros(1),
+        tags=names,
+        tag_of=np.array([names.index(tag) for tag in tags], np.int32),
+        share=np.zeros(int(np.sum(states))),
+        tag_offsets=np.zeros(lexicon.n_terminals + 1, np.int64),
+        tag=np.zeros(0, np.int32),
+        tag_values=np.zeros(0),
+    )

@@ -1,0 +1,151 @@
+"""One file for many arrays: safetensors with JSON metadata, written atomically and checked by digest.
+
+The file's only metadata entry is a JSON object with the kind of content (`model`, `corpus`), the
+format version, sapwood's version and a SHA-256 digest of everything else, so that the same content
+always gives the same bytes and a damaged file is always found out. Lists of strings are stored as
+UTF-8 arrays. Nothing is ever unpickled or evaluated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sapwood._version import __version__
+from sapwood.errors import ModelError
+from sapwood.files import atomic_write, explained
+
+_ENTRY = "sapwood"
+_HEADER_LIMIT = 100_000_000
+
+Arrays = dict[str, np.ndarray]
+
+
+def pack_strings(strings: Sequence[str]) -> np.ndarray:
+    """Encode strings as one array of bytes: UTF-8, each ended by a zero byte."""
+    for string in strings:
+        if "\0" in string:
+            raise ModelError(f"a string with a zero byte cannot be stored: {string!r}")
+    return np.frombuffer("".join(f"{string}\0" for string in strings).encode("utf-8", "surrogatepass"), np.uint8)
+
+
+def unpack_strings(array: np.ndarray) -> list[str]:
+    """Decode `pack_strings`."""
+    return array.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1]
+
+
+def content_digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:
+    """Return a SHA-256 digest of names, types, shapes, values and metadata."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True, ensure_ascii=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+    return digest.hexdigest()
+
+
+def write_arrays(
+    path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any], *, kind: str, version: int
+) -> None:
+    """Write arrays and metadata to one file, whole or not at all."""
+    from safetensors.numpy import save
+
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    entry = {
+        "kind": kind,
+        "format": version,
+        "sapwood": __version__,
+        "digest": content_digest(arrays, metadata),
+        "metadata": metadata,
+    }
+    content = save(arrays, {_ENTRY: json.dumps(entry, sort_keys=True, ensure_ascii=True)})
+    with atomic_write(path) as stream:
+        stream.write(content)
+
+
+def read_header(path: str | Path) -> dict[str, Any]:
+    """Return the JSON entry of a sapwood file without reading its arrays."""
+    with explained(path), Path(path).open("rb") as stream:
+        start = stream.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or not 2 <= length <= _HEADER_LIMIT:
+            raise _not_ours(path)
+        header = stream.read(length)
+    try:
+        parsed = json.loads(header)
+        entry = json.loads(parsed["__metadata__"][_ENTRY])
+        return {**entry, "tensors": {name: value for name, value in parsed.items() if name != "__metadata__"}}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _not_ours(path) from error
+
+
+def read_arrays(path: str | Path, *, kind: str, version: int, mmap: bool = False) -> tuple[Arrays, dict[str, Any]]:
+    """Read a file written by `write_arrays` and check its kind, version and digest.
+
+    With `mmap` the arrays are read-only views of the file, paged in as they are used.
+    """
+    entry = read_header(path)
+    if entry.get("kind") != kind:
+        raise ModelError(f"{path}: holds a {entry.get('kind')}, not a {kind}")
+    if not isinstance(entry.get("format"), int) or entry["format"] > version:
+        raise ModelError(
+            f"{path}: written by sapwood {entry.get('sapwood')} in format {entry.get('format')}, this version "
+            f"reads up to format {version}; upgrade sapwood or train again"
+        )
+    arrays = _map_arrays(path) if mmap else _load_arrays(path)
+    metadata = entry.get("metadata")
+    if not isinstance(metadata, dict) or content_digest(arrays, metadata) != entry.get("digest"):
+        raise ModelError(f"{path}: damaged: its content does not match its digest; copy or train it again")
+    return arrays, metadata
+
+
+def _load_arrays(path: str | Path) -> Arrays:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    with explained(path):
+        content = Path(path).read_bytes()
+    try:
+        return load(content)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ModelError(f"{path}: damaged or truncated ({error}); copy or train it again") from error
+
+
+def _map_arrays(path: str | Path) -> Arrays:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy"):
+            pass  # the library checks the header against the file's size
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path}: damaged or truncated ({error}); copy or build it again") from error
+    types = {
+        "I8": "i1",
+        "U8": "u1",
+        "I16": "i2",
+        "U16": "u2",
+        "I32": "i4",
+        "U32": "u4",
+        "I64": "i8",
+        "F32": "f4",
+        "F64": "f8",
+    }
+    with Path(path).open("rb") as stream:
+        base = 8 + int.from_bytes(stream.read(8), "little")
+    whole = np.memmap(path, dtype=np.uint8, mode="r")
+    arrays: Arrays = {}
+    for name, value in read_header(path)["tensors"].items():
+        begin, end = (base + offset for offset in value["data_offsets"])
+        if value["dtype"] not in types:
+            raise ModelError(f"{path}: {name} has the type {value['dtype']}, which sapwood does not write")
+        arrays[name] = whole[begin:end].view(types[value["dtype"]]).reshape(value["shape"])
+    return arrays
+
+
+def _not_ours(path: str | Path) -> ModelError:
+    return ModelError(f"{path}: not a sapwood file (or damaged at its start); `sapwood train` writes models")

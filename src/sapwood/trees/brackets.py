@@ -1,0 +1,206 @@
+r"""Penn-style brackets: reading and writing.
+
+What is read: any number of trees on a line, a tree over any number of lines, an outer pair without
+a label (its label becomes `""`), and, between trees, blank lines, lines that begin with `#` or
+`*x*` and `/* ... */` comments as in CorpusSearch and `.psd` files.
+
+Parentheses cannot stand inside a bracketed token, so `(` and `)` are written `-LRB-` and `-RRB-`
+and read back; all other text is kept as it is. A *label* that is exactly `-LRB-` or `-RRB-` is the
+Penn tag of that name and is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from sapwood.errors import TreeFormatError
+from sapwood.files import name_of, read_lines
+from sapwood.trees.tree import Tree
+
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_BETWEEN = re.compile(r"\s*(?:(/\*)|#[^\n]*|\*x\*[^\n]*)")
+
+OnBad = Callable[[TreeFormatError], None]
+
+
+def unescape(token: str) -> str:
+    """Return the token with `-LRB-` and `-RRB-` turned into parentheses."""
+    if "-LRB-" in token or "-RRB-" in token:
+        return token.replace("-LRB-", "(").replace("-RRB-", ")")
+    return token
+
+
+def escape(token: str) -> str:
+    """Return the token with parentheses turned into `-LRB-` and `-RRB-`."""
+    if "(" in token or ")" in token:
+        return token.replace("(", "-LRB-").replace(")", "-RRB-")
+    return token
+
+
+def _unescape_label(label: str) -> str:
+    return label if label in ("-LRB-", "-RRB-") else unescape(label)
+
+
+class _Reader:
+    """A stack machine fed one line at a time; `trees` collects what is complete."""
+
+    def __init__(self, source: str, on_bad: OnBad | None) -> None:
+        self.source = source
+        self.on_bad = on_bad
+        # A frame: [label or None while unread, children, word or None, line, column]
+        self.stack: list[tuple[list[str], list[Tree], list[str], int, int]] = []
+        self.trees: list[Tree] = []
+        self.in_comment = False
+        self.comment_line = 0
+        self.skip_to_next_tree = False
+
+    def feed(self, number: int, line: str) -> None:
+        try:
+            self._feed(number, line)
+        except TreeFormatError as error:
+            if self.on_bad is None:
+                raise
+            self.on_bad(error)
+            self.stack.clear()
+            self.skip_to_next_tree = True
+
+    def _feed(self, number: int, line: str) -> None:
+        start = 0
+        if self.skip_to_next_tree:
+            # After a bad tree, take up again at a line that can begin one: an unindented bracket.
+            if not line.startswith("("):
+                return
+            self.skip_to_next_tree = False
+        while self.in_comment or not self.stack:
+            if self.in_comment:
+                end = line.find("*/", start)
+                if end < 0:
+                    return
+                self.in_comment = False
+                start = end + 2
+                continue
+            between = _BETWEEN.match(line, start)
+            if between is None:
+                break
+            if between.group(1):
+                self.in_comment, self.comment_line, start = True, number, between.end()
+            else:
+                return
+        stack, trees = self.stack, self.trees
+        for match in _TOKEN.finditer(line, start):
+            token = match.group()
+            if token == "(":
+                if stack and stack[-1][2]:
+                    raise self._error("a word and a bracket side by side below one label", number, match)
+                stack.append(([], [], [], number, match.start() + 1))
+            elif token == ")":
+                if not stack:
+                    raise self._error("a closing bracket without an opening one", number, match, line)
+                label, children, word, opened, column = stack.pop()
+                if word:
+                    tree = Tree(_unescape_label(label[0]), word=unescape(word[0]))
+                elif children:
+                    tree = Tree(_unescape_label(label[0]) if label else "", children)
+                else:
+                    what = f"the label {label[0]!r} has no word or subtree below it" if label else "an empty tree ()"
+                    raise TreeFormatError(what, source=self.source, line=opened, column=column, text=line.strip())
+                if stack:
+                    stack[-1][1].append(tree)
+                else:
+                    trees.append(tree)
+            elif not stack:
+                raise self._error("text outside any bracket", number, match, line)
+            else:
+                label, children, word, _, _ = stack[-1]
+                if children:
+                    raise self._error("a word and a bracket side by side below one label", number, match)
+                if not label:
+                    label.append(token)
+                elif word:
+                    raise self._error(f"two words below one label {label[0]!r}", number, match)
+                else:
+                    word.append(token)
+        return
+
+    def finish(self) -> None:
+        try:
+            if self.in_comment:
+                raise TreeFormatError("a comment /* is never closed", source=self.source, line=self.comment_line)
+            if self.stack:
+                label, _, _, line, column = self.stack[0]
+                raise TreeFormatError(
+                    f"the file ends inside a tree: {len(self.stack)} bracket(s) never closed, the first one here",
+                    source=self.source,
+                    line=line,
+                    column=column,
+                    text="(" + (label[0] if label else ""),
+                )
+        except TreeFormatError as error:
+            if self.on_bad is None:
+                raise
+            self.on_bad(error)
+            self.stack.clear()
+
+    def _error(self, problem: str, number: int, match: re.Match[str], text: str = "") -> TreeFormatError:
+        return TreeFormatError(
+            problem, source=self.source, line=number, column=match.start() + 1, text=(text or match.group()).strip()
+        )
+
+
+def parse_trees(text: str | Iterable[tuple[int, str]], *, source: str, on_bad: OnBad | None = None) -> Iterator[Tree]:
+    """Yield the trees of a string, or of numbered lines as they arrive.
+
+    With `on_bad`, a malformed tree is handed to it and skipped, and reading goes on at the next line
+    that begins with a bracket; without it the `TreeFormatError` is raised.
+    """
+    reader = _Reader(source, on_bad)
+    lines = enumerate(text.splitlines(), 1) if isinstance(text, str) else text
+    for number, line in lines:
+        reader.feed(number, line)
+        if reader.trees:
+            yield from reader.trees
+            reader.trees.clear()
+    reader.finish()
+    yield from reader.trees
+
+
+def read_brackets(path: str | Path, *, on_bad: OnBad | None = None) -> Iterator[Tree]:
+    """Yield the trees of a bracket file (`-` for standard input, `.gz` allowed), streaming."""
+    return parse_trees(read_lines(path), source=name_of(path), on_bad=on_bad)
+
+
+def format_tree(tree: Tree) -> str:
+    """Return the tree on one line, in Penn brackets."""
+    pieces: list[str] = []
+    # The stack holds trees to open and, as None, brackets to close.
+    stack: list[Tree | None] = [tree]
+    while stack:
+        node = stack.pop()
+        if node is None:
+            pieces.append(")")
+        elif node.word is not None:
+            pieces.append(f" ({escape(node.label)} {escape(node.word)})")
+        else:
+            pieces.append(f" ({escape(node.label)}")
+            stack.append(None)
+            stack.extend(reversed(node.children))
+    return "".join(pieces)[1:]
+
+
+def format_pretty(tree: Tree, *, width: int = 100) -> str:
+    """Return the tree indented two blanks a level; subtrees that fit on a line stay on one."""
+    lines: list[str] = []
+    stack: list[tuple[Tree, int, str]] = [(tree, 0, "")]
+    while stack:
+        node, depth, closing = stack.pop()
+        flat = format_tree(node)
+        if node.word is not None or 2 * depth + len(flat) + len(closing) <= width:
+            lines.append("  " * depth + flat + closing)
+            continue
+        lines.append("  " * depth + f"({escape(node.label)}")
+        last = len(node.children) - 1
+        for index in range(last, -1, -1):
+            stack.append((node.children[index], depth + 1, ")" + closing if index == last else ""))
+    return "\n".join(lines)

@@ -1,0 +1,281 @@
+"""A whole treebank of skeletal trees as flat integer arrays.
+
+Strings stop here: a `Corpus` has one array per column over all nodes of all trees (preorder within a
+tree), 32 bytes a node, and tables of symbols, rules and words. Learners see nothing else.
+
+Symbols are split into interminals (`0 .. n_interminals - 1`, left-hand sides of binary rules) and
+preterminals (the rest, above words) as the papers assume. A label that occurs in both roles gives two symbols.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sapwood.errors import InputError, ModelError
+from sapwood.run.progress import Progress, Silent
+from sapwood.storage import content_digest, pack_strings, read_arrays, unpack_strings, write_arrays
+from sapwood.trees.normalise import Normaliser
+from sapwood.trees.transform import TreeTransform, symbol_labels
+from sapwood.trees.tree import Tree
+
+_FORMAT = 1
+_COLUMNS = ("symbol", "rule", "left", "right", "word", "parent", "start", "end")
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Skeletal trees as arrays; build one with `Corpus.from_trees`.
+
+    Attributes
+    ----------
+    symbols
+        Symbol names, interminals first, each part by falling frequency.
+    n_interminals
+        How many of the symbols are interminals.
+    rules
+        `(rules, 3)` distinct binary rules as symbol numbers, sorted.
+    words
+        The vocabulary by falling frequency.
+    symbol, rule, left, right, word, parent, start, end
+        One int32 entry per node: symbol number; rule number (-1 on leaves); child and parent nodes
+        (-1 where there is none); word number (-1 inside); span of word positions in the tree.
+    offsets
+        `(trees + 1,)` int64: the nodes of tree `t` are `offsets[t] .. offsets[t + 1] - 1`.
+    """
+
+    symbols: list[str]
+    n_interminals: int
+    rules: np.ndarray
+    words: list[str]
+    symbol: np.ndarray
+    rule: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    word: np.ndarray
+    parent: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    offsets: np.ndarray
+    normaliser: Normaliser = field(default_factory=Normaliser)
+    transform: TreeTransform = field(default_factory=TreeTransform)
+    dropped: int = 0
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of all trees."""
+        return len(self.symbol)
+
+    @property
+    def n_words(self) -> int:
+        """Number of word tokens."""
+        return (self.n_nodes + self.n_trees) // 2
+
+    @property
+    def roots(self) -> np.ndarray:
+        """Node number of each tree's root."""
+        return self.offsets[:-1]
+
+    def __repr__(self) -> str:
+        return (
+            f"<Corpus: {self.n_trees:,} trees, {self.n_words:,} words ({len(self.words):,} distinct), "
+            f"{len(self.symbols):,} symbols, {len(self.rules):,} rules>"
+        )
+
+    @classmethod
+    def from_trees(
+        cls,
+        trees: Iterable[Tree],
+        *,
+        normaliser: Normaliser | None = None,
+        transform: TreeTransform | None = None,
+        progress: Progress | None = None,
+    ) -> Corpus:
+        """Normalise, transform and number the trees; they are read one at a time and not kept.
+
+        Trees of which normalising leaves nothing are left out and counted in `dropped`.
+        """
+        normaliser = normaliser or Normaliser()
+        transform = transform or TreeTransform(root=normaliser.root)
+        progress = progress or Silent()
+        # Symbols are numbered as they come, leaves and inner nodes apart (leaf symbols as ~number).
+        inner_ids: dict[str, int] = {}
+        leaf_ids: dict[str, int] = {}
+        word_ids: dict[str, int] = {}
+        codes, words, sizes = array("i"), array("i"), array("i")
+        dropped = 0
+        with progress.stage("reading trees", unit="trees") as stage:
+            for tree in trees:
+                clean = normaliser(tree)
+                stage.step()
+                if clean is None:
+                    dropped += 1
+                    continue
+                before = len(codes)
+                for node in transform(clean).nodes():
+                    label, word = node.label, node.word
+                    if word is None:
+                        codes.append(inner_ids.setdefault(label, len(inner_ids)))
+                        words.append(-1)
+                    else:
+                        codes.append(~leaf_ids.setdefault(label, len(leaf_ids)))
+                        words.append(word_ids.setdefault(word, len(word_ids)))
+                sizes.append(len(codes) - before)
+        if not sizes:
+            raise InputError("no trees: the input is empty or nothing was left of it after normalising")
+        return cls._assemble(codes, words, sizes, inner_ids, leaf_ids, word_ids, normaliser, transform, dropped)
+
+    @classmethod
+    def _assemble(
+        cls,
+        codes: array,
+        words: array,
+        sizes: array,
+        inner_ids: dict[str, int],
+        leaf_ids: dict[str, int],
+        word_ids: dict[str, int],
+        normaliser: Normaliser,
+        transform: TreeTransform,
+        dropped: int,
+    ) -> Corpus:
+        from sapwood.trees._kernels import link_nodes
+
+        code = np.frombuffer(codes, np.int32)
+        is_leaf = code < 0
+        inner_names, inner_new = _by_frequency(list(inner_ids), code[~is_leaf])
+        leaf_names, leaf_new = _by_frequency(list(leaf_ids), ~code[is_leaf])
+        word_names, word_new = _by_frequency(list(word_ids), np.frombuffer(words, np.int32)[is_leaf])
+        symbol = np.empty(len(code), np.int32)
+        symbol[~is_leaf] = inner_new[code[~is_leaf]]
+        symbol[is_leaf] = len(inner_names) + leaf_new[~code[is_leaf]]
+        word = np.full(len(code), -1, np.int32)
+        word[is_leaf] = word_new[np.frombuffer(words, np.int32)[is_leaf]]
+        offsets = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(np.frombuffer(sizes, np.int32), out=offsets[1:])
+        left, right, parent, start, end = (np.full(len(code), -1, np.int32) for _ in range(5))
+        broken = link_nodes(is_leaf, offsets, left, right, parent, start, end)
+        if broken >= 0:
+            raise InputError(f"tree {broken + 1} is not binary after the transform")
+        inner = np.flatnonzero(~is_leaf)
+        n_symbols = len(inner_names) + len(leaf_names)
+        keys = (symbol[inner].astype(np.int64) * n_symbols + symbol[left[inner]]) * n_symbols + symbol[right[inner]]
+        distinct, rule_of = np.unique(keys, return_inverse=True)
+        rules = np.stack([distinct // n_symbols**2, distinct // n_symbols % n_symbols, distinct % n_symbols], axis=1)
+        rule = np.full(len(code), -1, np.int32)
+        rule[inner] = rule_of
+        return cls(
+            symbols=inner_names + leaf_names,
+            n_interminals=len(inner_names),
+            rules=np.ascontiguousarray(rules, dtype=np.int32).reshape(-1, 3),
+            words=word_names,
+            symbol=symbol,
+            rule=rule,
+            left=left,
+            right=right,
+            word=word,
+            parent=parent,
+            start=start,
+            end=end,
+            offsets=offsets,
+            normaliser=normaliser,
+            transform=transform,
+            dropped=dropped,
+        )
+
+    def tree(self, index: int) -> Tree:
+        """Return skeletal tree number `index` (the transform undoes it: `corpus.transform.invert`)."""
+        waiting: list[Tree] = []
+        for node in range(int(self.offsets[index + 1]) - 1, int(self.offsets[index]) - 1, -1):
+            name = self.symbols[self.symbol[node]]
+            if self.word[node] >= 0:
+                waiting.append(Tree(name, word=self.words[self.word[node]]))
+            else:
+                waiting.append(Tree(name, (waiting.pop(), waiting.pop())))
+        return waiting[0]
+
+    def sentence(self, index: int) -> list[str]:
+        """Return the words of tree number `index`."""
+        words = self.word[self.offsets[index] : self.offsets[index + 1]]
+        return [self.words[number] for number in words[words >= 0]]
+
+    def rule_counts(self) -> np.ndarray:
+        """Return how often each binary rule occurs, shape `(rules,)`."""
+        return np.bincount(self.rule[self.rule >= 0], minlength=len(self.rules))
+
+    def symbol_counts(self) -> np.ndarray:
+        """Return how often each symbol occurs, shape `(symbols,)`."""
+        return np.bincount(self.symbol, minlength=len(self.symbols))
+
+    def root_counts(self) -> np.ndarray:
+        """Return how often each symbol is at the root, shape `(symbols,)`."""
+        return np.bincount(self.symbol[self.roots], minlength=len(self.symbols))
+
+    def lexical_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the distinct `(symbol, word)` pairs of the leaves and their counts, as three arrays."""
+        leaf = self.word >= 0
+        keys = self.symbol[leaf].astype(np.int64) * len(self.words) + self.word[leaf]
+        distinct, counts = np.unique(keys, return_counts=True)
+        return distinct // len(self.words), distinct % len(self.words), counts
+
+    def tokeniser_style(self) -> dict[str, bool]:
+        """Return the arguments of `tokenise` that cut and spell plain text the way these trees do."""
+        tags = {symbol_labels(name)[-1] for name in self.symbols[self.n_interminals :]}
+        return {"rewrite": '"' not in self.words, "split_hyphens": "HYPH" in tags}
+
+    def digest(self) -> str:
+        """Return a fingerprint of the content, stored in every model trained on it."""
+        return content_digest(*self._content())
+
+    def save(self, path: str | Path) -> None:
+        """Write the corpus to one file."""
+        arrays, metadata = self._content()
+        write_arrays(path, arrays, metadata, kind="corpus", version=_FORMAT)
+
+    @classmethod
+    def load(cls, path: str | Path, *, mmap: bool = False) -> Corpus:
+        """Read a saved corpus; with `mmap` its arrays stay on disk until used."""
+        arrays, metadata = read_arrays(path, kind="corpus", version=_FORMAT, mmap=mmap)
+        try:
+            columns: dict[str, Any] = {name: arrays[name] for name in (*_COLUMNS, "offsets", "rules")}
+            return cls(
+                symbols=unpack_strings(arrays["symbols"]),
+                words=unpack_strings(arrays["words"]),
+                n_interminals=metadata["n_interminals"],
+                dropped=metadata["dropped"],
+                normaliser=Normaliser.from_dict(metadata["normaliser"]),
+                transform=TreeTransform.from_dict(metadata["transform"]),
+                **columns,
+            )
+        except (KeyError, TypeError) as error:
+            raise ModelError(f"{path}: incomplete corpus file: {error}") from error
+
+    def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays = {name: getattr(self, name) for name in (*_COLUMNS, "offsets", "rules")}
+        arrays["symbols"] = pack_strings(self.symbols)
+        arrays["words"] = pack_strings(self.words)
+        metadata = {
+            "n_interminals": self.n_interminals,
+            "dropped": self.dropped,
+            "normaliser": self.normaliser.to_dict(),
+            "transform": self.transform.to_dict(),
+        }
+        return arrays, metadata
+
+
+def _by_frequency(names: Sequence[str], occurrences: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Renumber names by falling count (ties by name): the names in their new order, and old -> new."""
+    counts = np.bincount(occurrences, minlength=len(names)) if len(names) else np.zeros(0, np.int64)
+    order = sorted(range(len(names)), key=lambda number: (-counts[number], names[number]))
+    new = np.empty(len(names), np.int32)
+    new[order] = np.arange(len(names), dtype=np.int32)
+    return [names[number] for number in order], new

@@ -1,0 +1,167 @@
+"""Trees drawn with characters, for the terminal.
+
+`draw_tree` draws top-down, the root above and the words on the last line; `draw_indented` draws one
+node a line, for terminals narrower than the sentence. Columns are counted in display width: East
+Asian wide characters take two, combining marks none.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from sapwood.trees.tree import Tree
+
+_NO_LABEL = "()"
+
+
+def display_width(text: str) -> int:
+    """Return how many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_char_width, text))
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff":
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _shown(text: str) -> str:
+    """Return the text with characters that would break the line made visible."""
+    if text.isprintable():
+        return text
+    return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") else c for c in text)
+
+
+class _Block:
+    """The rectangle that a subtree takes: its width, and in it the column where its line from above ends."""
+
+    __slots__ = ("blocks", "centre", "inset", "label", "width", "word")
+
+    def __init__(self, node: Tree, blocks: list[_Block]) -> None:
+        self.label = _shown(node.label) or _NO_LABEL
+        self.word = None if node.word is None else _shown(node.word)
+        self.blocks = blocks
+        label_width = display_width(self.label)
+        if self.word is not None:
+            self.width = max(label_width, display_width(self.word), 1)
+            self.centre = (self.width - 1) // 2
+            self.inset = 0
+            return
+        below = -1
+        centres: list[int] = []
+        for block in blocks:
+            centres.append(below + 1 + block.centre)
+            below += 1 + block.width
+        self.centre = (centres[0] + centres[-1]) // 2
+        # The parent stands right above a child that is only a column away.
+        self.centre = next((column for column in centres[1:-1] if abs(column - self.centre) == 1), self.centre)
+        # A label wider than what is below it pushes that in from the side.
+        start = self.centre - (label_width - 1) // 2
+        self.inset = max(0, -start)
+        self.width = max(below, start + label_width) + self.inset
+        self.centre += self.inset
+
+
+def draw_tree(tree: Tree, *, unicode: bool = True) -> str:
+    """Return a drawing of the tree, the root on top, the words on the last line.
+
+    With `unicode=False` the lines are drawn with `|`, `-` and `+` instead of box-drawing characters.
+
+    Examples
+    --------
+    >>> print(draw_tree(Tree.parse("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))")))
+          S
+       ┌──┴───┐
+       NP     VP
+     ┌─┴─┐    │
+     DT  NN  VBZ
+     │   │    │
+    the dog barks
+    """
+    block = tree.fold(_Block)
+    # Labels stand on the even lines, lines between them on the odd ones, words on the last.
+    last = 2 * tree.depth()
+    rows: list[list[tuple[int, str]]] = [[] for _ in range(last + 1)]
+    bar = "│" if unicode else "|"
+    stack = [(block, 0, 0)]
+    while stack:
+        block, left, row = stack.pop()
+        centre = left + block.centre
+        rows[row].append((centre - (display_width(block.label) - 1) // 2, block.label))
+        if block.word is not None:
+            for below in range(row + 1, last):
+                rows[below].append((centre, bar))
+            rows[last].append((centre - (display_width(block.word) - 1) // 2, block.word))
+            continue
+        left += block.inset
+        centres: list[int] = []
+        children: list[tuple[_Block, int, int]] = []
+        for child in block.blocks:
+            centres.append(left + child.centre)
+            children.append((child, left, row + 2))
+            left += child.width + 1
+        rows[row + 1].append((centres[0], _joint(centres, centre, unicode)))
+        stack.extend(reversed(children))
+    return "\n".join(map(_line, rows))
+
+
+def _joint(centres: list[int], centre: int, unicode: bool) -> str:
+    """Return the horizontal line that joins the children at `centres` to the parent at `centre`."""
+    first, last = centres[0], centres[-1]
+    if first == last:
+        return "│" if unicode else "|"
+    if not unicode:
+        line = ["-"] * (last - first + 1)
+        for column in (*centres, centre):
+            line[column - first] = "+"
+        return "".join(line)
+    line = ["─"] * (last - first + 1)
+    for column in centres:
+        line[column - first] = "┬"
+    line[0], line[-1] = "┌", "┐"
+    up = {"─": "┴", "┬": "┼", "┌": "├", "┐": "┤"}
+    line[centre - first] = up[line[centre - first]]
+    return "".join(line)
+
+
+def _line(pieces: list[tuple[int, str]]) -> str:
+    # Pieces come left to right, for children are visited in order.
+    parts: list[str] = []
+    at = 0
+    for column, text in pieces:
+        parts.append(" " * (column - at) + text)
+        at = max(at, column) + display_width(text)
+    return "".join(parts).rstrip(" ")
+
+
+def draw_indented(tree: Tree, *, unicode: bool = True) -> str:
+    """Return a drawing of the tree with one node a line, a word beside its tag.
+
+    Examples
+    --------
+    >>> print(draw_indented(Tree.parse("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))")))
+    S
+    ├── NP
+    │   ├── DT the
+    │   └── NN dog
+    └── VP
+        └── VBZ barks
+    """
+    inner, outer, through = ("├── ", "└── ", "│   ") if unicode else ("|-- ", "`-- ", "|   ")
+    lines: list[str] = []
+    # A frame: the node, what its line begins with, what the lines of its children begin with.
+    stack: list[tuple[Tree, str, str]] = [(tree, "", "")]
+    while stack:
+        node, begin, indent = stack.pop()
+        lines.append(begin + (_shown(node.label) or _NO_LABEL))
+        if node.word is not None:
+            lines[-1] += " " + _shown(node.word)
+        last = len(node.children) - 1
+        for index in range(last, -1, -1):
+            if index == last:
+                stack.append((node.children[index], indent + outer, indent + "    "))
+            else:
+                stack.append((node.children[index], indent + inner, indent + through))
+    return "\n".join(lines)

@@ -1,0 +1,458 @@
+"""The NEGRA export format, versions 3 and 4: reading and writing.
+
+One line a word, `word [lemma] tag morph edge parent`, one line a phrase, `#500 [lemma] label morph
+edge parent` (the lemma in version 4 only), between `#BOS n` and `#EOS n`. Columns stand apart by
+blanks or tabs; pairs of columns after the parent are secondary edges, which are read over, as are
+`%%` comments and the tables `#BOT ... #EOT`. Without a `#FORMAT` line the version of a sentence
+follows from its number of columns (odd: 3, even: 4). A line whose first column is `#` and a number
+from 500 up is a phrase; any other first column is a word. Parent 0 is the root: the tree gets a
+node `ROOT` over all that hangs there, be it one node or several.
+
+Phrases of this format may have gaps, trees here may not. `discontinuous="raise-nodes"` closes the
+gaps of a sentence that has any, in two steps:
+
+1. A token without a letter or digit that hangs on the root (where the format puts punctuation) is
+   moved down to the lowest phrase over both the nearest other word before and the one after it.
+   At either end of the sentence it stays on the root.
+2. Phrases are taken children first. The children of a phrase form blocks of adjacent ones. The
+   block with the head stays: the first own child with edge `HD`; without one, the block with the
+   most words, the leftmost of equals. The children in the other blocks move to the phrase's parent,
+   which is treated in its turn, so that each ends at the closest ancestor where it leaves no gap.
+
+A sentence without gaps is never changed, and no phrase loses all its children.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.files import name_of, read_lines
+from sapwood.trees.brackets import OnBad
+from sapwood.trees.tree import Tree
+
+Discontinuous = Literal["raise-nodes", "error"]
+
+ROOT = "ROOT"
+_FIRST_NODE = 500
+_NOTHING = "--"
+_HEAD_EDGE = "HD"
+# Root labels that stand for "the whole sentence" and are not written as a phrase of their own.
+_VIRTUAL_ROOTS = frozenset({"", ROOT, "TOP", "VROOT"})
+
+_BLANKS = re.compile(r"[ \t]+")
+_NODE = re.compile(r"#([0-9]{3,9})")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+class _Row(NamedTuple):
+    """A line of a sentence: a word, or a phrase with its number."""
+
+    text: str
+    label: str
+    edge: str
+    parent: int
+    line: int
+
+
+class _Item(NamedTuple):
+    """A finished subtree over the words `start` to `end`, with the parent and edge the file gave it."""
+
+    start: int
+    end: int
+    tree: Tree
+    parent: int
+    edge: str
+
+
+class _Sentence:
+    """The rows between `#BOS` and `#EOS`, and how they become a tree."""
+
+    def __init__(self, number: int, line: int, source: str) -> None:
+        self.number = number
+        self.line = line
+        self.source = source
+        self.version = 0
+        self.words: list[_Row] = []
+        self.phrases: dict[int, _Row] = {}
+
+    def error(self, problem: str, line: int, text: str = "") -> TreeFormatError:
+        return TreeFormatError(f"sentence {self.number}: {problem}", source=self.source, line=line, text=text)
+
+    def add(self, line: str, number: int, version: int) -> None:
+        """Take in one line of the sentence."""
+        columns = _BLANKS.split(line)
+        for index in range(5, len(columns)):
+            if columns[index].startswith("%%"):
+                del columns[index:]
+                break
+        count = len(columns)
+        version = version or self.version or (3 if count % 2 else 4)
+        self.version = version
+        wanted = version + 2
+        if count < wanted:
+            raise self.error(f"{count} column(s), format {version} has at least {wanted}", number, line)
+        if (count - wanted) % 2:
+            raise self.error(
+                f"{count} columns, format {version} has {wanted} and two more for each secondary edge",
+                number,
+                line,
+            )
+        for number_column in range(wanted - 1, count, 2):
+            if not _NUMBER.fullmatch(columns[number_column]):
+                raise self.error(f"the parent {columns[number_column]!r} is not a number", number, line)
+        parent = int(columns[wanted - 1])
+        row = _Row(columns[0], columns[version - 2], columns[wanted - 2], parent, number)
+        node = _NODE.fullmatch(columns[0])
+        if node is None or int(node[1]) < _FIRST_NODE:
+            self.words.append(row)
+        elif int(node[1]) in self.phrases:
+            first = self.phrases[int(node[1])].line
+            raise self.error(f"node {columns[0]} is already on line {first}", number, line)
+        else:
+            self.phrases[int(node[1])] = row
+
+    def tree(self, discontinuous: Discontinuous, functions: bool) -> Tree:
+        """Build the tree of the complete sentence."""
+        if not self.words:
+            raise self.error("no words between #BOS and #EOS", self.line)
+        order = self._order()
+        gap = self._first_gap(order)
+        parents = [word.parent for word in self.words]
+        if gap is not None:
+            if discontinuous == "error":
+                row = self.phrases[gap]
+                raise self.error(
+                    f"the words below node #{gap} ({row.label}) are not adjacent; "
+                    'discontinuous="raise-nodes" closes such gaps',
+                    row.line,
+                )
+            self._lower_punctuation(parents, order)
+        return self._build(order, parents, functions)
+
+    def _order(self) -> list[int]:
+        """Return the phrase numbers, the root (0) first and every parent before its children."""
+        phrases = self.phrases
+        below: dict[int, list[int]] = {number: [] for number in (0, *phrases)}
+        childless = set(phrases)
+        for row in [*self.words, *phrases.values()]:
+            if row.parent not in below:
+                raise self.error(f"there is no node #{row.parent} to be the parent of this line", row.line, row.text)
+            childless.discard(row.parent)
+        if childless:
+            row = phrases[min(childless)]
+            raise self.error(f"node {row.text} ({row.label}) has no children", row.line)
+        for number, row in phrases.items():
+            below[row.parent].append(number)
+        order = [0]
+        for number in order:
+            order.extend(below[number])
+        if len(order) <= len(phrases):
+            # Parents exist, yet the root is out of reach: every way up from here runs into a cycle.
+            seen: set[int] = set()
+            number = min(set(phrases) - set(order))
+            while number not in seen:
+                seen.add(number)
+                number = phrases[number].parent
+            raise self.error(f"node #{number} is its own ancestor", phrases[number].line)
+        return order
+
+    def _first_gap(self, order: list[int]) -> int | None:
+        """Return the number of a phrase whose words are not adjacent, or None."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        size = dict.fromkeys(order, 0)
+        for position, word in enumerate(self.words):
+            first.setdefault(word.parent, position)
+            last[word.parent] = position
+            size[word.parent] += 1
+        for number in reversed(order[1:]):
+            if last[number] - first[number] + 1 != size[number]:
+                return number
+            parent = self.phrases[number].parent
+            first[parent] = min(first.get(parent, first[number]), first[number])
+            last[parent] = max(last.get(parent, last[number]), last[number])
+            size[parent] += size[number]
+        return None
+
+    def _lower_punctuation(self, parents: list[int], order: list[int]) -> None:
+        """Step 1: change `parents` so that punctuation on the root hangs in the phrase around it."""
+        depth = {0: 0}
+        for number in order[1:]:
+            depth[number] = depth[self.phrases[number].parent] + 1
+        loose = [word.parent == 0 and not any(map(str.isalnum, word.text)) for word in self.words]
+        positions = [position for position, is_loose in enumerate(loose) if not is_loose]
+        for before, after in itertools.pairwise(positions):
+            if after == before + 1:
+                continue
+            a, b = parents[before], parents[after]
+            while a != b:
+                if depth[a] < depth[b]:
+                    a, b = b, a
+                a = self.phrases[a].parent
+            parents[before + 1 : after] = [a] * (after - before - 1)
+
+    def _build(self, order: list[int], parents: list[int], functions: bool) -> Tree:
+        """Step 2, which changes nothing without gaps, and the making of the tree."""
+        below: dict[int, list[_Item]] = {number: [] for number in order}
+        for position, (word, parent) in enumerate(zip(self.words, parents, strict=True)):
+            tag = _with_function(word, functions)
+            below[parent].append(_Item(position, position + 1, Tree(tag, word=word.text), word.parent, word.edge))
+        for number in reversed(order[1:]):
+            row = self.phrases[number]
+            items = sorted(below.pop(number))
+            blocks = [[items[0]]]
+            for item in items[1:]:
+                if item.start == blocks[-1][-1].end:
+                    blocks[-1].append(item)
+                else:
+                    blocks.append([item])
+            kept = blocks[0] if len(blocks) == 1 else _kept_block(blocks, number)
+            children = [item.tree for item in kept]
+            for block in blocks:
+                if block is not kept:
+                    below[row.parent].extend(block)
+            tree = Tree(_with_function(row, functions), children)
+            below[row.parent].append(_Item(kept[0].start, kept[-1].end, tree, row.parent, row.edge))
+        return Tree(ROOT, [item.tree for item in sorted(below[0])])
+
+
+def _kept_block(blocks: list[list[_Item]], number: int) -> list[_Item]:
+    for block in blocks:
+        if any(item.edge == _HEAD_EDGE and item.parent == number for item in block):
+            return block
+    return max(blocks, key=lambda block: block[-1].end - block[0].start)
+
+
+def _with_function(row: _Row, functions: bool) -> str:
+    return f"{row.label}-{row.edge}" if functions and row.edge != _NOTHING else row.label
+
+
+class _Reader:
+    """Fed one line at a time; `feed` returns a tree when a sentence is complete."""
+
+    def __init__(self, source: str, on_bad: OnBad | None, functions: bool, discontinuous: Discontinuous) -> None:
+        self.source = source
+        self.on_bad = on_bad
+        self.functions = functions
+        self.discontinuous = discontinuous
+        self.version = 0
+        self.sentence: _Sentence | None = None
+        self.table_line = 0
+        self.skipping = False
+        self.problems: list[TreeFormatError] = []
+
+    def feed(self, number: int, line: str) -> Tree | None:
+        line = line.strip(" \t\r\n")
+        tree = None
+        if line and not line.startswith("%%"):
+            try:
+                tree = self._feed(number, line)
+            except TreeFormatError as error:
+                self._bad(error)
+            self.report()
+        return tree
+
+    def _feed(self, number: int, line: str) -> Tree | None:
+        keyword = _BLANKS.split(line, maxsplit=1)[0]
+        if keyword == "#BOS":
+            self._begin(number, line)
+        elif keyword == "#EOS":
+            return self._end(number, line)
+        elif self.sentence is not None:
+            self.sentence.add(line, number, self.version)
+        elif not self.skipping:
+            self._between(keyword, number, line)
+        return None
+
+    def _begin(self, number: int, line: str) -> None:
+        unfinished, table_line = self.sentence, self.table_line
+        columns = _BLANKS.split(line)
+        self.skipping, self.table_line = False, 0
+        self.sentence = None
+        bad_number = len(columns) < 2 or not _NUMBER.fullmatch(columns[1])
+        if not bad_number:
+            self.sentence = _Sentence(int(columns[1]), number, self.source)
+        if unfinished is not None:
+            self.problems.append(unfinished.error("no #EOS before the next #BOS", number, line))
+        if table_line:
+            self.problems.append(self._error("#BOT without #EOT before the first sentence", table_line))
+        if bad_number:
+            raise self._error("#BOS without a sentence number", number, line)
+
+    def _end(self, number: int, line: str) -> Tree | None:
+        sentence, self.sentence = self.sentence, None
+        if sentence is None:
+            if self.skipping:
+                self.skipping = False
+                return None
+            raise self._error("#EOS without #BOS", number, line)
+        columns = _BLANKS.split(line)
+        try:
+            if len(columns) < 2 or not _NUMBER.fullmatch(columns[1]) or int(columns[1]) != sentence.number:
+                raise sentence.error(f"expected #EOS {sentence.number}", number, line)
+            return sentence.tree(self.discontinuous, self.functions)
+        except TreeFormatError as error:
+            # The sentence is over, so nothing of it is left to skip.
+            self.problems.append(error)
+        return None
+
+    def _between(self, keyword: str, number: int, line: str) -> None:
+        if self.table_line:
+            if keyword == "#EOT":
+                self.table_line = 0
+        elif keyword == "#BOT":
+            self.table_line = number
+        elif keyword == "#FORMAT":
+            version = line[len("#FORMAT") :].strip()
+            if version not in ("3", "4"):
+                # Not a matter of one sentence, so not for `on_bad`.
+                error = self._error("only the export formats 3 and 4 can be read", number, line)
+                raise InputError(str(error))
+            self.version = int(version)
+        else:
+            raise self._error("text outside #BOS and #EOS", number, line)
+
+    def finish(self) -> None:
+        if self.sentence is not None:
+            self._bad(self.sentence.error("the file ends before its #EOS", self.sentence.line))
+        elif self.table_line:
+            self._bad(self._error("#BOT without #EOT", self.table_line))
+        self.report()
+
+    def report(self) -> None:
+        """Hand the problems found to `on_bad`, or raise the first."""
+        while self.problems:
+            problem = self.problems.pop(0)
+            if self.on_bad is None:
+                raise problem
+            self.on_bad(problem)
+
+    def _error(self, problem: str, line: int, text: str = "") -> TreeFormatError:
+        return TreeFormatError(problem, source=self.source, line=line, text=text)
+
+    def _bad(self, error: TreeFormatError) -> None:
+        """Note an error and skip what is left of the sentence."""
+        self.problems.append(error)
+        self.sentence = None
+        self.skipping = True
+
+
+def parse_export(
+    text: str | Iterable[tuple[int, str]],
+    *,
+    source: str,
+    on_bad: OnBad | None = None,
+    functions: bool = False,
+    discontinuous: Discontinuous = "raise-nodes",
+) -> Iterator[Tree]:
+    """Yield the trees of a string, or of numbered lines as they arrive; see `read_export`."""
+    if discontinuous not in ("raise-nodes", "error"):
+        raise UsageError(f'discontinuous={discontinuous!r}: choose "raise-nodes" or "error"')
+    return _parse(text, _Reader(source, on_bad, functions, discontinuous))
+
+
+def _parse(text: str | Iterable[tuple[int, str]], reader: _Reader) -> Iterator[Tree]:
+    for number, line in enumerate(text.split("\n"), 1) if isinstance(text, str) else text:
+        tree = reader.feed(number, line)
+        if tree is not None:
+            yield tree
+    reader.finish()
+
+
+def read_export(
+    path: str | Path,
+    *,
+    on_bad: OnBad | None = None,
+    functions: bool = False,
+    discontinuous: Discontinuous = "raise-nodes",
+) -> Iterator[Tree]:
+    """Yield the trees of an export file (`-` for standard input, `.gz` allowed), streaming.
+
+    Parameters
+    ----------
+    path
+        The file.
+    on_bad
+        Receives the `TreeFormatError` of a malformed sentence, which is then skipped. Without it the
+        error is raised.
+    functions
+        Append the edge label to the label of phrases and tags (`NP` with edge `SB` is `NP-SB`),
+        except the empty edge label `--`.
+    discontinuous
+        What becomes of phrases with gaps: `"raise-nodes"` closes them by the rule that the head of
+        this module states, `"error"` refuses the sentence.
+    """
+    return parse_export(
+        read_lines(path),
+        source=name_of(path),
+        on_bad=on_bad,
+        functions=functions,
+        discontinuous=discontinuous,
+    )
+
+
+def format_export(tree: Tree, number: int) -> str:
+    """Return the tree as sentence `number` in export format 3, `#BOS` to `#EOS`, ending in a line feed.
+
+    Phrases are numbered from 500, children before their parents. A root labelled `ROOT`, `TOP`,
+    `VROOT` or nothing is the root 0 of the format; any other root is a phrase below it. Labels go
+    into the label column as they are; lemma, morphology and edges are empty (`--`).
+    """
+    postorder: list[Tree] = []
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        postorder.append(node)
+        stack.extend(node.children)
+    # What was popped is parents first, right to left; reversed it is children first, left to right.
+    postorder.reverse()
+    lines = [f"#BOS {number}"]
+    phrases: list[str] = []
+    # For each finished subtree still without a parent: where its line is, and in which of the two lists.
+    waiting: list[tuple[list[str], int]] = []
+    for node in postorder:
+        if node.word is not None:
+            _check_column(node.word, number, is_word=True)
+            _check_column(node.label, number)
+            lines.append(f"{node.word}\t{node.label}\t{_NOTHING}\t{_NOTHING}\t")
+            waiting.append((lines, len(lines) - 1))
+            continue
+        virtual = node is tree and node.label in _VIRTUAL_ROOTS
+        own = 0 if virtual else _FIRST_NODE + len(phrases)
+        count = len(node.children)
+        for column, index in waiting[-count:]:
+            column[index] += str(own)
+        del waiting[-count:]
+        if not virtual:
+            _check_column(node.label, number)
+            phrases.append(f"#{own}\t{node.label}\t{_NOTHING}\t{_NOTHING}\t")
+            waiting.append((phrases, len(phrases) - 1))
+    for column, index in waiting:
+        column[index] += "0"
+    return "\n".join([*lines, *phrases, f"#EOS {number}", ""])
+
+
+def write_export(trees: Iterable[Tree], stream: IO[str], *, start: int = 1) -> None:
+    """Write the trees in export format 3, numbered from `start`."""
+    stream.write("#FORMAT 3\n")
+    for number, tree in enumerate(trees, start):
+        stream.write(format_export(tree, number))
+
+
+def _check_column(text: str, number: int, *, is_word: bool = False) -> None:
+    """Refuse text that would not be read back from a column."""
+    node = _NODE.fullmatch(text) if is_word else None
+    if not text:
+        problem = "an empty word or label"
+    elif any(char in " \t\r\n" for char in text):
+        problem = "white space in a word or label"
+    elif is_word and (text in ("#BOS", "#EOS") or text.startswith("%%") or (node and int(node[1]) >= _FIRST_NODE)):
+        problem = "a word that reads as a mark of the format"
+    else:
+        return
+    raise InputError(f"sentence {number}: the export format cannot hold {problem}: {text!r}; write brackets instead")

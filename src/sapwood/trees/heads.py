@@ -1,0 +1,276 @@
+"""Head rules: which child of a phrase is its head.
+
+A table is text, one rule a line, columns apart by white space:
+
+    LABEL  DIRECTION  CANDIDATE ...
+
+    left, right              the first candidate that any child has wins; of several children with
+                             that label, the one nearest to the named side
+    leftdis, rightdis        the child nearest to the named side that has any of the labels
+    leftexcept, rightexcept  the child nearest to the named side that has none of the labels
+
+A line without candidates takes the child at the named side. Several lines for one label are tried
+in their order; if none finds a child, the child at the side that the last one names is the head.
+Lines with the label `*` are for all labels without a line of their own (if there are none: the
+leftmost child). Blank lines are skipped, and so are comments: lines whose first non-blank
+character is a `#` with white space or nothing after it (`#` alone is also a tag, and may be a
+candidate).
+
+A label is looked up as it is, and if that finds nothing, without what follows the first `-`, `=`,
+`^` or `|` after its first character, so that `NP-SBJ` and `NP^S` use the rules for `NP` and match
+the candidate `NP`, while a table may still name `NP-TMP` or `-LRB-`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sapwood.errors import InputError
+from sapwood.files import name_of, read_lines
+from sapwood.trees.tree import Tree
+
+DEFAULT_LABEL: Final = "*"
+_DECORATION = re.compile(r"[-=^|]")
+_KINDS = ("dis", "except")
+
+
+class _Rule(NamedTuple):
+    """One line of a table."""
+
+    from_left: bool
+    # "" for candidates in order of preference, "dis" for any of them, "except" for none of them.
+    kind: str
+    # The place of each candidate in the line.
+    ranks: dict[str, int]
+
+
+class HeadRules:
+    """A table of head rules; make one with `parse`, `read`, `english`, `leftmost` or `rightmost`.
+
+    Attributes
+    ----------
+    name
+        Where the table comes from: a file name, `"english"`, `"leftmost"`, ...
+
+    Examples
+    --------
+    >>> HeadRules.english().head_index("NP", ["DT", "JJ", "NN"])
+    2
+    """
+
+    def __init__(self, rules: dict[str, tuple[_Rule, ...]], name: str) -> None:
+        self.name = name
+        self._rules = rules
+        self._default = rules.get(DEFAULT_LABEL) or (_Rule(True, "", {}),)
+        # Rules of every label asked for and labels without decoration, filled as they turn up.
+        self._of_label: dict[str, tuple[_Rule, ...]] = {}
+        self._plain: dict[str, str] = {}
+
+    @classmethod
+    def parse(cls, text: str, *, source: str = "<string>") -> HeadRules:
+        """Make the rules of a table given as a string."""
+        return cls._from_lines(enumerate(text.split("\n"), 1), source)
+
+    @classmethod
+    def read(cls, path: str | Path) -> HeadRules:
+        """Make the rules of a table in a file."""
+        return cls._from_lines(read_lines(path), name_of(path))
+
+    @classmethod
+    def english(cls) -> HeadRules:
+        """Return rules for Penn-style English labels."""
+        return cls.parse(_ENGLISH, source="english")
+
+    @classmethod
+    def leftmost(cls) -> HeadRules:
+        """Return the rules by which the first child is always the head."""
+        return cls.parse("* left", source="leftmost")
+
+    @classmethod
+    def rightmost(cls) -> HeadRules:
+        """Return the rules by which the last child is always the head."""
+        return cls.parse("* right", source="rightmost")
+
+    @classmethod
+    def _from_lines(cls, lines: Iterable[tuple[int, str]], source: str) -> HeadRules:
+        rules: dict[str, list[_Rule]] = {}
+        # Labels whose last line finds a head always, with that line's number.
+        settled: dict[str, int] = {}
+        for number, line in lines:
+            columns = line.split()
+            if not columns or columns[0] == "#":
+                continue
+            if len(columns) < 2:
+                raise InputError(f"{source}:{number}: a head rule is LABEL DIRECTION CANDIDATE ...: {line.strip()!r}")
+            label, direction, *candidates = columns
+            side = "left" if direction.startswith("left") else "right"
+            kind = direction.removeprefix(side)
+            if not direction.startswith(side) or kind not in ("", *_KINDS):
+                raise InputError(
+                    f"{source}:{number}: unknown direction {direction!r}; choose left, right, leftdis, "
+                    "rightdis, leftexcept or rightexcept (a comment begins with '#' and a blank)"
+                )
+            if kind and not candidates:
+                raise InputError(f"{source}:{number}: {direction} needs at least one candidate; {side} needs none")
+            ranks = {candidate: rank for rank, candidate in enumerate(candidates)}
+            if len(ranks) < len(candidates):
+                twice = next(c for rank, c in enumerate(candidates) if c in candidates[:rank])
+                raise InputError(f"{source}:{number}: the candidate {twice!r} stands twice in one rule")
+            if label in settled:
+                raise InputError(
+                    f"{source}:{number}: this rule for {label!r} is never reached: the one on line "
+                    f"{settled[label]} has no candidates and always finds a head"
+                )
+            if not candidates:
+                settled[label] = number
+            rules.setdefault(label, []).append(_Rule(side == "left", kind, ranks))
+        if not rules:
+            raise InputError(f"{source}: no head rules in it")
+        return cls({label: tuple(lines) for label, lines in rules.items()}, source)
+
+    def __repr__(self) -> str:
+        return f"<HeadRules {self.name}: {len(self._rules)} labels>"
+
+    def head_index(self, label: str, child_labels: Sequence[str]) -> int:
+        """Return which child is the head of a phrase `label` with children of these labels."""
+        count = len(child_labels)
+        if count < 2:
+            if count == 0:
+                raise ValueError(f"a phrase without children has no head: {label!r}")
+            return 0
+        rules = self._of_label.get(label)
+        if rules is None:
+            rules = self._rules.get(label) or self._rules.get(_without_decoration(label)) or self._default
+            self._of_label[label] = rules
+        plain = self._plain
+        for from_left, kind, ranks in rules:
+            if not ranks:
+                return 0 if from_left else count - 1
+            best, head = len(ranks), -1
+            for index in range(count) if from_left else range(count - 1, -1, -1):
+                child = child_labels[index]
+                rank = ranks.get(child)
+                if rank is None:
+                    short = plain.get(child)
+                    if short is None:
+                        short = plain[child] = _without_decoration(child)
+                    rank = ranks.get(short, -1)
+                if kind:
+                    if (rank < 0) == (kind == "except"):
+                        return index
+                elif 0 <= rank < best:
+                    best, head = rank, index
+                    if rank == 0:
+                        break
+            if head >= 0:
+                return head
+        return 0 if rules[-1].from_left else count - 1
+
+
+def head_positions(tree: Tree, rules: HeadRules) -> list[int]:
+    """Return for each node, in the order of `tree.nodes()`, the position of its head word."""
+    nodes = list(tree.nodes())
+    heads = [0] * len(nodes)
+    position = len(tree)
+    # Going through the nodes backwards, the children of a node are the last ones waiting, first on top.
+    waiting: list[int] = []
+    for index in range(len(nodes) - 1, -1, -1):
+        node = nodes[index]
+        if node.word is not None:
+            position -= 1
+            heads[index] = position
+        else:
+            children = node.children
+            chosen = rules.head_index(node.label, [child.label for child in children])
+            heads[index] = heads[waiting[-1 - chosen]]
+            del waiting[-len(children) :]
+        waiting.append(index)
+    return heads
+
+
+def _without_decoration(label: str) -> str:
+    mark = _DECORATION.search(label, 1)
+    return label[: mark.start()] if mark else label
+
+
+# Heads by syntax: a clause is headed by its verb phrase, a verb phrase by its first verb (auxiliaries
+# and modals head those below them), a prepositional phrase by its preposition, a coordination by its
+# first conjunct. The labels are those of the Penn Treebank, OntoNotes and GUM.
+_ENGLISH = """
+# clauses
+S       left       VP
+S       left       SQ SINV S
+S       leftdis    VBZ VBD VBP VB MD VBN VBG TO
+S       leftdis    ADJP-PRD NP-PRD PP-PRD ADVP-PRD UCP-PRD SBAR-PRD
+S       left       SBAR ADJP UCP NP PP ADVP FRAG INTJ
+S       leftexcept , : . `` '' -LRB- -RRB- HYPH CC -NONE-
+SINV    leftdis    VBZ VBD VBP MD VB
+SINV    left       VP SINV S SQ
+SINV    leftexcept , : . `` '' -LRB- -RRB- HYPH CC -NONE-
+SQ      leftdis    VBZ VBD VBP MD VB
+SQ      left       VP SQ S
+SQ      leftexcept , : . `` '' -LRB- -RRB- HYPH CC INTJ UH -NONE-
+SBARQ   left       SQ SBARQ S SINV VP
+SBARQ   leftexcept , : . `` '' -LRB- -RRB- HYPH CC INTJ UH -NONE-
+SBAR    leftdis    IN WHNP WHADVP WHPP WHADJP WDT WP WRB
+SBAR    left       SBAR S SQ SINV TO VP DT
+SBAR    leftexcept , : . `` '' -LRB- -RRB- HYPH CC ADVP RB -NONE-
+RRC     left       VP RRC NP ADJP PP ADVP
+# verb phrases
+VP      leftdis    VBZ VBD VBP MD VB VBN VBG TO AUX AUXG
+VP      left       VP
+VP      leftdis    NN NNS NNP JJ
+VP      left       ADJP NP UCP S SBAR PP ADVP
+VP      leftexcept , : . `` '' -LRB- -RRB- HYPH CC -NONE-
+# noun phrases: their own last noun (after a possessor, which is a phrase), else the first noun phrase
+NP      rightdis   NN NNS NNP NNPS NX NML FW GW ADD NAC
+NP      leftdis    NP
+NP      rightdis   PRP EX WP
+NP      rightdis   CD QP $ #
+NP      rightdis   JJ JJS JJR VBG DT WDT PRP$ ADJP RBS RB SYM UCP LS
+NP      left       WHNP S SBAR VP PP ADVP INTJ PRN
+NP      rightexcept , : . `` '' -LRB- -RRB- HYPH POS CC -NONE-
+NX      rightdis   NN NNS NNP NNPS NML FW GW ADD
+NX      leftdis    NX NP
+NX      rightexcept , : . `` '' -LRB- -RRB- HYPH POS CC -NONE-
+NML     rightdis   NN NNS NNP NNPS NX FW GW ADD
+NML     leftdis    NML NP
+NML     rightexcept , : . `` '' -LRB- -RRB- HYPH POS CC -NONE-
+NAC     leftdis    NN NNS NNP NNPS NP NAC NX
+NAC     leftexcept , : . `` '' -LRB- -RRB- HYPH POS CC -NONE-
+QP      left       $ #
+QP      rightdis   CD QP NN NNS
+QP      right      JJR RBR DT JJ RB IN
+WHNP    rightdis   NN NNS NNP NNPS NX NML
+WHNP    leftdis    WHNP NP
+WHNP    leftdis    WP WDT WP$ WHADJP WHPP DT
+# other phrases
+PP      leftdis    IN TO VBG VBN
+PP      left       PP RP FW JJ RB NP ADVP
+PP      leftexcept , : . `` '' -LRB- -RRB- HYPH CC -NONE-
+WHPP    leftdis    IN TO WHPP
+ADJP    leftdis    ADJP
+ADJP    rightdis   JJ JJR JJS VBN VBG
+ADJP    right      NN NNS CD $ QP RB RBR RBS IN DT FW NP ADVP
+WHADJP  rightdis   JJ JJR JJS VBN WHADJP
+WHADJP  leftdis    WRB
+ADVP    leftdis    ADVP
+ADVP    rightdis   RB RBR RBS
+ADVP    right      WRB IN RP JJ JJR NN NNP CD DT FW NP PP
+WHADVP  leftdis    WRB WHADVP
+CONJP   right      CC RB IN
+PRT     rightdis   RP
+INTJ    leftdis    UH INTJ
+UCP     leftexcept , : . `` '' -LRB- -RRB- HYPH CC CONJP RB ADVP -NONE-
+LST     leftdis    LS CD
+EDITED  leftexcept , : . `` '' -LRB- -RRB- HYPH CC UH INTJ -NONE-
+# ROOT, TOP, PRN, FRAG, X and all others: the first main phrase, else the first that is no punctuation
+*       left       S SINV SQ SBARQ
+*       leftdis    VP NP SBAR PP ADJP FRAG UCP WHNP PRN
+*       leftexcept , : . `` '' -LRB- -RRB- HYPH CC UH INTJ SYM NFP -NONE-
+*       leftexcept , : . `` '' -LRB- -RRB- HYPH SYM NFP -NONE-
+*       left
+"""

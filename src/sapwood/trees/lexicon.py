@@ -1,0 +1,176 @@
+"""Words as numbers: known words, signatures of unknown ones, and the way from one to the other.
+
+*Terminals* are what lexical weights are stored for: known words `0 .. n_words - 1`, then signatures
+`n_words .. n_terminals - 1`. Each signature has a coarser parent (`UNK`, the last, is its own). Each
+known word has a signature too, so that the statistics of rare words can lean on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from sapwood.storage import pack_strings, unpack_strings
+from sapwood.trees.signatures import UNKNOWN, SignatureModel
+
+_MIN_SEEN = 3
+# Spellings of the same token in different treebanks and in plain text.
+_ALIASES = {"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "“": "``", "”": "''", "’": "'", "‘": "`"}
+_ESCAPE = re.compile(r"\\+(?=[/*])")
+
+
+def canonical(word: str) -> str:
+    r"""Return the spelling under which a word is looked up: bracket names, `\/` and curly quotes undone."""
+    if word in _ALIASES:
+        return _ALIASES[word]
+    if "\\" in word:
+        word = _ESCAPE.sub("", word)
+    return word.replace("’", "'") if "’" in word else word
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """Known words and signatures.
+
+    Attributes
+    ----------
+    words
+        Known words (canonical spelling), most frequent first.
+    signatures
+        Signatures, each before its parent; the last is `UNK`.
+    parent
+        `(signatures,)` int32: the next coarser signature (the last one is its own parent).
+    word_signature
+        `(words,)` int32: the signature that the word would have if it were unknown.
+    model
+        Which endings and beginnings signatures look at.
+    """
+
+    words: list[str]
+    signatures: list[str]
+    parent: np.ndarray
+    word_signature: np.ndarray
+    model: SignatureModel
+
+    @property
+    def n_words(self) -> int:
+        """Number of known words."""
+        return len(self.words)
+
+    @property
+    def n_terminals(self) -> int:
+        """Number of known words and signatures."""
+        return len(self.words) + len(self.signatures)
+
+    @cached_property
+    def _word_ids(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words)}
+
+    @cached_property
+    def _signature_ids(self) -> dict[str, int]:
+        return {signature: number for number, signature in enumerate(self.signatures)}
+
+    @classmethod
+    def build(cls, words: Sequence[str], rare: Iterable[tuple[str, bool]], model: SignatureModel) -> Lexicon:
+        """Number the words and the signatures that the given rare `(word, sentence-initial)` tokens show.
+
+        A signature that fewer than `_MIN_SEEN` of these tokens have is not worth a number.
+        """
+        known = set(words)
+        chains: Counter[tuple[str, ...]] = Counter()
+        for word, initial in rare:
+            chains[tuple(model.chain(word, initial, _lower_known(word, known)))] += 1
+        seen: Counter[str] = Counter()
+        for chain, count in chains.items():
+            for signature in chain:
+                seen[signature] += count
+        parents: dict[str, str] = {UNKNOWN: UNKNOWN}
+        for chain in chains:
+            kept = [signature for signature in chain if seen[signature] >= _MIN_SEEN or signature == UNKNOWN]
+            parents.update(pairwise(kept))
+        # A signature is finer than its parent, so ordering by falling depth puts parents last.
+        depth: dict[str, int] = {UNKNOWN: 0}
+        for signature in parents:
+            path = []
+            while signature not in depth:
+                path.append(signature)
+                signature = parents[signature]
+            for step, below in enumerate(reversed(path), 1):
+                depth[below] = depth[signature] + step
+        signatures = sorted(parents, key=lambda signature: (-depth[signature], signature))
+        ids = {signature: number for number, signature in enumerate(signatures)}
+        parent = np.array([ids[parents[signature]] for signature in signatures], np.int32)
+        lexicon = cls(list(words), signatures, parent, np.zeros(len(words), np.int32), model)
+        lexicon.word_signature[:] = [lexicon.signature(word, False) for word in words]
+        return lexicon
+
+    def signature(self, word: str, initial: bool) -> int:
+        """Return the number of the finest known signature of a word."""
+        ids = self._signature_ids
+        for signature in self.model.chain(word, initial, _lower_known(word, self._word_ids)):
+            if signature in ids:
+                return ids[signature]
+        return len(self.signatures) - 1
+
+    def terminal(self, word: str, initial: bool) -> int:
+        """Return the terminal for a word of a sentence: the word itself if known, else its signature."""
+        word = canonical(word)
+        number = self._word_ids.get(word)
+        return number if number is not None else self.n_words + self.signature(word, initial)
+
+    def terminals(self, sentence: Sequence[str]) -> np.ndarray:
+        """Return the terminals of a whole sentence, shape `(words,)` int32."""
+        return np.array([self.terminal(word, index == 0) for index, word in enumerate(sentence)], np.int32)
+
+    def name(self, terminal: int) -> str:
+        """Return the word, or the signature in angle brackets."""
+        if terminal < self.n_words:
+            return self.words[terminal]
+        return f"<{self.signatures[terminal - self.n_words]}>"
+
+    def chain(self, signature: int) -> Iterator[int]:
+        """Yield the signature's number and those of its coarser ones, up to `UNK`."""
+        while True:
+            yield signature
+            above = int(self.parent[signature])
+            if above == signature:
+                return
+            signature = above
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return everything as arrays, for storage."""
+        return {
+            "lexicon.words": pack_strings(self.words),
+            "lexicon.signatures": pack_strings(self.signatures),
+            "lexicon.parent": self.parent,
+            "lexicon.word_signature": self.word_signature,
+            "lexicon.endings": pack_strings(sorted(self.model.endings)),
+            "lexicon.beginnings": pack_strings(sorted(self.model.beginnings)),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Lexicon:
+        """Build from `to_arrays`' result."""
+        model = SignatureModel(
+            frozenset(unpack_strings(arrays["lexicon.endings"])),
+            frozenset(unpack_strings(arrays["lexicon.beginnings"])),
+        )
+        return cls(
+            unpack_strings(arrays["lexicon.words"]),
+            unpack_strings(arrays["lexicon.signatures"]),
+            arrays["lexicon.parent"],
+            arrays["lexicon.word_signature"],
+            model,
+        )
+
+
+def _lower_known(word: str, known: object) -> bool:
+    """Whether the word is capitalised and its lower-case form is known."""
+    lowered = word.lower()
+    return lowered != word and lowered in known  # type: ignore[operator]

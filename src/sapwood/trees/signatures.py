@@ -1,0 +1,167 @@
+"""What an unseen word looks like: its signature, from fine to coarse.
+
+A signature is made of signs that any script has: capitalisation, digits, punctuation, script, and an
+ending and a beginning of the word. Which endings and beginnings are worth telling apart is learned
+from the treebank's own rare words: an ending is kept when it says clearly more about the tag than the
+shorter ending it extends (a G-test), so English keeps `-ing`, Icelandic keeps longer ones, and a
+language whose endings say nothing keeps none.
+
+`SignatureModel.chain(word, initial)` gives the signatures from the finest to the coarsest; the last
+one is always `UNK`, which every word has.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+UNKNOWN = "UNK"
+# G is 2 n KL(longer || shorter): twice the gain in log-likelihood from splitting the affix off. By
+# chance alone it is about the number of tags seen, give or take its root: ask for well above that.
+_MIN_DEVIATIONS = 6.0
+_MIN_TYPES = 5
+_MAX_ENDING = 6
+_MAX_BEGINNING = 4
+
+
+@lru_cache(maxsize=4096)
+def _script(char: str) -> str:
+    """Return the script of a letter, `""` for Latin."""
+    name = unicodedata.name(char, "UNKNOWN").split(" ")[0]
+    return "" if name in ("LATIN", "MODIFIER") else name
+
+
+def shape(word: str, initial: bool) -> str:
+    """Return the coarse look of a word: case, digits, punctuation, script.
+
+    >>> shape("1,250.5", False), shape("Reykjavik", False), shape("e-mails", False)
+    ('#', 'Aa', 'a-')
+    """
+    letters = [char for char in word if char.isalpha()]
+    digits = sum(char.isdigit() for char in word)
+    if not letters:
+        if digits:
+            return "#" if not any(char in ":/-" for char in word) else "#:"
+        return "punctuation" if all(unicodedata.category(char)[0] in "PS" for char in word) else "other"
+    pieces = []
+    upper = sum(char.isupper() for char in letters)
+    lower = sum(char.islower() for char in letters)
+    if upper == 0 and lower == 0:
+        pieces.append("x")  # a script without case
+    elif upper == 0:
+        pieces.append("a")
+    elif lower == 0:
+        pieces.append("A" if len(letters) == 1 else "AA")
+    elif letters[0].isupper() and upper == 1:
+        pieces.append("Aa")
+    else:
+        pieces.append("aA")
+    if initial and upper:
+        pieces.append("<")
+    if digits:
+        pieces.append("#")
+    inner = word[1:-1]
+    if "@" in inner or "/" in word or ".." in word or "www." in word:
+        pieces.append("@")
+    elif "-" in inner or "–" in inner:
+        pieces.append("-")
+    elif "'" in word or "’" in word:
+        pieces.append("'")
+    if word.endswith("."):
+        pieces.append(".")
+    script = _script(letters[0])
+    if script:
+        pieces.append(script)
+    return "".join(pieces)
+
+
+@dataclass(frozen=True)
+class SignatureModel:
+    """The endings and beginnings worth looking at; see the module's text.
+
+    `lower_known` is how `chain` is told that a capitalised word's lower-case form is in the
+    vocabulary, which is a strong sign that it is capitalised for its place only.
+    """
+
+    endings: frozenset[str] = frozenset()
+    beginnings: frozenset[str] = frozenset()
+
+    def chain(self, word: str, initial: bool, lower_known: bool = False) -> list[str]:
+        """Return the signatures of a word, the finest first, `UNK` last."""
+        look = shape(word, initial)
+        if lower_known:
+            look += "~"
+        found = [UNKNOWN, look]
+        if any(char.isalpha() for char in word):
+            lowered = word.lower()
+            for length in range(1, min(_MAX_ENDING, len(word) - 1) + 1):
+                if lowered[-length:] in self.endings:
+                    found.append(f"{look} *{lowered[-length:]}")
+            for length in range(1, min(_MAX_BEGINNING, len(word) - 1) + 1):
+                if lowered[:length] in self.beginnings:
+                    found.append(f"{found[-1]} {lowered[:length]}*")
+        return found[::-1]
+
+    @classmethod
+    def learn(cls, tag_counts: Mapping[str, Mapping[str, float]]) -> SignatureModel:
+        """Choose endings and beginnings from rare words: word -> tag -> count."""
+        lowered: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for word, tags in tag_counts.items():
+            if any(char.isalpha() for char in word):
+                # One vote a word: what matters is how many different words an ending holds for.
+                total = sum(tags.values())
+                for tag, count in tags.items():
+                    lowered[word.lower()][tag] += count / total
+        endings = _useful(lowered, _MAX_ENDING, lambda word, length: word[-length:])
+        beginnings = _useful(lowered, _MAX_BEGINNING, lambda word, length: word[:length], min_length=2)
+        return cls(frozenset(endings), frozenset(beginnings))
+
+
+def _useful(
+    lowered: Mapping[str, Mapping[str, float]], longest: int, cut: Callable[[str, int], str], min_length: int = 1
+) -> Iterable[str]:
+    """Return the affixes that pass the G-test against the longest kept affix they extend."""
+    everything: dict[str, float] = defaultdict(float)
+    by_affix: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    types: Counter[str] = Counter()
+    for word, tags in lowered.items():
+        affixes = [cut(word, length) for length in range(min_length, min(longest, len(word) - 1) + 1)]
+        types.update(affixes)
+        for tag, count in tags.items():
+            everything[tag] += count
+            for affix in affixes:
+                by_affix[affix][tag] += count
+    kept: dict[str, dict[str, float]] = {}
+    for affix in sorted(by_affix, key=lambda affix: (len(affix), affix)):
+        if types[affix] < _MIN_TYPES:
+            continue
+        reference: Mapping[str, float] = everything
+        for length in range(len(affix) - 1, min_length - 1, -1):
+            if cut(affix, length) in kept:
+                reference = kept[cut(affix, length)]
+                break
+        chance = len(by_affix[affix])
+        if _g_statistic(by_affix[affix], reference) >= chance + _MIN_DEVIATIONS * (2 * chance) ** 0.5:
+            kept[affix] = by_affix[affix]
+    return kept.keys()
+
+
+def _g_statistic(part: Mapping[str, float], whole: Mapping[str, float]) -> float:
+    """Return 2 n KL(part || whole) for two count tables, `part` being contained in `whole`."""
+    n_part, n_whole = sum(part.values()), sum(whole.values())
+    ours = np.fromiter(part.values(), float)
+    theirs = np.fromiter((whole[tag] for tag in part), float)
+    return float(2 * np.sum(ours * np.log(ours / n_part * n_whole / theirs)))
+
+
+def count_tags(pairs: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, float]]:
+    """Collect `(word, tag, count)` into word -> tag -> count."""
+    table: dict[str, dict[str, float]] = defaultdict(dict)
+    for word, tag, count in pairs:
+        table[word][tag] = table[word].get(tag, 0.0) + count
+    return table

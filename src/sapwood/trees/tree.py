@@ -1,0 +1,233 @@
+"""The tree: a label over children, or a label (the tag) over one word.
+
+Trees can be deeper than Python's recursion limit (a 2,000-word list, binarised), so nothing here
+recurses: `Tree.fold` visits bottom-up with a stack of its own, and the rest is built on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sapwood.errors import InputError
+
+if TYPE_CHECKING:
+    import nltk
+
+T = TypeVar("T")
+
+
+class Tree:
+    """An immutable constituency tree.
+
+    Parameters
+    ----------
+    label
+        Phrase label, or part-of-speech tag over a word.
+    children
+        The subtrees; empty exactly when there is a word.
+    word
+        The token below a tag (a *preterminal*), else None.
+
+    Examples
+    --------
+    >>> tree = Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")])
+    >>> print(tree)
+    (NP (DT the) (NN dog))
+    >>> tree.words()
+    ['the', 'dog']
+    """
+
+    __slots__ = ("children", "label", "word")
+    label: Final[str]  # type: ignore[misc]
+    children: Final[tuple[Tree, ...]]  # type: ignore[misc]
+    word: Final[str | None]  # type: ignore[misc]
+
+    def __init__(self, label: str, children: Sequence[Tree] = (), *, word: str | None = None) -> None:
+        if (word is None) == (not children):
+            raise ValueError(f"a tree has either children or a word: {label!r}")
+        _set_label(self, label)
+        _set_children(self, tuple(children))
+        _set_word(self, word)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Tree is immutable: build a new one")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Tree is immutable: build a new one")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (list(self._events()),))
+
+    def __copy__(self) -> Tree:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tree:
+        return self
+
+    @property
+    def is_preterminal(self) -> bool:
+        """Whether this node is a tag over a word."""
+        return self.word is not None
+
+    def fold(self, visit: Callable[[Tree, list[T]], T]) -> T:
+        """Combine bottom-up: `visit(node, results of its children)`; returns the root's result."""
+        # Each frame is [node, index of the next child, results so far].
+        stack: list[tuple[Tree, Iterator[Tree], list[T]]] = [(self, iter(self.children), [])]
+        while True:
+            node, rest, results = stack[-1]
+            child = next(rest, None)
+            if child is None:
+                stack.pop()
+                value = visit(node, results)
+                if not stack:
+                    return value
+                stack[-1][2].append(value)
+            elif child.word is not None:
+                results.append(visit(child, []))
+            else:
+                stack.append((child, iter(child.children), []))
+
+    def nodes(self) -> Iterator[Tree]:
+        """Yield all nodes, parents before children, left to right."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children))
+
+    def preterminals(self) -> list[Tree]:
+        """Return the tag nodes, left to right."""
+        return [node for node in self.nodes() if node.word is not None]
+
+    def words(self) -> list[str]:
+        """Return the words, left to right."""
+        return [node.word for node in self.nodes() if node.word is not None]
+
+    def tags(self) -> list[str]:
+        """Return the part-of-speech tags, left to right."""
+        return [node.label for node in self.preterminals()]
+
+    def spans(self) -> list[tuple[str, int, int]]:
+        """Return `(label, start, end)` of every phrase (not the tags), parents before children."""
+        found: list[tuple[str, int, int]] = []
+        position = 0
+        # A frame is (node, slot in `found`); a negative slot closes the phrase.
+        stack: list[tuple[Tree, int]] = [(self, 0)]
+        while stack:
+            node, slot = stack.pop()
+            if slot < 0:
+                label, start, _ = found[~slot]
+                found[~slot] = (label, start, position)
+            elif node.word is not None:
+                position += 1
+            else:
+                found.append((node.label, position, -1))
+                stack.append((node, ~(len(found) - 1)))
+                stack.extend((child, 0) for child in reversed(node.children))
+        return found
+
+    def depth(self) -> int:
+        """Return the number of nodes on the longest path from the root to a tag."""
+        return self.fold(lambda _, below: 1 + max(below, default=0))
+
+    def __len__(self) -> int:
+        """Return the number of words."""
+        return sum(1 for node in self.nodes() if node.word is not None)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Tree):
+            return NotImplemented
+        pairs = [(self, other)]
+        while pairs:
+            a, b = pairs.pop()
+            if a is b:
+                continue
+            if a.label != b.label or a.word != b.word or len(a.children) != len(b.children):
+                return False
+            pairs.extend(zip(a.children, b.children, strict=True))
+        return True
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._events()))
+
+    def __str__(self) -> str:
+        """Return the tree on one line in Penn brackets."""
+        from sapwood.trees.brackets import format_tree
+
+        return format_tree(self)
+
+    def __repr__(self) -> str:
+        return f"Tree.parse({str(self)!r})"
+
+    @classmethod
+    def parse(cls, text: str) -> Tree:
+        """Read one tree from a string of Penn brackets."""
+        from sapwood.trees.brackets import parse_trees
+
+        trees = list(parse_trees(text, source="<string>"))
+        if len(trees) != 1:
+            raise InputError(f"expected one tree, found {len(trees)}: {text[:60]!r}")
+        return trees[0]
+
+    def pretty(self, *, width: int = 100) -> str:
+        """Return the tree indented over several lines, as treebank files show it."""
+        from sapwood.trees.brackets import format_pretty
+
+        return format_pretty(self, width=width)
+
+    def draw(self, *, unicode: bool = True) -> str:
+        """Return a drawing of the tree for the terminal."""
+        from sapwood.trees.draw import draw_tree
+
+        return draw_tree(self, unicode=unicode)
+
+    @classmethod
+    def from_nltk(cls, tree: nltk.Tree) -> Tree:
+        """Convert an `nltk.Tree` whose leaves are words, each alone below its tag."""
+        # Built bottom-up over an explicit stack; a frame is (nltk node, converted children).
+        stack: list[tuple[Any, Iterator[Any], list[Tree]]] = [(tree, iter(tree), [])]
+        while True:
+            node, rest, done = stack[-1]
+            child = next(rest, None)
+            if isinstance(child, str):
+                if len(node) != 1:
+                    raise InputError(f"nltk.Tree: the word {child!r} is not alone below its tag {node.label()!r}")
+                result = cls(str(node.label()), word=child)
+            elif child is not None:
+                stack.append((child, iter(child), []))
+                continue
+            elif not done:
+                raise InputError(f"nltk.Tree: the node {node.label()!r} has no children")
+            else:
+                result = cls(str(node.label()), done)
+            stack.pop()
+            if not stack:
+                return result
+            stack[-1][2].append(result)
+
+    def to_nltk(self) -> nltk.Tree:
+        """Convert to an `nltk.Tree` (NLTK must be installed)."""
+        import nltk
+
+        return self.fold(lambda node, below: nltk.Tree(node.label, below or [node.word]))
+
+    def _events(self) -> Iterator[tuple[str, str | None, int]]:
+        """Yield `(label, word, number of children)` in preorder: all there is to know, flat."""
+        for node in self.nodes():
+            yield node.label, node.word, len(node.children)
+
+
+_slots: dict[str, Any] = dict(vars(Tree))
+_set_label, _set_children, _set_word = (_slots[name].__set__ for name in ("label", "children", "word"))
+
+
+def _rebuild(events: list[tuple[str, str | None, int]]) -> Tree:
+    """Build a tree from `Tree._events` (used by copying between processes)."""
+    waiting: list[Tree] = []
+    for label, word, arity in reversed(events):
+        children = [waiting.pop() for _ in range(arity)]
+        waiting.append(Tree(label, children, word=word))
+    return waiting[0]
