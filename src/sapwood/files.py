@@ -1,7 +1,7 @@
 """Opening files for reading, and writing them so that a crash never leaves half a file.
 
-`-` is standard input or output; `.gz` is decompressed on the fly. Every failure of the operating
-system becomes an `InputError` that names the file and the reason.
+`-` is standard input or output; `.gz` is decompressed (and compressed) on the fly. Every failure of the
+operating system becomes an `InputError` that names the file and the reason.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import io
 import os
+import stat
 import sys
 import tempfile
 import zlib
@@ -20,6 +21,12 @@ from typing import IO, BinaryIO
 from sapwood.errors import InputError
 
 STANDARD_STREAM = "-"
+# How the first bytes of a file give away what it is instead of UTF-8 text.
+_OTHER_ENCODINGS = {
+    b"\xff\xfe": "this looks like UTF-16: convert it to UTF-8 first",
+    b"\xfe\xff": "this looks like UTF-16: convert it to UTF-8 first",
+    b"\x1f\x8b": "this looks like gzip: name it .gz or decompress it",
+}
 
 
 def name_of(path: str | Path) -> str:
@@ -47,6 +54,22 @@ def explained(path: str | Path, doing: str = "read") -> Iterator[None]:
         raise InputError(f"{path}: cannot {doing} it: {error.strerror or error}") from error
 
 
+def check_readable(path: str | Path) -> None:
+    """Raise an `InputError` if `path` is no file that can be read, without reading any of it."""
+    if str(path) == STANDARD_STREAM:
+        return
+    with explained(path):
+        if stat.S_ISDIR(os.stat(path).st_mode):  # noqa: PTH116
+            raise IsADirectoryError(str(path))
+        if not os.access(path, os.R_OK):
+            raise PermissionError(str(path))
+
+
+def is_regular(path: str | Path) -> bool:
+    """Whether `path` is a file that can be read twice: no directory, pipe or device."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 @contextlib.contextmanager
 def open_binary(path: str | Path) -> Iterator[BinaryIO]:
     """Open `path` (`-` is standard input, `.gz` is decompressed) for reading bytes."""
@@ -64,29 +87,44 @@ def open_binary(path: str | Path) -> Iterator[BinaryIO]:
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """Yield `(line number, text)` of a UTF-8 file as the lines arrive, line ends kept.
 
-    A byte order mark is skipped. Bytes that are not UTF-8 raise an `InputError` naming the line.
+    A byte order mark is skipped. Bytes that are not UTF-8, and zero bytes (which no text has, but UTF-16 and
+    binary files do), raise an `InputError` naming the place.
     """
+    start = b""
     with open_binary(path) as stream:
         for number, raw in enumerate(stream, 1):
-            if number == 1 and raw.startswith(b"\xef\xbb\xbf"):
-                raw = raw[3:]
+            if number == 1:
+                start = raw[:2]
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
             try:
-                yield number, raw.decode("utf-8")
+                text = raw.decode("utf-8")
             except UnicodeDecodeError as error:
+                place = f"{name_of(path)}:{number}:{error.start + 1}"
+                remedy = _OTHER_ENCODINGS.get(start, "convert the file to UTF-8 first")
+                raise InputError(f"{place}: not valid UTF-8 (byte 0x{raw[error.start]:02x}); {remedy}") from None
+            if "\0" in text:
                 raise InputError(
-                    f"{name_of(path)}:{number}:{error.start + 1}: not valid UTF-8 "
-                    f"(byte 0x{raw[error.start]:02x}); convert the file to UTF-8 first"
-                ) from None
+                    f"{name_of(path)}:{number}:{raw.index(0) + 1}: a zero byte: this is not a text file, "
+                    "or it is UTF-16; convert it to UTF-8 first"
+                )
+            yield number, text
 
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
-    """Write a file whole or not at all: to a temporary file beside it, flushed to disk, then renamed."""
-    target = Path(path)
-    with explained(target, "write"):
-        if target.is_dir():
-            raise IsADirectoryError(str(target))
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    """Write a file whole or not at all: to a temporary file beside it, flushed to disk, then renamed.
+
+    A symbolic link is followed. What is not a plain file (a device, a pipe) cannot be replaced and is written to.
+    """
+    with explained(path, "write"):
+        if Path(path).is_dir():
+            raise IsADirectoryError(str(path))
+        if Path(path).exists() and not is_regular(path):
+            with Path(path).open("wb") as stream:
+                yield stream
+            return
+        target = Path(os.path.realpath(path))
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
         try:
             # mkstemp makes private files; give the result the permissions any new file would have.
             mask = os.umask(0)
@@ -111,13 +149,27 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def open_output(path: str | Path | None) -> Iterator[IO[str]]:
-    """Open a text output: standard output for `None` or `-`, else an atomically written UTF-8 file."""
+    """Open a text output: standard output for `None` or `-`, else an atomically written UTF-8 file.
+
+    A file whose name ends in `.gz` is compressed.
+    """
     if path is None or str(path) == STANDARD_STREAM:
-        yield sys.stdout
-        sys.stdout.flush()
+        with explained("standard output", "write"):
+            yield sys.stdout
+            sys.stdout.flush()
         return
-    with atomic_write(path) as raw:
-        text = io.TextIOWrapper(raw, encoding="utf-8", newline="\n")
+    with atomic_write(path) as raw, _compressed(raw, str(path).endswith(".gz")) as binary:
+        text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
         yield text
         text.flush()
         text.detach()
+
+
+@contextlib.contextmanager
+def _compressed(raw: BinaryIO, compress: bool) -> Iterator[BinaryIO]:
+    if not compress:
+        yield raw
+        return
+    # Neither name nor time goes into the file: the same content gives the same bytes.
+    with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as stream:
+        yield stream  # type: ignore[misc]

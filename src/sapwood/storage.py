@@ -56,13 +56,8 @@ def write_arrays(
     from safetensors.numpy import save
 
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    entry = {
-        "kind": kind,
-        "format": version,
-        "sapwood": __version__,
-        "digest": content_digest(arrays, metadata),
-        "metadata": metadata,
-    }
+    entry: dict[str, Any] = {"kind": kind, "format": version, "sapwood": __version__, "metadata": metadata}
+    entry["digest"] = content_digest(arrays, entry)
     content = save(arrays, {_ENTRY: json.dumps(entry, sort_keys=True, ensure_ascii=True)})
     with atomic_write(path) as stream:
         stream.write(content)
@@ -92,14 +87,15 @@ def read_arrays(path: str | Path, *, kind: str, version: int, mmap: bool = False
     entry = read_header(path)
     if entry.get("kind") != kind:
         raise ModelError(f"{path}: holds a {entry.get('kind')}, not a {kind}")
-    if not isinstance(entry.get("format"), int) or entry["format"] > version:
+    if not isinstance(entry.get("format"), int) or not 1 <= entry["format"] <= version:
         raise ModelError(
             f"{path}: written by sapwood {entry.get('sapwood')} in format {entry.get('format')}, this version "
             f"reads up to format {version}; upgrade sapwood or train again"
         )
     arrays = _map_arrays(path) if mmap else _load_arrays(path)
     metadata = entry.get("metadata")
-    if not isinstance(metadata, dict) or content_digest(arrays, metadata) != entry.get("digest"):
+    signed = {name: value for name, value in entry.items() if name not in ("digest", "tensors")}
+    if not isinstance(metadata, dict) or content_digest(arrays, signed) != entry.get("digest"):
         raise ModelError(f"{path}: damaged: its content does not match its digest; copy or train it again")
     return arrays, metadata
 

@@ -139,7 +139,7 @@ def test_describe():
     text = grammar.describe()
     for piece in (
         "by hand (probabilistic)",
-        "1 interminals, 2 preterminals, 1 to 2 states each",
+        "1 interminals, 2 preterminals, 1 to 2 state(s) each",
         "2 binary",
         "3 known",
         "seed         17",

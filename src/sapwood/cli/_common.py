@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from sapwood.errors import InputError, UsageError
+from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.files import STANDARD_STREAM, check_readable, explained, is_regular, name_of, read_lines
 from sapwood.run.progress import Bars, Progress, Silent
 from sapwood.trees.formats import INPUT_FORMATS, BadTrees, InputFormat, read_trees
 from sapwood.trees.normalise import Normaliser
+from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,13 +35,19 @@ format_option = click.option(
     help="Format of the trees.",
 )
 threads_option = click.option(
-    "--threads", type=click.IntRange(min=1), default=None, help="Sentences to work on at once. [default: all cores]"
+    "--threads",
+    type=click.IntRange(min=1, max=1024),
+    default=None,
+    help="Sentences to work on at once. [default: all cores]",
 )
 
 
 def normaliser_options(function: F) -> F:
     """Add the options that say how trees are cleaned."""
+    # Decorators apply from the last to the first, and so does this.
     for option in (
+        click.option("--keep-repeated", is_flag=True, help="Keep unary nodes over the same label (NP over NP)."),
+        click.option("--keep-empties", is_flag=True, help="Keep empty elements (traces, zero words)."),
         click.option(
             "--function-tags",
             type=click.Choice(["phrases", "all", "none"]),
@@ -46,11 +55,75 @@ def normaliser_options(function: F) -> F:
             show_default=True,
             help="Where to cut function tags (NP-SBJ to NP).",
         ),
-        click.option("--keep-empties", is_flag=True, help="Keep empty elements (traces, zero words)."),
-        click.option("--keep-repeated", is_flag=True, help="Keep unary nodes over the same label (NP over NP)."),
     ):
         function = option(function)
     return function
+
+
+def transform_options(function: F) -> F:
+    """Add the options that say how trees become a grammar's symbols."""
+    for option in (
+        click.option(
+            "--annotate-tags/--plain-tags",
+            default=True,
+            show_default=True,
+            help="Whether part-of-speech tags know their parent too (with --vertical 2 or more).",
+        ),
+        click.option("--heads", help="Head table for --binarise head. [default: Penn-style English]"),
+        click.option(
+            "--horizontal",
+            type=click.IntRange(min=0),
+            default=1,
+            show_default=True,
+            help="Siblings that a binarised symbol remembers.",
+        ),
+        click.option(
+            "--vertical",
+            type=click.IntRange(min=1),
+            default=2,
+            show_default=True,
+            help="Labels on the way to the root that a symbol knows of: 1 its own, 2 its parent's too.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+TRANSFORM_OPTIONS = ("vertical", "horizontal", "heads", "annotate_tags")
+
+
+def make_transform(
+    direction: Any, vertical: int, horizontal: int, heads: str | None, annotate_tags: bool, root: str
+) -> TreeTransform:
+    """Return the transform that the options ask for."""
+    from sapwood.trees import HeadRules
+
+    if heads is not None and direction != "head":
+        raise UsageError("--heads goes with --binarise head")
+    table = ""
+    if heads is not None:
+        table = "".join(line for _, line in read_lines(heads))
+        HeadRules.parse(table, source=name_of(heads))
+    return TreeTransform(vertical, horizontal, direction, annotate_tags, table, root)
+
+
+NORMALISER_OPTIONS = ("function_tags", "keep_empties", "keep_repeated")
+
+
+def refuse_given(context: click.Context, names: Sequence[str], reason: str) -> None:
+    """Raise a `UsageError` if any of these options was given, rather than let it do nothing."""
+    for parameter in context.command.params:
+        if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{max(parameter.opts, key=len)} {reason}")
+
+
+def check_inputs(*paths: str | None) -> None:
+    """Find out before the work begins whether all its input files are there, and standard input named once."""
+    if paths.count(STANDARD_STREAM) > 1:
+        raise UsageError("standard input (-) can be read only once; name a file for the others")
+    for path in paths:
+        if path is not None:
+            check_readable(path)
 
 
 def make_normaliser(function_tags: Any, keep_empties: bool, keep_repeated: bool) -> Normaliser:
@@ -65,9 +138,22 @@ def make_progress(quiet: bool) -> Progress:
 
 def default_threads(threads: int | None) -> int:
     """Return the given number of threads, or as many as there are cores."""
-    return (
-        threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or os.cpu_count() or 1
-    )
+    if threads is not None:
+        return threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def naming(paths: Sequence[str]) -> Iterator[None]:
+    """Put the names of the files before the message of an `InputError` that names none."""
+    names = [name_of(path) for path in paths]
+    try:
+        yield
+    except InputError as error:
+        if isinstance(error, TreeFormatError) or any(name in str(error) for name in names):
+            raise
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        raise InputError(f"{shown}: {error}") from error
 
 
 def trees_from(paths: Sequence[str], input_format: InputFormat, skip_bad: bool, progress: Progress) -> Iterator[Tree]:
@@ -81,13 +167,18 @@ def trees_from(paths: Sequence[str], input_format: InputFormat, skip_bad: bool, 
 
 def check_output(path: str | Path) -> None:
     """Find out before the work begins whether its result can be written."""
-    target = Path(path)
-    if target.is_dir():
-        raise InputError(f"{path}: is a directory; name a file")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"{target.parent}: no such directory; make it first")
-    if not os.access(target.absolute().parent, os.W_OK):
-        raise InputError(f"{target.parent}: no permission to write there")
+    if str(path) == STANDARD_STREAM:
+        return
+    with explained(path, "write"):
+        if Path(path).is_dir():
+            raise InputError(f"{path}: is a directory; name a file")
+        if Path(path).exists() and not is_regular(path):
+            return  # a device or a pipe
+        parent = Path(os.path.realpath(path)).parent
+        if not parent.is_dir():
+            raise InputError(f"{Path(path).parent}: no such directory; make it first")
+        if not os.access(parent, os.W_OK):
+            raise InputError(f"{Path(path).parent}: no permission to write there")
 
 
 def print_json(value: Any) -> None:
@@ -109,14 +200,26 @@ def compiling_note(progress: Progress, seconds: float = 2.0) -> Iterator[None]:
         timer.cancel()
 
 
+def bundled_model() -> str:
+    """Return the path of the bundled model, which a build from source may lack."""
+    from sapwood.models import default_model_path
+
+    path = default_model_path()
+    if not path.is_file():
+        raise InputError(f"{path}: the bundled model is missing from this installation; name another one")
+    return str(path)
+
+
 def load_parser(model: str | None, progress: Progress, **options: Any) -> Any:
     """Load a model (None: the bundled one) and make its parser ready to go."""
     from sapwood.inference import Parser
-    from sapwood.models import default_model_path
 
-    if model == "-":
+    if model == STANDARD_STREAM:
         raise UsageError("a model cannot be read from standard input; name a file")
+    if model == "":
+        raise UsageError("-m: the name of the model is empty")
+    path = model if model is not None else bundled_model()
     with compiling_note(progress):
-        parser = Parser(model or default_model_path(), **options)
+        parser = Parser(path, **options)
         parser.parse_one(["warm", "up"])
     return parser

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
 
 from sapwood.cli import _common as common
-from sapwood.errors import UsageError
-from sapwood.files import open_output
+from sapwood.errors import InputError, UsageError
+from sapwood.files import name_of, open_output
 from sapwood.trees.formats import OUTPUT_FORMATS, format_as
+from sapwood.trees.tree import Tree
+
+# A symbol as `sapwood.trees.transform` writes it: the signs of its parts, and those of labels behind a backslash.
+_SYMBOL = re.compile(r"@?(?:[^@|^~\\]|\\.)*(?:[|^~](?:[^@|^~\\]|\\.)*)*", re.DOTALL)
 
 
-@click.command("convert")
+@click.command("convert", short_help="Change the format or the form of trees.")
 @click.argument("file", default="-")
 @click.option("-o", "--output", help="Output file. [default: standard output]")
 @click.option(
@@ -32,14 +37,15 @@ from sapwood.trees.formats import OUTPUT_FORMATS, format_as
     type=click.Choice(["right", "left", "head"]),
     help="Normalise, collapse unary chains and binarise: the trees that a grammar sees.",
 )
-@click.option("-v", "--vertical", type=click.IntRange(min=1), default=1, show_default=True, help="With --binarise.")
-@click.option("-h", "--horizontal", type=click.IntRange(min=0), default=1, show_default=True, help="With --binarise.")
+@common.transform_options
 @click.option("--invert", is_flag=True, help="Undo --binarise.")
 @common.normaliser_options
 @common.format_option
 @common.skip_bad_option
 @common.quiet_option
+@click.pass_context
 def command(
+    context: click.Context,
     file: str,
     output: str | None,
     output_format: Any,
@@ -47,6 +53,8 @@ def command(
     direction: Any,
     vertical: int,
     horizontal: int,
+    heads: str | None,
+    annotate_tags: bool,
     invert: bool,
     function_tags: str,
     keep_empties: bool,
@@ -61,17 +69,20 @@ def command(
     Examples:
       sapwood convert train.mrg --to tokens > train.txt
       sapwood convert negra.export --normalise -o negra.mrg
-      sapwood convert train.mrg --binarise right -h 1 | sapwood convert --invert
+      sapwood convert train.mrg --binarise right | sapwood convert --invert
     """
-    from sapwood.trees import TreeTransform
-
     if invert and (normalise or direction):
         raise UsageError("--invert undoes --binarise; it does not go with --binarise or --normalise")
-    if output is not None and output != "-":
+    if not direction:
+        common.refuse_given(context, common.TRANSFORM_OPTIONS, "goes with --binarise")
+        if not normalise:
+            common.refuse_given(context, common.NORMALISER_OPTIONS, "goes with --normalise or --binarise")
+    common.check_inputs(file, heads)
+    if output is not None:
         common.check_output(output)
     progress = common.make_progress(quiet)
     normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
-    transform = TreeTransform(vertical, horizontal, direction or "right", root=normaliser.root)
+    transform = common.make_transform(direction or "right", vertical, horizontal, heads, annotate_tags, normaliser.root)
     written = dropped = 0
     with open_output(output) as stream, progress.stage("converting", unit="trees") as stage:
         if output_format == "export":
@@ -85,8 +96,18 @@ def command(
                     continue
                 tree = transform(clean) if direction else clean
             elif invert:
+                _check_symbols(tree, f"{name_of(file)}: tree {written + 1}")
                 tree = transform.invert(tree)
             written += 1
             stream.write(format_as(tree, output_format, written) + "\n")
     if dropped:
         progress.note(f"left out {dropped} tree(s) of which normalising left nothing")
+
+
+def _check_symbols(tree: Tree, place: str) -> None:
+    """Refuse labels that --binarise never writes, for what they would be undone to is anyone's guess."""
+    for node in tree.nodes():
+        if _SYMBOL.fullmatch(node.label) is None or (node.word is not None and node.label.startswith("@")):
+            raise InputError(
+                f"{place}: the label {node.label!r} does not come from --binarise, so --invert cannot undo it"
+            )

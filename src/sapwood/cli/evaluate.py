@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -14,15 +15,16 @@ from sapwood.evaluate import EvaluationResult, Scorer, get_parameters
 from sapwood.files import name_of, read_lines
 from sapwood.run.progress import Progress, track
 from sapwood.trees.brackets import parse_trees
-from sapwood.trees.formats import InputFormat, read_trees
+from sapwood.trees.export import parse_export
+from sapwood.trees.formats import InputFormat, detect_format, read_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
 
 
-@click.command("eval")
+@click.command("eval", short_help="Score trees or a model against gold trees.")
 @click.argument("gold")
 @click.argument("predicted", required=False)
-@click.option("-m", "--model", help="Parse the gold sentences with this model and score the result.")
+@click.option("-m", "--model", help="Parse the gold sentences with this model and score the result. [default: bundled]")
 @click.option(
     "--params",
     default="default",
@@ -40,7 +42,7 @@ from sapwood.trees.tree import Tree
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, max_open=True),
-    default=1e-5,
+    default=1e-6,
     show_default=True,
     help="With -m: posterior below which the coarse pass prunes.",
 )
@@ -51,7 +53,9 @@ from sapwood.trees.tree import Tree
 @common.skip_bad_option
 @common.json_option
 @common.quiet_option
+@click.pass_context
 def command(
+    context: click.Context,
     gold: str,
     predicted: str | None,
     model: str | None,
@@ -79,13 +83,21 @@ def command(
       sapwood eval test.mrg -m model.sapwood
       sapwood eval test.mrg parsed.mrg --params collins --json
     """
-    if (predicted is None) == (model is None):
+    if predicted is not None and model is not None:
         raise UsageError("give either PREDICTED trees or a model (-m), not both")
+    if predicted is not None:
+        common.refuse_given(context, ["gold_tags", "decoder", "threshold", "threads"], "goes with -m")
+    else:
+        taken = (*common.NORMALISER_OPTIONS, "no_normalise")
+        common.refuse_given(context, taken, "does not go with -m: trees are normalised as the model's were")
+    if no_normalise:
+        common.refuse_given(context, common.NORMALISER_OPTIONS, "does not go with --no-normalise")
+    common.check_inputs(gold, predicted)
     if skip_bad and predicted is not None:
         raise UsageError("--skip-bad would shift gold against predicted trees; it goes with -m only")
     progress = common.make_progress(quiet)
     parameters = get_parameters(params)
-    if model is not None:
+    if predicted is None:
         parser = common.load_parser(
             model, progress, decoder=decoder, threshold=threshold, threads=common.default_threads(threads)
         )
@@ -93,17 +105,30 @@ def command(
             parser, gold, input_format, parameters, skip_bad, progress, gold_tags=gold_tags
         )
     else:
-        assert predicted is not None
         started = time.perf_counter()
         normaliser = None if no_normalise else common.make_normaliser(function_tags, keep_empties, keep_repeated)
         result = _evaluate_files(gold, predicted, input_format, normaliser, parameters, progress)
         seconds = time.perf_counter() - started
-    if result.sentences == 0:
-        raise InputError(f"{name_of(gold)}: no trees to score")
+    _report_problems(result, gold, progress)
     if as_json:
         common.print_json({**result.to_dict(), "seconds": round(seconds, 3)})
     else:
         click.echo(result.format())
+
+
+def _report_problems(result: EvaluationResult, gold: str, progress: Progress) -> None:
+    """Say which sentences could not be compared; if that is all of them, there is no result."""
+    if result.sentences == 0:
+        raise InputError(f"{name_of(gold)}: no trees to score")
+    if result.messages and result.errors == result.sentences:
+        raise InputError(
+            f"{name_of(gold)}: no sentence has the words of its prediction; are the two in the same order? "
+            f"({result.messages[0]})"
+        )
+    if result.messages:
+        shown = "".join(f"\n  {message}" for message in result.messages[:5])
+        more = f"\n  ... and {len(result.messages) - 5} more" if len(result.messages) > 5 else ""
+        progress.note(f"{result.errors} sentence(s) in error, not scored:{shown}{more}")
 
 
 def evaluate_model(
@@ -129,9 +154,11 @@ def evaluate_model(
     )
     scorer = Scorer(get_parameters(parameters) if isinstance(parameters, str) else parameters)
     results = track(parser.parse(sentences), progress, "parsing", len(trees), "sentences")
+    failed = 0
     for tree, result in zip(trees, results, strict=True):
-        scorer.add(tree, None if result.failed else result.tree)
-    return scorer.result(), time.perf_counter() - started
+        scorer.add(tree, result.tree)
+        failed += result.failed
+    return replace(scorer.result(), failed=failed), time.perf_counter() - started
 
 
 def _evaluate_files(
@@ -163,9 +190,9 @@ def _evaluate_files(
 
 def _read_predictions(path: str, input_format: InputFormat, expected: int) -> list[Tree | None]:
     """Read predicted trees; in a file of one tree a line a blank line (or `()`) is a missing one."""
-    if input_format == "export":
-        return list(read_trees(path, format=input_format))
     lines = list(read_lines(path))
+    if input_format == "export" or (input_format == "auto" and detect_format(lines) == "export"):
+        return list(parse_export(lines, source=name_of(path)))
     if len(lines) == expected:
         try:
             trees: list[Tree | None] = []

@@ -9,11 +9,11 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import STANDARD_STREAM, name_of
+from sapwood.files import is_regular, name_of
 from sapwood.storage import read_header
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="Show what is in a model or a treebank.")
 @click.argument("file", required=False)
 @click.option(
     "--top", type=click.IntRange(min=0), default=10, show_default=True, help="How many of each thing to list."
@@ -46,10 +46,9 @@ def command(
       sapwood inspect model.sapwood --json
       sapwood inspect train.mrg --tree 3
     """
-    from sapwood.models import default_model_path
-
-    path = file or str(default_model_path())
-    if file != STANDARD_STREAM and _is_sapwood_file(path):
+    path = common.bundled_model() if file is None else file
+    common.check_inputs(path)
+    if is_regular(path) and _is_sapwood_file(path):
         if tree_number:
             raise UsageError("--tree is for treebanks; a model has no trees")
         _inspect_model(path, top, as_json)
@@ -58,6 +57,7 @@ def command(
     normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
     trees = common.trees_from([path], input_format, skip_bad, progress)
     if tree_number:
+        number = 0
         for number, tree in enumerate(trees, 1):
             if number == tree_number:
                 if as_json:
@@ -65,10 +65,11 @@ def command(
                 else:
                     click.echo(tree.draw())
                 return
-        raise InputError(f"{name_of(path)}: has no tree number {tree_number}")
+        raise InputError(f"{name_of(path)}: there is no tree {tree_number}; it has {number}")
     report = _treebank_report(trees, normaliser, progress, top)
     if not report["trees"]:
-        raise InputError(f"{name_of(path)}: no trees in it")
+        emptied = f" of which normalising leaves anything ({report['dropped']} are empty)" if report["dropped"] else ""
+        raise InputError(f"{name_of(path)}: no trees in it{emptied}")
     if as_json:
         common.print_json(report)
     else:

@@ -10,7 +10,7 @@ import traceback
 import click
 
 from sapwood._version import __version__
-from sapwood.errors import SapwoodError
+from sapwood.errors import InputError, SapwoodError
 
 _COMMANDS = {
     "train": "sapwood.cli.train",
@@ -21,6 +21,10 @@ _COMMANDS = {
 }
 _INTERRUPTED = 130
 _BUG = 70
+
+
+class _Stopped(Exception):
+    """Carries an interrupt or a broken pipe past Click, which has other plans for them; see its cause."""
 
 
 class _LazyGroup(click.Group):
@@ -36,6 +40,12 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            raise _Stopped from error
+
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="sapwood")
@@ -48,15 +58,20 @@ def main() -> None:
       sapwood train train.mrg --dev dev.mrg -o model.sapwood
       sapwood eval test.mrg -m model.sapwood
 
-    Exit codes: 0 success, 1 failure, 2 wrong usage, 3 bad input, 4 bad model, 130 interrupted.
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a file that cannot be read or written or is malformed,
+    4 a bad model, 130 interrupted.
     """
 
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command and exit the process."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started us (`<&-`): as good as empty
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif mode == "w" and hasattr(stream, "reconfigure"):
+            # Only a file name can hold what UTF-8 cannot; `\udcff` is right in JSON as well.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(_run(arguments))
 
 
@@ -70,20 +85,21 @@ def _run(arguments: list[str] | None) -> int:
         return error.exit_code
     except SapwoodError as error:
         click.echo(f"sapwood: {error}", err=True)
+        _abandon_output()
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("sapwood: interrupted; nothing was written", err=True)
+    except (_Stopped, KeyboardInterrupt, click.Abort, BrokenPipeError) as error:
+        if isinstance(error.__cause__ or error, BrokenPipeError):
+            _abandon_output()  # whoever read it has gone away (`| head`)
+            return 0
+        click.echo(("\n" if sys.stderr.isatty() else "") + "sapwood: interrupted", err=True)  # not behind a "^C"
         return _INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone away (`| head`); keep Python from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except UnicodeEncodeError as error:
         click.echo(f"sapwood: cannot write {error.object[error.start : error.end]!r} as {error.encoding}", err=True)
         return 1
     except OSError as error:
-        click.echo(f"sapwood: {error.filename or 'output'}: {error.strerror or error}", err=True)
-        return 1
+        click.echo(f"sapwood: {error.filename or 'standard output'}: {error.strerror or error}", err=True)
+        _abandon_output()
+        return InputError.exit_code
     except MemoryError:
         click.echo("sapwood: out of memory; shorter sentences (--max-words) or a smaller model need less", err=True)
         return 1
@@ -96,3 +112,11 @@ def _run(arguments: list[str] | None) -> int:
             err=True,
         )
         return _BUG
+
+
+def _abandon_output() -> None:
+    """Write out what standard output still holds or, if that fails, keep Python from complaining about it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,12 +14,17 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM, name_of, open_output, read_lines
+from sapwood.files import STANDARD_STREAM, explained, is_regular, name_of, open_output, read_lines
 from sapwood.trees.brackets import unescape
 from sapwood.trees.formats import OUTPUT_FORMATS, format_as
 
+# How many characters of running text without a blank line are gathered before the sentences in them are parsed.
+_PARAGRAPH = 1 << 16
+# As in brackets, tokens stand apart by ASCII white space alone.
+_TOKEN = re.compile(r"\S+", re.ASCII)
 
-@click.command("parse")
+
+@click.command("parse", short_help="Parse sentences: one line in, one tree out.")
 @click.argument("file", required=False)
 @click.option("-m", "--model", help="Model file. [default: the bundled English model]")
 @click.option("-s", "--sentence", "text", help="Parse this plain text instead of a file.")
@@ -43,7 +49,7 @@ from sapwood.trees.formats import OUTPUT_FORMATS, format_as
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, max_open=True),
-    default=1e-5,
+    default=1e-6,
     show_default=True,
     help="Posterior below which the coarse pass prunes.",
 )
@@ -54,7 +60,9 @@ from sapwood.trees.formats import OUTPUT_FORMATS, format_as
 @common.threads_option
 @common.json_option
 @common.quiet_option
+@click.pass_context
 def command(
+    context: click.Context,
     file: str | None,
     model: str | None,
     text: str | None,
@@ -72,8 +80,13 @@ def command(
 ) -> None:
     """Parse FILE (default: standard input): one sentence a line, tokens separated by blanks.
 
-    There is one line of output for each line of input, blank lines included, and it appears as the input arrives.
-    With --json each line is an object with words, tree, log_probability and status.
+    There is one line of output for each line of input, blank lines included (but pretty, export and draw take
+    several lines a tree, and --raw and -s find the sentences themselves: there a paragraph ends at a blank line).
+    Standard input is answered as it arrives, line by line; give --threads to work ahead instead.
+
+    With --json each line is an object with words, tree, log_probability and status: parsed, unpruned (pruning had
+    left no parse), coarse (only a simpler grammar had one), fallback or too long (a flat tree over the best tags),
+    empty (a blank line; its tree is null).
 
     \b
     Examples:
@@ -86,17 +99,24 @@ def command(
         raise UsageError("give either -s TEXT or a FILE, not both")
     if tags and (raw or text is not None):
         raise UsageError("--tags is for tokens (word/TAG), not for plain text")
-    source = file or STANDARD_STREAM
+    if as_json:
+        common.refuse_given(context, ["output_format"], "does not go with --json, which has brackets in it")
+    if exact:
+        common.refuse_given(context, ["threshold"], "does not go with --exact, which prunes nothing")
+    if text is not None and not text.isprintable():
+        _check_text(text)
+    source = STANDARD_STREAM if file is None else file
     from_stream = text is None and source == STANDARD_STREAM
-    if output is not None and output != STANDARD_STREAM:
+    if text is None:
+        common.check_inputs(source)
+    if output is not None:
         common.check_output(output)
     progress = common.make_progress(quiet)
     if from_stream and sys.stdin.isatty():
-        progress.note("reading sentences from the terminal, one a line; end with Ctrl-D")
+        unit = "paragraphs, each ended by a blank line" if raw else "sentences, one a line"
+        progress.note(f"reading from the terminal: {unit}; end with Ctrl-D")
     # Several threads work ahead of the output; a stream is answered line by line unless asked otherwise.
     workers = (threads or 1) if from_stream else common.default_threads(threads)
-    if not from_stream and text is None and not Path(source).is_file():
-        next(read_lines(source), None)  # raises the right error
     parser = common.load_parser(
         model, progress, decoder=decoder, threshold=0.0 if exact else threshold, threads=workers, max_words=max_words
     )
@@ -109,6 +129,8 @@ def command(
         open_output(output) as stream,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
+        if output_format == "export":
+            stream.write("#FORMAT 3\n")
         for number, result in enumerate(parser.parse(sentences), 1):
             if as_json:
                 line = _as_json(result)
@@ -123,10 +145,18 @@ def command(
 
 def _count_lines(text: str | None, source: str, raw: bool) -> int | None:
     """Return how many sentences there will be, if that is known without reading them."""
-    if text is not None or raw or source == STANDARD_STREAM or source.endswith(".gz"):
+    if text is not None or raw or source.endswith(".gz") or not is_regular(source):
         return None
-    with Path(source).open("rb") as stream:
+    with explained(source), Path(source).open("rb") as stream:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))
+
+
+def _check_text(text: str) -> None:
+    """Refuse what the shell handed over although it is not UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"-s: not valid UTF-8 at character {error.start + 1}") from None
 
 
 def _lines_of(text: str | None, source: str) -> Iterator[tuple[int, str]]:
@@ -136,7 +166,7 @@ def _lines_of(text: str | None, source: str) -> Iterator[tuple[int, str]]:
 def _tokens(source: str, tagged: bool, known_tags: set[str]) -> Iterator[list[Any]]:
     """Yield the tokens of each line; with tags, as `(word, tag)` pairs."""
     for number, line in read_lines(source):
-        tokens = line.split()
+        tokens = _TOKEN.findall(line)
         if not tagged:
             yield [unescape(token) for token in tokens]
             continue
@@ -154,30 +184,40 @@ def _tokens(source: str, tagged: bool, known_tags: set[str]) -> Iterator[list[An
 
 
 def _tokenised(lines: Iterable[tuple[int, str]], style: dict[str, bool]) -> Iterator[list[str]]:
-    """Yield the tokenised sentences of running text, paragraph by paragraph."""
-    from sapwood.trees.tokenise import split_sentences, tokenise
+    """Yield the tokenised sentences of running text."""
+    from sapwood.trees.tokenise import tokenise
 
-    paragraph: list[str] = []
+    for sentence in _sentences(lines):
+        tokens = tokenise(sentence, **style)
+        if tokens:
+            yield tokens
 
-    def flush() -> Iterator[list[str]]:
-        for sentence in split_sentences("".join(paragraph)):
-            tokens = tokenise(sentence, **style)
-            if tokens:
-                yield tokens
-        paragraph.clear()
 
+def _sentences(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """Yield the sentences of running text as soon as a blank line, or much more text, has come after them."""
+    from sapwood.trees.tokenise import split_sentences
+
+    waiting: list[str] = []
+    size, limit = 0, _PARAGRAPH
     for _, line in lines:
-        if line.strip():
-            paragraph.append(line)
-        else:
-            yield from flush()
-    yield from flush()
+        if not line.strip():
+            yield from split_sentences("".join(waiting))
+            waiting, size, limit = [], 0, _PARAGRAPH
+            continue
+        waiting.append(line)
+        size += len(line)
+        if size > limit:
+            *done, last = split_sentences("".join(waiting)) or [""]
+            yield from done
+            waiting, size = [last + "\n"], len(last)
+            limit = max(_PARAGRAPH, 2 * size)
+    yield from split_sentences("".join(waiting))
 
 
 def _as_json(result: Any) -> str:
     import json
 
-    log_probability = None if math.isnan(result.log_probability) else result.log_probability
+    log_probability = result.log_probability if math.isfinite(result.log_probability) else None
     return json.dumps(
         {
             "words": result.words,

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import UsageError
+from sapwood.files import STANDARD_STREAM, is_regular
 
 
-@click.command("train")
+@click.command("train", short_help="Learn a grammar from treebanks.")
 @click.argument("treebank", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, help="Where to write the model.")
 @click.option("--method", type=click.Choice(["pcfg"]), default="pcfg", show_default=True, help="How to learn.")
 @click.option("--dev", help="Treebank to score the model on after training.")
 @click.option("--states", type=click.IntRange(min=1), help="Hidden states per symbol (a PCFG has one).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of every random choice.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @common.threads_option
-@click.option(
-    "-v",
-    "--vertical",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="Labels on the way to the root that a symbol knows of: 1 its own, 2 its parent's too.",
-)
-@click.option(
-    "-h",
-    "--horizontal",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Siblings that a binarised symbol remembers.",
-)
 @click.option(
     "--binarise",
     "direction",
@@ -43,10 +29,7 @@ from sapwood.errors import UsageError
     show_default=True,
     help="Binarise to the right, to the left, or outward from the head.",
 )
-@click.option("--heads", help="Head table for --binarise head. [default: Penn-style English]")
-@click.option(
-    "--annotate-tags", is_flag=True, help="Let part-of-speech tags know their parent too (with -v 2 or more)."
-)
+@common.transform_options
 @common.normaliser_options
 @common.format_option
 @common.skip_bad_option
@@ -78,28 +61,27 @@ def command(
     \b
     Examples:
       sapwood train train.mrg -o model.sapwood
-      sapwood train wsj/*.mrg --dev dev.mrg -v 2 -h 1 -o model.sapwood --json
+      sapwood train wsj/*.mrg --dev dev.mrg --horizontal 2 -o model.sapwood --json
     """
-    from sapwood.files import explained
     from sapwood.learn import PCFG
-    from sapwood.trees import Corpus, HeadRules, TreeTransform
+    from sapwood.trees import Corpus
 
     if states not in (None, 1) and method == "pcfg":
         raise UsageError(f"--states {states}: a PCFG has one state per symbol; leave --states out")
-    if heads and direction != "head":
-        raise UsageError("--heads goes with --binarise head")
+    if output == STANDARD_STREAM:
+        raise UsageError("a model cannot be written to standard output; name a file")
+    common.check_inputs(*treebank, dev, heads)
     common.check_output(output)
+    for path in (*treebank, dev, heads):
+        if path and is_regular(path) and is_regular(output) and Path(path).samefile(output):
+            raise UsageError(f"-o {output}: is one of the input files; the model would replace it")
     progress = common.make_progress(quiet)
-    head_table = ""
-    if heads:
-        HeadRules.read(heads)
-        with explained(heads), open(heads, encoding="utf-8") as stream:  # noqa: PTH123
-            head_table = stream.read()
     started = time.perf_counter()
     normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
-    transform = TreeTransform(vertical, horizontal, direction, annotate_tags, head_table, normaliser.root)
+    transform = common.make_transform(direction, vertical, horizontal, heads, annotate_tags, normaliser.root)
     trees = common.trees_from(treebank, input_format, skip_bad, progress)
-    corpus = Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
+    with common.naming(treebank):
+        corpus = Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
     if corpus.dropped:
         progress.note(f"left out {corpus.dropped} tree(s) of which normalising left nothing")
     grammar = PCFG().fit(corpus, progress=progress).with_info(seed=seed)
@@ -116,7 +98,7 @@ def command(
         "rules": len(grammar.rules),
         "seconds": round(seconds, 3),
     }
-    if dev:
+    if dev is not None:
         from sapwood.cli.evaluate import evaluate_model
 
         parser = common.load_parser(output, progress, threads=common.default_threads(threads))

@@ -36,7 +36,7 @@ def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
     tensors /= np.bincount(rules[:, 0], weights=tensors, minlength=n_coarse)[rules[:, 0]]
 
     by_state = np.repeat(coarse_of, grammar.states)
-    root = np.bincount(by_state, weights=np.maximum(grammar.root, 0), minlength=n_coarse)
+    root = np.bincount(by_state, weights=np.abs(grammar.root), minlength=n_coarse)
     occupancy = np.maximum(np.bincount(by_state, weights=grammar.occupancy, minlength=n_coarse), 0)
     return TensorGrammar(
         symbols=[name for _, name in ids],

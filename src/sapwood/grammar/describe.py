@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -16,14 +19,14 @@ def describe(grammar: TensorGrammar, *, top: int) -> str:
     kind = "probabilistic" if grammar.probabilistic else "real-valued"
     lines = [
         f"method       {grammar.info.get('method', 'unknown')} ({kind})",
-        f"symbols      {n_inner:,} interminals, {len(grammar.symbols) - n_inner:,} preterminals, {spread} states each",
+        f"symbols      {n_inner:,} interminals, {len(states) - n_inner:,} preterminals, {spread} state(s) each",
         f"rules        {len(grammar.rules):,} binary",
         f"words        {grammar.lexicon.n_words:,} known, {len(grammar.lexicon.signatures):,} signatures",
         f"weights      {weights:,}",
         f"trees        v = {transform.vertical}, h = {transform.horizontal}, binarised {transform.direction}",
     ]
     for key in sorted(set(grammar.info) - {"method"}):
-        lines.append(f"{key:<12} {grammar.info[key]}")
+        lines.append(f"{key:<12} {_in_words(grammar.info[key])}")
     offsets = grammar.state_offsets
     occupancy = np.add.reduceat(grammar.occupancy, offsets[:-1])
     for title, numbers in (
@@ -39,3 +42,10 @@ def describe(grammar: TensorGrammar, *, top: int) -> str:
     order = np.argsort(-grammar.rule_counts, kind="stable")[:top]
     lines += [f"  {grammar.rule_counts[rule]:>12,.6g}  {grammar.rule_name(rule)}" for rule in order]
     return "\n".join(lines)
+
+
+def _in_words(value: Any) -> str:
+    """Return a JSON value for reading: `name value` pairs for an object."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {str(inner)[:16]}" for name, inner in value.items())
+    return str(value)

@@ -1,14 +1,15 @@
 """The first, coarsest pass: a one-state grammar over all spans.
 
-Nearly all the time of coarse-to-fine parsing goes here, so this pass is built around bit sets: for
-each start `i` and symbol `B` the set of ends of its spans, for each end `j` and symbol `C` the set of
-starts. The splits at which a pair `B C` can meet over `(i, j)` are one AND of two words (for sentences
-of up to 63 words), and most pairs are dismissed by it.
+Nearly all the time of coarse-to-fine parsing goes here. For each start `i` and symbol `B` there is the bit set of
+the ends of its spans, for each end `j` and symbol `C` that of the starts: whether a pair `B C` can meet over `(i, j)`
+is one AND of two words (for sentences of up to 63 words), and most pairs are dismissed by it. Inside values are
+kept twice, by start (`by_start`: the values of `B` from `i` to every end stand together) and by end, so that the sum
+over splits is a dot product of two contiguous runs.
 
-Charts are triangular, cell `(i, j)` at `j (j - 1) / 2 + i`. Inside values of a cell are scaled by a power
-of two so that the largest lies in [1/2, 1); `exponent[cell]` keeps it. Outside values are stored times
-the inverse scale and divided by the sentence's probability: the product of a stored inside and a stored
-outside value *is* the posterior probability of the entry, and neither over- nor underflows.
+Charts are triangular, cell `(i, j)` at `j (j - 1) / 2 + i`. Inside values of a cell are scaled by a power of two so
+that the largest lies in [1/2, 1); `exponent[cell]` keeps it. Outside values are stored times the inverse scale and
+divided by the sentence's probability: the product of a stored inside and a stored outside value *is* the posterior
+probability of the entry, and neither over- nor underflows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from sapwood.inference._bits import lowest_bit
 
 _ONE = np.uint64(1)
 _LOWEST = -(1 << 40)
+# Powers of two from 2^-1074 to 2^1023, by exponent + 1074: quicker than ldexp.
+POWERS = np.ldexp(1.0, np.arange(-1074, 1024))
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -30,140 +33,293 @@ def cell_of(i: int, j: int) -> int:
     return j * (j - 1) // 2 + i
 
 
+@numba.njit(cache=True, nogil=True, inline="always")
+def power_of_two(exponent: int) -> float:
+    """Return `2 ** exponent`, 0 or the largest power beyond the range of doubles."""
+    if exponent < -1074:
+        return 0.0
+    return POWERS[min(exponent + 1074, 2097)]
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def start_run(n, n_symbols, i, symbol):
+    """Return where `by_start` keeps end 0 of the run for start `i` (its first real end is `i + 1`)."""
+    return n_symbols * (i * n - i * (i - 1) // 2) + symbol * (n - i) - i - 1
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def end_run(n_symbols, j, symbol):
+    """Return where `by_end` keeps start 0 of the run for end `j`."""
+    return n_symbols * (j * (j - 1) // 2) + symbol * j
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _meet(ends, starts, i, b, j, c, by_start, left, by_end, right, factor):
+    """Return the sum over all splits at which `b` and `c` meet of left times right value times factor."""
+    total = 0.0
+    for w in range(ends.shape[2]):
+        both = ends[i, b, w] & starts[j, c, w]
+        while both != 0:
+            k = 64 * w + lowest_bit(both)
+            both &= both - _ONE
+            total += factor[k] * by_start[left + k] * by_end[right + k]
+    return total
+
+
 @numba.njit(cache=True, nogil=True)
 def coarse_inside(
     n, leaf_offsets, leaf_symbol, leaf_value, pair_offsets, pair_right, pair_rule_offsets, rule_parent, rule_weight,
-    inside, exponent, ends, starts, active, n_active, factor,
+    prior, beam, threshold, cell_rule, allowed, by_start, by_end, exponent, ends, starts, active, n_active,
+    part_offsets,
 ):  # fmt: skip
-    """Fill `inside (cells, S)`, `exponent (cells,)` and the bit sets `ends (n, S, W)`, `starts (n + 1, S, W)`.
+    """Fill `by_start`, `by_end`, `exponent (cells,)` and the bit sets `ends (n, S, W)`, `starts (n + 1, S, W)`.
 
-    Leaves of position `i` are `leaf_symbol[leaf_offsets[i]:leaf_offsets[i + 1]]`. Pairs are grouped by left
-    symbol, rules by pair. `inside`, `ends`, `starts` come zeroed; `active (n, S)` and `n_active (n,)` (zeroed)
-    list the symbols that begin at a position; `factor (n + 1,)` is scratch space.
+    Leaves of position `i` are `leaf_symbol[leaf_offsets[i]:leaf_offsets[i + 1]]`. Pairs are grouped by left symbol,
+    rules by pair. Of each cell only entries are kept whose inside value times `prior (S,)` is at least `beam` times
+    the cell's largest such product. `cell_rule (cells,)` says what a cell may hold: -1 anything, -2 nothing, else the
+    symbols in that row of `allowed (rows, S)`. The sets come zeroed, the charts need not; `active (n, S)` and
+    `n_active (n,)` (zeroed) list the symbols that begin at a position.
+
+    Returns the parts that rules have in the inside values of their parents, where they exceed a hundredth of
+    `threshold`: rule numbers and fractions, those of a cell from `part_offsets[c]` to `part_offsets[c + 1]`, where
+    cells are counted in the order of this loop, `j (j - 1) / 2 + (j - 1 - i)`.
     """
-    n_symbols = inside.shape[1]
-    n_words = ends.shape[2]
+    n_symbols = ends.shape[1]
+    single = ends.shape[2] == 1
+    row = np.zeros(n_symbols)
+    factor = np.zeros(n + 1, by_start.dtype)
+    lowest = -60 if beam > 0 else -1074
+    n_pairs = pair_right.shape[0]
+    met_pair = np.empty(n_pairs, np.int32)
+    met_total = np.empty(n_pairs)
+    part_rule = np.empty(1024 * n, np.int32)
+    part = np.empty(1024 * n, by_start.dtype)
+    n_parts = 0
+    visited = 0
+    part_offsets[0] = 0
     for j in range(1, n + 1):
         for i in range(j - 1, -1, -1):
             cell = cell_of(i, j)
-            row = inside[cell]
             reference = 0
+            n_met = 0
+            visited += 1
+            part_offsets[visited] = n_parts
+            if cell_rule[cell] == -2:
+                exponent[cell] = _LOWEST // 4
+                continue
             if i == j - 1:
                 for e in range(leaf_offsets[i], leaf_offsets[i + 1]):
                     row[leaf_symbol[e]] = leaf_value[e]
             else:
                 reference = _LOWEST
                 for k in range(i + 1, j):
-                    both = exponent[cell_of(i, k)] + exponent[cell_of(k, j)]
-                    reference = max(reference, both)
-                for k in range(i + 1, j):
-                    below = exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - reference
-                    factor[k] = math.ldexp(1.0, below) if below > -1000 else 0.0
+                    reference = max(reference, exponent[cell_of(i, k)] + exponent[cell_of(k, j)])
                 if reference < _LOWEST // 2:
                     exponent[cell] = _LOWEST // 4
                     continue
+                for k in range(i + 1, j):
+                    below = exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - reference
+                    # Splits far below the best one must not slow the sums down with denormal numbers.
+                    factor[k] = power_of_two(below) if below > lowest else 0.0
+                ends_here, starts_here = ends[i, :, 0], starts[j, :, 0]
+                left_base, right_base = start_run(n, n_symbols, i, 0), end_run(n_symbols, j, 0)
                 for a in range(n_active[i]):
                     b = active[i, a]
-                    left_ends = ends[i, b]
+                    left = left_base + b * (n - i)
                     for p in range(pair_offsets[b], pair_offsets[b + 1]):
                         c = pair_right[p]
-                        total = 0.0
-                        for w in range(n_words):
-                            both_words = left_ends[w] & starts[j, c, w]
-                            while both_words != 0:
-                                k = 64 * w + lowest_bit(both_words)
-                                both_words &= both_words - _ONE
-                                total += factor[k] * inside[cell_of(i, k), b] * inside[cell_of(k, j), c]
+                        if single and ends_here[b] & starts_here[c] == 0:
+                            continue
+                        right = right_base + c * j
+                        total = _meet(ends, starts, i, b, j, c, by_start, left, by_end, right, factor)
                         if total > 0.0:
+                            met_pair[n_met] = p
+                            met_total[n_met] = total
+                            n_met += 1
                             for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
                                 row[rule_parent[r]] += total * rule_weight[r]
             largest = 0.0
+            merit = 0.0
             for s in range(n_symbols):
+                if cell_rule[cell] >= 0 and not allowed[cell_rule[cell], s]:
+                    row[s] = 0.0
                 largest = max(largest, row[s])
+                merit = max(merit, row[s] * prior[s])
             if largest == 0.0:
                 exponent[cell] = _LOWEST // 4
                 continue
+            merit *= beam
+            # Rules' parts in what stays.
+            for x in range(n_met):
+                p = met_pair[x]
+                if n_parts + pair_rule_offsets[p + 1] - pair_rule_offsets[p] > part.shape[0]:
+                    longer = np.empty(2 * part.shape[0] + n_symbols, np.int32)
+                    longer[:n_parts] = part_rule[:n_parts]
+                    part_rule = longer
+                    wider = np.empty(longer.shape[0], part.dtype)
+                    wider[:n_parts] = part[:n_parts]
+                    part = wider
+                for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
+                    s = rule_parent[r]
+                    here = met_total[x] * rule_weight[r]
+                    if row[s] > 0 and here > 0.01 * threshold * row[s] and row[s] * prior[s] >= merit:
+                        part_rule[n_parts] = r
+                        part[n_parts] = here / row[s]
+                        n_parts += 1
+            part_offsets[visited] = n_parts
             _, shift = math.frexp(largest)
             exponent[cell] = reference + shift
-            scale = math.ldexp(1.0, -shift)
+            scale = power_of_two(-shift)
             for s in range(n_symbols):
                 if row[s] > 0.0:
-                    row[s] *= scale
-                    if row[s] > 0.0:
-                        if _is_empty(ends[i, s]):
-                            active[i, n_active[i]] = s
-                            n_active[i] += 1
-                        ends[i, s, j >> 6] |= _ONE << np.uint64(j & 63)
-                        starts[j, s, i >> 6] |= _ONE << np.uint64(i & 63)
+                    if row[s] * prior[s] >= merit:
+                        value = by_start.dtype.type(row[s] * scale)
+                        if value > 0:
+                            by_start[start_run(n, n_symbols, i, s) + j] = value
+                            by_end[end_run(n_symbols, j, s) + i] = value
+                            if _is_empty(ends, i, s):
+                                active[i, n_active[i]] = s
+                                n_active[i] += 1
+                            ends[i, s, j >> 6] |= _ONE << np.uint64(j & 63)
+                            starts[j, s, i >> 6] |= _ONE << np.uint64(i & 63)
+                    row[s] = 0.0
+    return part_rule[:n_parts], part[:n_parts]
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _is_empty(words):
-    for w in range(words.shape[0]):
-        if words[w] != 0:
+def _is_empty(sets, row, symbol):
+    for w in range(sets.shape[2]):
+        if sets[row, symbol, w] != 0:
             return False
     return True
 
 
 @numba.njit(cache=True, nogil=True)
 def coarse_outside(
-    n, root, rule_offsets, rule_left, rule_right, rule_weight, inside, exponent, ends, starts, outside, threshold,
-    factor,
+    n, root, rule_parent, rule_left, rule_right, rule_weight, by_start, by_end, exponent, ends, starts, part_offsets,
+    part_rule, part, outside, threshold,
 ):  # fmt: skip
-    """Fill `outside (cells, S)`, given zeroed; returns the scaled sentence probability, 0 if there is no parse.
+    """Fill `outside (cells, S)`, given zeroed, and list the edges whose posterior exceeds `threshold`.
 
-    Rules are grouped by parent here. Entries whose posterior is below `threshold` are not expanded.
+    A rule's posterior over a span is its part in the parent's inside value times the parent's posterior; rules are
+    expanded only where that exceeds a hundredth of `threshold`. Rules are in the order of pairs. Returns the scaled
+    sentence probability (0 if there is no parse) and the edges, top-down by cell, those of one cell and rule being
+    one group: `(groups, 2)` cell and rule, where each group's edges begin, and the edges' splits.
     """
-    n_words = ends.shape[2]
-    n_symbols = inside.shape[1]
+    n_symbols = ends.shape[1]
+    factor = np.zeros(n + 1, by_start.dtype)
+    groups = np.empty((256 * n, 2), np.int32)
+    group_offsets = np.empty(256 * n + 1, np.int64)
+    split = np.empty(512 * n, np.int32)
+    n_groups = 0
+    n_edges = 0
     top = cell_of(0, n)
     total = 0.0
     for s in range(n_symbols):
-        total += inside[top, s] * root[s]
-    if total <= 0.0:
-        return 0.0
-    for s in range(n_symbols):
-        outside[top, s] = root[s] / total
-    for j in range(n, 1, -1):
-        for i in range(j - 1):
-            cell = cell_of(i, j)
-            for k in range(i + 1, j):
-                below = exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - exponent[cell]
-                factor[k] = math.ldexp(1.0, below) if -1000 < below < 1000 else 0.0
-            for a in range(n_symbols):
-                value = outside[cell, a]
-                if value == 0.0 or value * inside[cell, a] <= threshold:
-                    continue
-                for r in range(rule_offsets[a], rule_offsets[a + 1]):
+        if starts[n, s, 0] & _ONE:
+            total += by_end[end_run(n_symbols, n, s)] * root[s]
+    if total > 0.0:
+        for s in range(n_symbols):
+            if starts[n, s, 0] & _ONE:
+                outside[top, s] = root[s] / total
+        for j in range(n, 1, -1):
+            for i in range(j - 1):
+                cell = cell_of(i, j)
+                left_base, right_base = start_run(n, n_symbols, i, 0), end_run(n_symbols, j, 0)
+                visited = cell_of(0, j) + j - 1 - i
+                fresh = True
+                for x in range(part_offsets[visited], part_offsets[visited + 1]):
+                    r = part_rule[x]
+                    a = rule_parent[r]
+                    value = outside[cell, a]
+                    if value == 0.0 or value * by_end[right_base + a * j + i] * part[x] <= 0.01 * threshold:
+                        continue
+                    if fresh:
+                        fresh = False
+                        for k in range(i + 1, j):
+                            factor[k] = power_of_two(exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - exponent[cell])
                     b = rule_left[r]
                     c = rule_right[r]
-                    for w in range(n_words):
-                        both_words = ends[i, b, w] & starts[j, c, w]
-                        while both_words != 0:
-                            k = 64 * w + lowest_bit(both_words)
-                            both_words &= both_words - _ONE
-                            left = cell_of(i, k)
-                            right = cell_of(k, j)
-                            weight = value * rule_weight[r] * factor[k]
-                            outside[left, b] += weight * inside[right, c]
-                            outside[right, c] += weight * inside[left, b]
-    return total
+                    left = left_base + b * (n - i)
+                    right = right_base + c * j
+                    weight = value * rule_weight[r]
+                    if n_edges + n > split.shape[0]:
+                        longer = np.empty(2 * split.shape[0] + n, np.int32)
+                        longer[:n_edges] = split[:n_edges]
+                        split = longer
+                    before = n_edges
+                    for w in range(ends.shape[2]):
+                        both = ends[i, b, w] & starts[j, c, w]
+                        while both != 0:
+                            k = 64 * w + lowest_bit(both)
+                            both &= both - _ONE
+                            left_value, right_value = by_start[left + k], by_end[right + k]
+                            scaled = weight * factor[k]
+                            posterior = scaled * right_value * left_value
+                            if posterior > 0.0001 * threshold:
+                                outside[cell_of(i, k), b] += scaled * right_value
+                                outside[cell_of(k, j), c] += scaled * left_value
+                                if posterior > threshold:
+                                    split[n_edges] = k
+                                    n_edges += 1
+                    if n_edges > before:
+                        if n_groups == groups.shape[0]:
+                            bigger = np.empty((2 * n_groups, 2), np.int32)
+                            bigger[:n_groups] = groups
+                            groups = bigger
+                            more = np.empty(2 * n_groups + 1, np.int64)
+                            more[:n_groups] = group_offsets[:n_groups]
+                            group_offsets = more
+                        groups[n_groups, 0] = cell
+                        groups[n_groups, 1] = r
+                        group_offsets[n_groups] = before
+                        n_groups += 1
+    group_offsets[n_groups] = n_edges
+    return total, groups[:n_groups], group_offsets[: n_groups + 1], split[:n_edges]
 
 
 @numba.njit(cache=True, nogil=True)
-def survivors(n, inside, outside, threshold, offsets, symbol):
-    """List the entries whose posterior exceeds `threshold`: `offsets (cells + 1,)`, `symbol`; returns their number.
+def number_nodes(n, by_end, outside, threshold, node_offsets, node_number):
+    """Number the entries whose posterior exceeds `threshold`, cell by cell; returns their symbols.
 
-    If there are more than `symbol` can hold, the rest is counted but not written.
+    `node_offsets (cells + 1,)` bounds each cell's nodes; `node_number (cells, S)` is set where there is a node.
     """
+    n_symbols = outside.shape[1]
     n_cells = n * (n + 1) // 2
+    symbol = np.empty(16 * n_cells + n_symbols, np.int32)
     count = 0
-    for cell in range(n_cells):
-        offsets[cell] = count
-        for s in range(inside.shape[1]):
-            if inside[cell, s] * outside[cell, s] > threshold:
-                if count < symbol.shape[0]:
+    for j in range(1, n + 1):
+        for i in range(j):
+            cell = cell_of(i, j)
+            node_offsets[cell] = count
+            if count + n_symbols > symbol.shape[0]:
+                longer = np.empty(2 * symbol.shape[0] + n_symbols, np.int32)
+                longer[:count] = symbol[:count]
+                symbol = longer
+            for s in range(n_symbols):
+                if outside[cell, s] > 0 and outside[cell, s] * by_end[end_run(n_symbols, j, s) + i] > threshold:
                     symbol[count] = s
-                count += 1
-    offsets[n_cells] = count
-    return count
+                    node_number[cell, s] = count
+                    count += 1
+    node_offsets[n_cells] = count
+    return symbol[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def link_edges(
+    n, groups, group_offsets, split, rule_parent, rule_left, rule_right, node_number, group_parent, children
+):
+    """Turn cells, rules and splits into node numbers: `group_parent (groups,)` and `children (edges, 2)`."""
+    starts = np.empty(n * (n + 1) // 2, np.int32)
+    ends = np.empty(n * (n + 1) // 2, np.int32)
+    for j in range(1, n + 1):
+        for i in range(j):
+            starts[cell_of(i, j)] = i
+            ends[cell_of(i, j)] = j
+    for g in range(groups.shape[0]):
+        cell, r = groups[g, 0], groups[g, 1]
+        i, j = starts[cell], ends[cell]
+        group_parent[g] = node_number[cell, rule_parent[r]]
+        for e in range(group_offsets[g], group_offsets[g + 1]):
+            children[e, 0] = node_number[cell_of(i, split[e]), rule_left[r]]
+            children[e, 1] = node_number[cell_of(split[e], j), rule_right[r]]

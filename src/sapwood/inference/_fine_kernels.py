@@ -1,13 +1,13 @@
-"""Inside, outside and rule posteriors with state vectors, over the entries that survived pruning.
+"""Inside, outside and rule posteriors with state vectors, over the edges that survived pruning.
 
-An *entry* is a symbol over a span. Entries are numbered cell by cell (`entry_offsets`), their vectors
-stand one behind the other (`vector_offsets`). For a start `i` and symbol `B`, `ends[i, B]` is the bit set of
-the ends of its entries, and the entries themselves are `by_start[start_base[i, B] + rank]`, `rank` being the
-number of smaller ends; likewise by end. `live_ends` and `live_starts` are the same for entries whose inside
-vector is not zero. Per (span, rule) the splits are summed into one matrix `(m_b, m_c)` first and the rule's
-tensor is applied once, so the `m^3` work does not grow with the number of splits.
+A *node* is a coarse symbol over a span. Its vector holds the states of all fine symbols that project to the coarse
+one, one behind the other, at `vector_offsets[node]`. A *group* is a coarse rule at a parent node with its *edges*, one
+for each split: pairs of child nodes. Each coarse rule stands for one or more fine rules, whose vectors' places
+within the three nodes are known beforehand (`fine_places`), so nothing is looked up.
 
-Scaling is as in `_coarse_kernels`: stored inside times stored outside values are posteriors.
+Per (parent, fine rule) the edges are summed into one matrix `(m_b, m_c)` first and the rule's tensor is applied
+once: the `m^3` work does not grow with the number of splits. Scaling is as in `_coarse_kernels`: stored inside
+times stored outside values are posteriors.
 """
 
 from __future__ import annotations
@@ -17,305 +17,189 @@ import math
 import numba
 import numpy as np
 
-from sapwood.inference._bits import lowest_bit, popcount
-from sapwood.inference._coarse_kernels import cell_of
+from sapwood.inference._coarse_kernels import power_of_two
 
-_ONE = np.uint64(1)
 _NONE = -(1 << 38)
 
 
 @numba.njit(cache=True, nogil=True)
-def expand_entries(
-    n, coarse_offsets, coarse_symbol, fine_offsets, fine_symbol, entry_offsets, entry_symbol, entry_coarse, ends, starts
-):  # fmt: skip
-    """Turn surviving coarse entries into entries of all their finer symbols and set the bit sets.
-
-    `entry_coarse` tells which coarse entry each entry comes from.
-    """
-    count = 0
-    for j in range(1, n + 1):
-        for i in range(j):
-            cell = cell_of(i, j)
-            entry_offsets[cell] = count
-            for e in range(coarse_offsets[cell], coarse_offsets[cell + 1]):
-                c = coarse_symbol[e]
-                for f in range(fine_offsets[c], fine_offsets[c + 1]):
-                    s = fine_symbol[f]
-                    entry_symbol[count] = s
-                    entry_coarse[count] = e
-                    count += 1
-                    ends[i, s, j >> 6] |= _ONE << np.uint64(j & 63)
-                    starts[j, s, i >> 6] |= _ONE << np.uint64(i & 63)
-    entry_offsets[n * (n + 1) // 2] = count
+def place_leaves(n, node_offsets, node_symbol, vector_offsets, rows, symbol_offsets, inside):
+    """Copy the lexical weights of each word, `rows[position]` ordered by coarse symbol, to the nodes above it."""
+    for i in range(n):
+        cell = (i + 1) * i // 2 + i
+        for v in range(node_offsets[cell], node_offsets[cell + 1]):
+            source = symbol_offsets[node_symbol[v]]
+            for x in range(vector_offsets[v + 1] - vector_offsets[v]):
+                inside[vector_offsets[v] + x] = rows[i, source + x]
 
 
 @numba.njit(cache=True, nogil=True)
-def index_entries(n, entry_offsets, entry_symbol, ends, starts, start_base, end_base, by_start, by_end):
-    """Fill the tables that find an entry from its start, symbol and rank, or its end, symbol and rank."""
-    n_symbols = ends.shape[1]
-    n_words = ends.shape[2]
-    at = 0
-    for i in range(n):
-        for s in range(n_symbols):
-            start_base[i, s] = at
-            for w in range(n_words):
-                at += popcount(ends[i, s, w])
-    at = 0
-    for j in range(n + 1):
-        for s in range(n_symbols):
-            end_base[j, s] = at
-            for w in range(n_words):
-                at += popcount(starts[j, s, w])
-    for j in range(1, n + 1):
-        for i in range(j):
-            cell = cell_of(i, j)
-            for e in range(entry_offsets[cell], entry_offsets[cell + 1]):
-                s = entry_symbol[e]
-                by_start[start_base[i, s] + _rank(ends, i, s, j)] = e
-                by_end[end_base[j, s] + _rank(starts, j, s, i)] = e
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _rank(sets, row, symbol, position):
-    """Return the number of members of `sets[row, symbol]` below `position`."""
-    word = position >> 6
-    rank = popcount(sets[row, symbol, word] & ((_ONE << np.uint64(position & 63)) - _ONE))
-    for w in range(word):
-        rank += popcount(sets[row, symbol, w])
-    return rank
+def _rescale(first, last, vector_offsets, inside, reference):
+    """Bring the largest absolute value of a cell's vectors into [1/2, 1); returns the cell's exponent."""
+    largest = 0.0
+    for x in range(vector_offsets[first], vector_offsets[last]):
+        largest = max(largest, abs(inside[x]))
+    if largest == 0.0:
+        return _NONE
+    _, shift = math.frexp(largest)
+    scale = inside.dtype.type(power_of_two(-shift))
+    for x in range(vector_offsets[first], vector_offsets[last]):
+        inside[x] *= scale
+    return reference + shift
 
 
 @numba.njit(cache=True, nogil=True)
 def fine_inside(
-    n, states, rule_offsets, rule_left, rule_right, tensor_offsets, tensors, entry_offsets, entry_symbol,
-    vector_offsets, ends, starts, start_base, end_base, by_start, by_end, live_ends, live_starts, inside, exponent,
+    n, node_offsets, node_cell, vector_offsets, group_parent, group_rule, group_offsets, children, fine_offsets,
+    fine_places, fine_states, tensor_offsets, tensors, widest, inside, exponent, factor,
 ):  # fmt: skip
-    """Fill `inside` (leaf vectors are there already, the rest is zero), `exponent (cells,)` and the live sets.
+    """Fill `inside` (leaf vectors are there already, the rest is zero) and `exponent (cells,)`.
 
-    The live sets come zeroed.
+    Fine rules of coarse rule `r` are `fine_offsets[r] .. fine_offsets[r + 1] - 1`; `fine_places (rules, 3)` are the
+    places of their parent and children within the nodes' vectors, `fine_states (rules, 3)` their numbers of
+    states. `factor (edges,)` keeps each edge's scale.
     """
-    n_words = ends.shape[2]
-    widest = states.max()
     meeting = np.empty(widest * widest, inside.dtype)
-    factor = np.zeros(n + 1, inside.dtype)
-    for j in range(1, n + 1):
-        for i in range(j - 1, -1, -1):
-            cell = cell_of(i, j)
-            first, last = entry_offsets[cell], entry_offsets[cell + 1]
-            exponent[cell] = _NONE
-            if first == last:
-                continue
-            reference = 0
-            if i < j - 1:
-                reference = _NONE
-                for k in range(i + 1, j):
-                    reference = max(reference, exponent[cell_of(i, k)] + exponent[cell_of(k, j)])
-                if reference < _NONE // 2:
-                    continue
-                for k in range(i + 1, j):
-                    below = exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - reference
-                    factor[k] = math.ldexp(1.0, below) if below > -1000 else 0.0
-                for e in range(first, last):
-                    a = entry_symbol[e]
-                    target = vector_offsets[e]
-                    for r in range(rule_offsets[a], rule_offsets[a + 1]):
-                        b, c = rule_left[r], rule_right[r]
-                        for w in range(n_words):
-                            if live_ends[i, b, w] & live_starts[j, c, w] != 0:
-                                _apply_rule(
-                                    r, i, j, b, c, w, states[a], states[b], states[c], ends, starts, live_ends,
-                                    live_starts, start_base, end_base, by_start, by_end, vector_offsets,
-                                    tensor_offsets, tensors,
-                                    factor, meeting, inside, target,
-                                )  # fmt: skip
-                                break
-            largest = 0.0
-            for x in range(vector_offsets[first], vector_offsets[last]):
-                largest = max(largest, abs(inside[x]))
-            if largest > 0.0:
-                _, shift = math.frexp(largest)
-                exponent[cell] = reference + shift
-                scale = inside.dtype.type(math.ldexp(1.0, -shift))
-                for e in range(first, last):
-                    live = False
-                    for x in range(vector_offsets[e], vector_offsets[e + 1]):
-                        inside[x] *= scale
-                        if inside[x] != 0:
-                            live = True
-                    if live:
-                        s = entry_symbol[e]
-                        live_ends[i, s, j >> 6] |= _ONE << np.uint64(j & 63)
-                        live_starts[j, s, i >> 6] |= _ONE << np.uint64(i & 63)
+    for cell in range(exponent.shape[0]):
+        exponent[cell] = _NONE
+    for i in range(n):
+        cell = (i + 1) * i // 2 + i
+        exponent[cell] = _rescale(node_offsets[cell], node_offsets[cell + 1], vector_offsets, inside, 0)
+    last = group_parent.shape[0]
+    while last > 0:
+        # Groups of one cell stand together: [first, last).
+        cell = node_cell[group_parent[last - 1]]
+        first = last - 1
+        while first > 0 and node_cell[group_parent[first - 1]] == cell:
+            first -= 1
+        reference = _NONE
+        for e in range(group_offsets[first], group_offsets[last]):
+            reference = max(reference, exponent[node_cell[children[e, 0]]] + exponent[node_cell[children[e, 1]]])
+        if reference > _NONE // 2:
+            for e in range(group_offsets[first], group_offsets[last]):
+                below = exponent[node_cell[children[e, 0]]] + exponent[node_cell[children[e, 1]]] - reference
+                factor[e] = power_of_two(below)
+            for g in range(first, last):
+                target = vector_offsets[group_parent[g]]
+                for f in range(fine_offsets[group_rule[g]], fine_offsets[group_rule[g] + 1]):
+                    m_b, m_c = fine_states[f, 1], fine_states[f, 2]
+                    place_b, place_c = fine_places[f, 1], fine_places[f, 2]
+                    at = target + fine_places[f, 0]
+                    if m_b == 1 and m_c == 1:
+                        total = 0.0
+                        for e in range(group_offsets[g], group_offsets[g + 1]):
+                            left = inside[vector_offsets[children[e, 0]] + place_b]
+                            right = inside[vector_offsets[children[e, 1]] + place_c]
+                            total += factor[e] * left * right
+                        if total != 0.0:
+                            for x in range(fine_states[f, 0]):
+                                inside[at + x] += tensors[tensor_offsets[f] + x] * total
+                    else:
+                        _inside_rule(
+                            group_offsets[g], group_offsets[g + 1], children, vector_offsets, factor, inside, meeting,
+                            tensors, tensor_offsets[f], fine_states[f, 0], m_b, m_c, place_b, place_c, at,
+                        )  # fmt: skip
+            exponent[cell] = _rescale(node_offsets[cell], node_offsets[cell + 1], vector_offsets, inside, reference)
+        last = first
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _apply_rule(
-    r, i, j, b, c, first_word, m_a, m_b, m_c, ends, starts, live_ends, live_starts, start_base, end_base, by_start,
-    by_end, vector_offsets, tensor_offsets, tensors, factor, meeting, inside, target,
+def _inside_rule(
+    first, last, children, vector_offsets, factor, inside, meeting, tensors, base, m_a, m_b, m_c, place_b, place_c, at
 ):  # fmt: skip
-    """Add what rule `r` contributes over span `(i, j)`, from all splits, to the vector at `target`."""
+    """Sum the outer products of all edges, then apply the tensor: `inside[at:] += T meeting`."""
     size = m_b * m_c
-    total = inside.dtype.type(0.0)
-    if size > 1:
-        for x in range(size):
-            meeting[x] = 0
-    before_left, before_right = start_base[i, b], end_base[j, c]
-    for w in range(ends.shape[2]):
-        left_word, right_word = ends[i, b, w], starts[j, c, w]
-        if w >= first_word:
-            both = live_ends[i, b, w] & live_starts[j, c, w]
-            while both != 0:
-                bit = lowest_bit(both)
-                both &= both - _ONE
-                lower = (_ONE << np.uint64(bit)) - _ONE
-                left = vector_offsets[by_start[before_left + popcount(left_word & lower)]]
-                right = vector_offsets[by_end[before_right + popcount(right_word & lower)]]
-                scale = factor[64 * w + bit]
-                if size == 1:
-                    total += scale * inside[left] * inside[right]
-                else:
-                    for x in range(m_b):
-                        value = scale * inside[left + x]
-                        for y in range(m_c):
-                            meeting[x * m_c + y] += value * inside[right + y]
-        before_left += popcount(left_word)
-        before_right += popcount(right_word)
-    base = tensor_offsets[r]
-    if size == 1:
-        for x in range(m_a):
-            inside[target + x] += tensors[base + x] * total
-    else:
-        for x in range(m_a):
-            total = inside.dtype.type(0.0)
-            for y in range(size):
-                total += tensors[base + x * size + y] * meeting[y]
-            inside[target + x] += total
+    for x in range(size):
+        meeting[x] = 0
+    for e in range(first, last):
+        left = vector_offsets[children[e, 0]] + place_b
+        right = vector_offsets[children[e, 1]] + place_c
+        for x in range(m_b):
+            value = inside.dtype.type(factor[e]) * inside[left + x]
+            for y in range(m_c):
+                meeting[x * m_c + y] += value * inside[right + y]
+    for x in range(m_a):
+        total = inside.dtype.type(0.0)
+        for y in range(size):
+            total += tensors[base + x * size + y] * meeting[y]
+        inside[at + x] += total
 
 
 @numba.njit(cache=True, nogil=True)
 def fine_outside(
-    n, states, rule_offsets, rule_left, rule_right, tensor_offsets, tensors, root, root_offsets, entry_offsets,
-    entry_symbol, vector_offsets, ends, starts, start_base, end_base, by_start, by_end, live_ends, live_starts, inside,
-    exponent, outside, threshold,
+    node_cell, vector_offsets, group_parent, group_rule, group_offsets, children, fine_offsets, fine_places,
+    fine_states, tensor_offsets, tensors, widest, inside, exponent, outside, factor, posterior,
 ):  # fmt: skip
-    """Fill `outside` (given zeroed) and list rule posteriors.
-
-    Entries whose absolute posterior is at most `threshold` are not expanded. Returns the scaled sentence probability
-    and, top-down by span, the edges whose absolute posterior exceeds `threshold`: `(edges, 4)` parent, left
-    and right entry and rule, and their posteriors.
-    """
-    n_words = ends.shape[2]
-    widest = states.max()
+    """Fill `outside` (zero but for the root cell, where it is there already) and `posterior (edges,)`, given zeroed."""
     weight = np.empty(widest * widest, inside.dtype)
-    factor = np.zeros(n + 1, inside.dtype)
-    edges = np.empty((256 * n, 4), np.int32)
-    posterior = np.empty(256 * n, np.float64)
-    n_edges = 0
-    top = cell_of(0, n)
-    total = 0.0
-    for e in range(entry_offsets[top], entry_offsets[top + 1]):
-        at = root_offsets[entry_symbol[e]]
-        for x in range(states[entry_symbol[e]]):
-            total += inside[vector_offsets[e] + x] * root[at + x]
-    if total == 0.0 or not math.isfinite(total):
-        return 0.0, edges[:0], posterior[:0]
-    for e in range(entry_offsets[top], entry_offsets[top + 1]):
-        at = root_offsets[entry_symbol[e]]
-        for x in range(states[entry_symbol[e]]):
-            outside[vector_offsets[e] + x] = root[at + x] / total
-    for j in range(n, 1, -1):
-        for i in range(j - 1):
-            cell = cell_of(i, j)
-            first, last = entry_offsets[cell], entry_offsets[cell + 1]
-            if first == last or exponent[cell] == _NONE:
-                continue
-            for k in range(i + 1, j):
-                below = exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - exponent[cell]
-                factor[k] = math.ldexp(1.0, below) if -120 < below < 120 else 0.0
-            for e in range(first, last):
-                a = entry_symbol[e]
-                source = vector_offsets[e]
-                mass = 0.0
-                for x in range(source, vector_offsets[e + 1]):
-                    mass += abs(inside[x] * outside[x])
-                if mass <= threshold:
-                    continue
-                for r in range(rule_offsets[a], rule_offsets[a + 1]):
-                    b, c = rule_left[r], rule_right[r]
-                    for w in range(n_words):
-                        if live_ends[i, b, w] & live_starts[j, c, w] != 0:
-                            break
-                    else:
-                        continue
-                    while n_edges + n >= edges.shape[0]:
-                        bigger = np.empty((2 * edges.shape[0], 4), np.int32)
-                        bigger[:n_edges] = edges[:n_edges]
-                        edges = bigger
-                        longer = np.empty(2 * posterior.shape[0], np.float64)
-                        longer[:n_edges] = posterior[:n_edges]
-                        posterior = longer
-                    n_edges = _unapply_rule(
-                        e, r, i, j, b, c, states[a], states[b], states[c], ends, starts, live_ends, live_starts,
-                        start_base, end_base, by_start, by_end, vector_offsets, tensor_offsets, tensors, factor, weight,
-                        inside, outside, source, edges, posterior, n_edges, threshold,
-                    )  # fmt: skip
-    return total, edges[:n_edges], posterior[:n_edges]
+    for g in range(group_parent.shape[0]):
+        parent = group_parent[g]
+        above = exponent[node_cell[parent]]
+        if above == _NONE:
+            continue
+        source = vector_offsets[parent]
+        for e in range(group_offsets[g], group_offsets[g + 1]):
+            below = exponent[node_cell[children[e, 0]]] + exponent[node_cell[children[e, 1]]] - above
+            factor[e] = power_of_two(below)
+        for f in range(fine_offsets[group_rule[g]], fine_offsets[group_rule[g] + 1]):
+            m_a, m_b, m_c = fine_states[f, 0], fine_states[f, 1], fine_states[f, 2]
+            at = source + fine_places[f, 0]
+            place_b, place_c = fine_places[f, 1], fine_places[f, 2]
+            base = tensor_offsets[f]
+            if m_b == 1 and m_c == 1:
+                total = 0.0
+                for x in range(m_a):
+                    total += outside[at + x] * tensors[base + x]
+                if total != 0.0:
+                    for e in range(group_offsets[g], group_offsets[g + 1]):
+                        left = vector_offsets[children[e, 0]] + place_b
+                        right = vector_offsets[children[e, 1]] + place_c
+                        for_left = total * factor[e] * inside[right]
+                        posterior[e] += for_left * inside[left]
+                        outside[right] += total * factor[e] * inside[left]
+                        outside[left] += for_left
+            else:
+                _outside_rule(
+                    group_offsets[g], group_offsets[g + 1], children, vector_offsets, factor, inside, outside, weight,
+                    tensors, base, m_a, m_b, m_c, place_b, place_c, at, posterior,
+                )  # fmt: skip
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _unapply_rule(
-    e, r, i, j, b, c, m_a, m_b, m_c, ends, starts, live_ends, live_starts, start_base, end_base, by_start, by_end,
-    vector_offsets, tensor_offsets, tensors, factor, weight, inside, outside, source, edges, posterior, n_edges,
-    threshold,
+def _outside_rule(
+    first, last, children, vector_offsets, factor, inside, outside, weight, tensors, base, m_a, m_b, m_c, place_b,
+    place_c, at, posterior,
 ):  # fmt: skip
-    """Hand an entry's outside vector down through one rule to the children at all splits; list the edges."""
+    """Hand one parent's outside vector down through one rule to the children at all splits."""
     size = m_b * m_c
-    base = tensor_offsets[r]
     for y in range(size):
         weight[y] = 0
     for x in range(m_a):
-        value = outside[source + x]
+        value = outside[at + x]
         for y in range(size):
             weight[y] += value * tensors[base + x * size + y]
-    before_left, before_right = start_base[i, b], end_base[j, c]
-    for w in range(ends.shape[2]):
-        left_word, right_word = ends[i, b, w], starts[j, c, w]
-        both = live_ends[i, b, w] & live_starts[j, c, w]
-        while both != 0:
-            bit = lowest_bit(both)
-            both &= both - _ONE
-            lower = (_ONE << np.uint64(bit)) - _ONE
-            left_entry = by_start[before_left + popcount(left_word & lower)]
-            right_entry = by_end[before_right + popcount(right_word & lower)]
-            left, right = vector_offsets[left_entry], vector_offsets[right_entry]
-            scale = factor[64 * w + bit]
-            value = 0.0
-            for x in range(m_b):
-                partial = inside.dtype.type(0.0)
-                scaled = scale * inside[left + x]
-                for y in range(m_c):
-                    partial += weight[x * m_c + y] * inside[right + y]
-                    outside[right + y] += scaled * weight[x * m_c + y]
-                partial *= scale
-                outside[left + x] += partial
-                value += partial * inside[left + x]
-            if abs(value) > threshold:
-                edges[n_edges, 0] = e
-                edges[n_edges, 1] = left_entry
-                edges[n_edges, 2] = right_entry
-                edges[n_edges, 3] = r
-                posterior[n_edges] = value
-                n_edges += 1
-        before_left += popcount(left_word)
-        before_right += popcount(right_word)
-    return n_edges
+    for e in range(first, last):
+        left = vector_offsets[children[e, 0]] + place_b
+        right = vector_offsets[children[e, 1]] + place_c
+        scale = inside.dtype.type(factor[e])
+        total = 0.0
+        for x in range(m_b):
+            partial = inside.dtype.type(0.0)
+            scaled = scale * inside[left + x]
+            for y in range(m_c):
+                partial += weight[x * m_c + y] * inside[right + y]
+                outside[right + y] += scaled * weight[x * m_c + y]
+            partial *= scale
+            outside[left + x] += partial
+            total += partial * inside[left + x]
+        posterior[e] += total
 
 
 @numba.njit(cache=True, nogil=True)
-def entry_posteriors(vector_offsets, inside, outside, posterior):
-    """Fill the posterior of each entry: inside times outside, summed over states."""
-    for e in range(posterior.shape[0]):
+def node_posteriors(vector_offsets, inside, outside, posterior):
+    """Fill the posterior of each node: inside times outside, summed over its states."""
+    for v in range(posterior.shape[0]):
         total = 0.0
-        for x in range(vector_offsets[e], vector_offsets[e + 1]):
+        for x in range(vector_offsets[v], vector_offsets[v + 1]):
             total += inside[x] * outside[x]
-        posterior[e] = total
+        posterior[v] = total

@@ -2,59 +2,139 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from sapwood.inference._coarse_kernels import coarse_inside, coarse_outside, survivors
-from sapwood.inference._fine_kernels import entry_posteriors, expand_entries, fine_inside, fine_outside, index_entries
+from sapwood.inference._coarse_kernels import coarse_inside, coarse_outside, link_edges, number_nodes
+from sapwood.inference._fine_kernels import fine_inside, fine_outside, node_posteriors, place_leaves
 from sapwood.inference.compiled import CompiledGrammar, Leaf
+from sapwood.inference.constraints import Phrase, compile_constraints
+from sapwood.trees.transform import symbol_labels
 
-# Above this length the coarse chart is kept in single precision, to halve its memory.
-_LONG = 150
+# The beam of the coarse inside pass, as a multiple of the threshold.
+_BEAM = 1.0
+
+
+class Workspace(threading.local):
+    """Memory for the coarse pass, kept from one sentence to the next; each thread has its own.
+
+    Fresh memory costs more than the work done in it: the system hands it out page by page.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, np.ndarray] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: type, *, zero: bool = False) -> np.ndarray:
+        """Return an array of that shape, valid until the same name is asked for again."""
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        buffer = self._buffers.get(name)
+        if buffer is None or len(buffer) < size:
+            buffer = np.empty(size + size // 2, np.uint8)
+            if size <= _KEEP:
+                self._buffers[name] = buffer
+        array: np.ndarray = buffer[:size].view(dtype).reshape(shape)
+        if zero:
+            array.fill(0)
+        return array
+
+
+# Larger pieces of memory (for very long sentences) are given back.
+_KEEP = 1 << 26
+
+
+class Forest(NamedTuple):
+    """What survives pruning: nodes (coarse symbols over spans) and edges (coarse rules at splits).
+
+    Cell `j (j - 1) / 2 + i` is span `(i, j)`; its nodes are `node_offsets[cell] .. node_offsets[cell + 1] - 1`. Edges
+    come in groups, top-down by cell, one group for each parent and rule; `children (edges, 2)` are nodes.
+    """
+
+    n: int
+    node_offsets: np.ndarray
+    node_symbol: np.ndarray
+    node_cell: np.ndarray
+    group_parent: np.ndarray
+    group_rule: np.ndarray
+    group_offsets: np.ndarray
+    children: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """What inference knows about a sentence of `n` words.
-
-    Nodes are base symbols over spans (coarse entries), entries the grammar's own symbols over spans; both are
-    numbered span by span, span `(i, j)` being cell `j (j - 1) / 2 + i`.
+    """What inference knows about a sentence.
 
     Attributes
     ----------
+    forest
+        The nodes and edges that were not pruned.
     log_probability
         Natural logarithm of the sentence's probability (of what was not pruned; NaN if it is negative,
         which real-valued grammars can give).
-    node_offsets, node_symbol, node_of
-        Nodes by cell, their coarse symbols, and each entry's node.
-    entry_offsets, entry_symbol, entry_posterior, vector_offsets
-        Entries by cell.
-    inside, outside, exponent
-        Scaled vectors of the entries and the exponents of the cells.
-    edges, edge_posterior
-        `(edges, 4)` parent, left and right entry and rule, top-down; and posteriors.
+    node_posterior, edge_posterior
+        Posterior probability of each node and edge.
+    vector_offsets, inside, outside, exponent
+        Scaled vectors of the nodes' states and the exponents of the cells.
     """
 
-    n: int
+    compiled: CompiledGrammar
+    forest: Forest
     log_probability: float
-    node_offsets: np.ndarray
-    node_symbol: np.ndarray
-    node_of: np.ndarray
-    entry_offsets: np.ndarray
-    entry_symbol: np.ndarray
-    entry_posterior: np.ndarray
+    node_posterior: np.ndarray
+    edge_posterior: np.ndarray
     vector_offsets: np.ndarray
     inside: np.ndarray
     outside: np.ndarray
     exponent: np.ndarray
-    edges: np.ndarray
-    edge_posterior: np.ndarray
+
+    @property
+    def n(self) -> int:
+        """Number of words."""
+        return self.forest.n
+
+    def spans(self) -> np.ndarray:
+        """Return `(nodes, 2)`: start and end of each node."""
+        end = ((np.sqrt(8.0 * self.forest.node_cell + 1) + 1) / 2 + 1e-9).astype(np.int64)
+        return np.stack([self.forest.node_cell - end * (end - 1) // 2, end], axis=1)
+
+    def symbol_posteriors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return, for every fine symbol at every node, node number, symbol number and posterior."""
+        compiled = self.compiled
+        sizes = np.diff(self.vector_offsets)
+        node = np.repeat(np.arange(len(sizes)), sizes)
+        within = np.arange(len(node)) - self.vector_offsets[node]
+        symbol = compiled.symbol_of_place[compiled.symbol_offsets[self.forest.node_symbol[node]] + within]
+        keys, which = np.unique(node * len(compiled.grammar.symbols) + symbol, return_inverse=True)
+        posterior = np.bincount(which, weights=self.inside.astype(float) * self.outside)
+        return keys // len(compiled.grammar.symbols), keys % len(compiled.grammar.symbols), posterior
+
+    def label_posteriors(self) -> dict[tuple[str, int, int], float]:
+        """Return the posterior probability of each phrase `(label, start, end)`; tags are phrases of one word here.
+
+        A label's posterior over a span is that of all symbols that stand for it there. Intermediate symbols stand for
+        none. Real-valued grammars can give numbers outside [0, 1]; they are clipped.
+        """
+        names = [symbol_labels(name) for name in self.compiled.coarse.symbols]
+        found: dict[tuple[str, int, int], float] = {}
+        for symbol, (start, end), posterior in zip(
+            self.forest.node_symbol, self.spans().tolist(), self.node_posterior.tolist(), strict=True
+        ):
+            for label in names[symbol]:
+                key = (label, start, end)
+                found[key] = found.get(key, 0.0) + posterior
+        return {key: min(max(value, 0.0), 1.0) for key, value in found.items()}
 
 
 def build_chart(
-    compiled: CompiledGrammar, leaves: Sequence[Leaf], *, threshold: float, edge_threshold: float
+    compiled: CompiledGrammar,
+    leaves: Sequence[Leaf],
+    *,
+    threshold: float,
+    workspace: Workspace | None = None,
+    phrases: Sequence[Phrase] = (),
 ) -> Chart | None:
     """Return the chart of a sentence given its words' lexical weights; None if nothing survives.
 
@@ -65,169 +145,106 @@ def build_chart(
     leaves
         The lexical weights of each word (`compiled.leaf`).
     threshold
-        Coarse entries with a smaller posterior are pruned; 0 prunes only what no parse can use.
-    edge_threshold
-        Rule posteriors below this are not listed.
+        Edges with a smaller posterior under the coarse grammar are pruned; 0 prunes only what no parse can use.
+    workspace
+        Memory to work in, worth keeping from one sentence to the next.
+    phrases
+        Phrases that must be there (`sapwood.inference.constraints`).
     """
-    n = len(leaves)
-    coarse = _coarse_pass(compiled, leaves, threshold)
-    if coarse is None:
-        return None
-    node_offsets, node_symbol = coarse
-    grammar = compiled.grammar
-    n_symbols, n_cells, n_words = len(grammar.symbols), n * (n + 1) // 2, (n >> 6) + 1
-    sizes = np.diff(compiled.fine_offsets)
-    n_entries = int(sizes[node_symbol].sum())
-    entry_offsets = np.empty(n_cells + 1, np.int64)
-    entry_symbol, node_of = np.empty(n_entries, np.int32), np.empty(n_entries, np.int32)
-    ends = np.zeros((n, n_symbols, n_words), np.uint64)
-    starts = np.zeros((n + 1, n_symbols, n_words), np.uint64)
-    expand_entries(
-        n,
-        node_offsets,
-        node_symbol,
-        compiled.fine_offsets,
-        compiled.fine_symbol,
-        entry_offsets,
-        entry_symbol,
-        node_of,
-        ends,
-        starts,
-    )
-    start_base, end_base = np.empty((n, n_symbols), np.int32), np.empty((n + 1, n_symbols), np.int32)
-    by_start, by_end = np.empty(n_entries, np.int32), np.empty(n_entries, np.int32)
-    index_entries(n, entry_offsets, entry_symbol, ends, starts, start_base, end_base, by_start, by_end)
-    vector_offsets = np.zeros(n_entries + 1, np.int64)
-    np.cumsum(compiled.states[entry_symbol], out=vector_offsets[1:])
+    forest = coarse_forest(compiled, leaves, threshold, workspace or Workspace(), phrases)
+    return None if forest is None else fine_chart(compiled, leaves, forest)
+
+
+def fine_chart(compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest) -> Chart | None:
+    """Run the fine grammar over a forest; None if it has no parse there."""
+    n = forest.n
+    n_nodes, n_edges = len(forest.node_symbol), len(forest.children)
+    vector_offsets = np.zeros(n_nodes + 1, np.int64)
+    np.cumsum(compiled.vector_sizes[forest.node_symbol], out=vector_offsets[1:])
     inside = np.zeros(vector_offsets[-1], compiled.dtype)
-    _place_leaves(compiled, leaves, entry_offsets, entry_symbol, vector_offsets, inside)
-    exponent = np.empty(n_cells, np.int64)
-    lookup = (ends, starts, start_base, end_base, by_start, by_end, np.zeros_like(ends), np.zeros_like(starts))
-    fine = (
-        compiled.states,
-        compiled.rule_offsets,
-        compiled.rule_left,
-        compiled.rule_right,
-        compiled.tensor_offsets,
-        compiled.tensors,
-    )
-    fine_inside(n, *fine, entry_offsets, entry_symbol, vector_offsets, *lookup, inside, exponent)
     outside = np.zeros_like(inside)
-    total, edges, edge_posterior = fine_outside(
-        n,
-        *fine,
-        compiled.root,
-        compiled.root_offsets,
-        entry_offsets,
-        entry_symbol,
-        vector_offsets,
-        *lookup,
-        inside,
-        exponent,
-        outside,
-        edge_threshold,
-    )
-    if total == 0:
+    rows = np.stack([leaf.row for leaf in leaves])
+    place_leaves(n, forest.node_offsets, forest.node_symbol, vector_offsets, rows, compiled.symbol_offsets, inside)
+    exponent = np.empty(n * (n + 1) // 2, np.int64)
+    factor = np.empty(n_edges)
+    widest = int(compiled.grammar.states.max())
+    edges = (forest.group_parent, forest.group_rule, forest.group_offsets, forest.children)
+    rules = (compiled.fine_offsets, compiled.fine_places, compiled.fine_states, compiled.tensor_offsets)
+    fine_inside(
+        n, forest.node_offsets, forest.node_cell, vector_offsets, *edges, *rules, compiled.tensors, widest, inside,
+        exponent, factor,
+    )  # fmt: skip
+    top = n * (n - 1) // 2
+    total = 0.0
+    roots = []
+    for node in range(forest.node_offsets[top], forest.node_offsets[top + 1]):
+        begin = compiled.symbol_offsets[forest.node_symbol[node]]
+        size = vector_offsets[node + 1] - vector_offsets[node]
+        weights = compiled.root[begin : begin + size]
+        at = slice(vector_offsets[node], vector_offsets[node + 1])
+        total += float(inside[at].astype(float) @ weights)
+        roots.append((at, weights))
+    if total == 0 or not np.isfinite(total):
         return None
-    posterior = np.empty(n_entries)
-    entry_posteriors(vector_offsets, inside, outside, posterior)
-    log_probability = float(np.log(total) + exponent[-n] * np.log(2.0)) if total > 0 else float("nan")
-    return Chart(
-        n,
-        log_probability,
-        node_offsets,
-        node_symbol,
-        node_of,
-        entry_offsets,
-        entry_symbol,
-        posterior,
-        vector_offsets,
-        inside,
-        outside,
-        exponent,
-        edges,
+    for at, weights in roots:
+        outside[at] = weights / total
+    edge_posterior, node_posterior = np.zeros(n_edges), np.empty(n_nodes)
+    fine_outside(
+        forest.node_cell, vector_offsets, *edges, *rules, compiled.tensors, widest, inside, exponent, outside, factor,
         edge_posterior,
+    )  # fmt: skip
+    node_posteriors(vector_offsets, inside, outside, node_posterior)
+    log_probability = float(np.log(total) + exponent[top] * np.log(2.0)) if total > 0 else float("nan")
+    return Chart(
+        compiled, forest, log_probability, node_posterior, edge_posterior, vector_offsets, inside, outside, exponent
     )
 
 
-def _coarse_pass(
-    compiled: CompiledGrammar, leaves: Sequence[Leaf], threshold: float
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the surviving coarse entries by cell: offsets and symbols."""
+def coarse_forest(
+    compiled: CompiledGrammar,
+    leaves: Sequence[Leaf],
+    threshold: float,
+    workspace: Workspace,
+    phrases: Sequence[Phrase] = (),
+) -> Forest | None:
+    """Return the edges whose posterior under the coarse grammar exceeds the threshold, None if there is no parse."""
     n, n_coarse = len(leaves), compiled.n_coarse
+    n_cells, n_words = n * (n + 1) // 2, (n >> 6) + 1
+    constraints = compile_constraints(phrases, n, compiled.coarse)
     leaf_offsets = np.zeros(n + 1, np.int64)
     np.cumsum([len(leaf.symbols) for leaf in leaves], out=leaf_offsets[1:])
     leaf_symbol = np.concatenate([leaf.symbols for leaf in leaves])
     leaf_value = np.concatenate([leaf.values for leaf in leaves])
-    n_cells, n_words = n * (n + 1) // 2, (n >> 6) + 1
-    dtype = np.float64 if n <= _LONG else np.float32
-    inside = np.zeros((n_cells, n_coarse), dtype)
-    exponent = np.zeros(n_cells, np.int64)
-    ends, starts = np.zeros((n, n_coarse, n_words), np.uint64), np.zeros((n + 1, n_coarse, n_words), np.uint64)
-    factor = np.zeros(n + 1)
-    coarse_inside(
-        n,
-        leaf_offsets,
-        leaf_symbol,
-        leaf_value,
-        compiled.pair_offsets,
-        compiled.pair_right,
-        compiled.pair_rule_offsets,
-        compiled.pair_rule_parent,
-        compiled.pair_rule_weight,
-        inside,
-        exponent,
-        ends,
-        starts,
-        np.zeros((n, n_coarse), np.int32),
-        np.zeros(n, np.int64),
-        factor,
-    )
-    outside = np.zeros((n_cells, n_coarse), dtype)
-    total = coarse_outside(
-        n,
-        compiled.coarse.root,
-        compiled.coarse_rule_offsets,
-        compiled.coarse_rule_left,
-        compiled.coarse_rule_right,
-        compiled.coarse.tensors,
-        inside,
-        exponent,
-        ends,
-        starts,
-        outside,
-        0.1 * threshold,
-        factor,
-    )
+    # Pruning needs no more than single precision.
+    dtype = np.float64 if threshold == 0 else np.float32
+    take = workspace.take
+    by_start, by_end = take("by_start", (n_cells * n_coarse,), dtype), take("by_end", (n_cells * n_coarse,), dtype)
+    outside = take("outside", (n_cells, n_coarse), dtype, zero=True)
+    exponent = take("exponent", (n_cells,), np.int64)
+    ends = take("ends", (n, n_coarse, n_words), np.uint64, zero=True)
+    starts = take("starts", (n + 1, n_coarse, n_words), np.uint64, zero=True)
+    active, n_active = take("active", (n, n_coarse), np.int32), take("n_active", (n,), np.int64, zero=True)
+    part_offsets = take("part_offsets", (n_cells + 1,), np.int64)
+    part_rule, part = coarse_inside(
+        n, leaf_offsets, leaf_symbol, leaf_value, compiled.pair_offsets, compiled.pair_right,
+        compiled.pair_rule_offsets, compiled.rule_parent, compiled.rule_weight, compiled.prior, _BEAM * threshold,
+        threshold, *constraints, by_start, by_end, exponent, ends, starts, active, n_active, part_offsets,
+    )  # fmt: skip
+    total, groups, group_offsets, split = coarse_outside(
+        n, compiled.coarse.root, compiled.rule_parent, compiled.rule_left, compiled.rule_right, compiled.rule_weight,
+        by_start, by_end, exponent, ends, starts, part_offsets, part_rule, part, outside, threshold,
+    )  # fmt: skip
     if total == 0:
         return None
-    offsets = np.empty(n_cells + 1, np.int64)
-    symbol = np.empty(8 * n_cells + 64, np.int32)
-    found = survivors(n, inside, outside, threshold, offsets, symbol)
-    if found > len(symbol):
-        symbol = np.empty(found, np.int32)
-        survivors(n, inside, outside, threshold, offsets, symbol)
-    return offsets, symbol[:found]
-
-
-def _place_leaves(
-    compiled: CompiledGrammar,
-    leaves: Sequence[Leaf],
-    entry_offsets: np.ndarray,
-    entry_symbol: np.ndarray,
-    vector_offsets: np.ndarray,
-    inside: np.ndarray,
-) -> None:
-    """Copy the words' lexical vectors to their entries."""
-    state_offsets = compiled.grammar.emissions.state_offsets
-    n_inner = compiled.grammar.n_interminals
-    for position, leaf in enumerate(leaves):
-        cell = (position + 1) * position // 2 + position
-        first, last = entry_offsets[cell], entry_offsets[cell + 1]
-        symbols = entry_symbol[first:last] - n_inner
-        sizes = compiled.states[entry_symbol[first:last]]
-        begin, end = vector_offsets[first], vector_offsets[last]
-        source = np.repeat(state_offsets[symbols] - (vector_offsets[first:last] - begin), sizes) + np.arange(
-            end - begin
-        )
-        inside[begin:end] = leaf.row[source]
+    node_offsets = np.empty(n_cells + 1, np.int64)
+    node_number = take("node_number", (n_cells, n_coarse), np.int32)
+    # An edge's posterior never exceeds those of its nodes, but for rounding.
+    node_symbol = number_nodes(n, by_end, outside, threshold * (1 - 1e-4), node_offsets, node_number)
+    group_parent, children = np.empty(len(groups), np.int32), np.empty((len(split), 2), np.int32)
+    link_edges(
+        n, groups, group_offsets, split, compiled.rule_parent, compiled.rule_left, compiled.rule_right, node_number,
+        group_parent, children,
+    )  # fmt: skip
+    node_cell = np.repeat(np.arange(n_cells, dtype=np.int32), np.diff(node_offsets))
+    rule = np.ascontiguousarray(groups[:, 1])
+    return Forest(n, node_offsets, node_symbol, node_cell, group_parent, rule, group_offsets, children)

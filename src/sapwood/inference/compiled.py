@@ -17,7 +17,7 @@ _FLOOR = 1e-12
 
 
 class Leaf(NamedTuple):
-    """The lexical weights of a word: the dense row over all preterminal states, and the coarse ones, sparse."""
+    """The lexical weights of a word: all states of all coarse symbols in their order, and the coarse ones, sparse."""
 
     row: np.ndarray
     symbols: np.ndarray
@@ -26,35 +26,40 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CompiledGrammar:
-    """Arrays that the kernels take; see `compile_grammar`."""
+    """Arrays that the kernels take; see `compile_grammar`.
+
+    A coarse symbol's *vector* holds the states of all its fine symbols; the vectors of all coarse symbols stand one
+    behind the other in `state_order`.
+    """
 
     grammar: TensorGrammar
     coarse: TensorGrammar
     dtype: type
-    # The fine grammar: rules grouped by parent.
-    states: np.ndarray
-    rule_offsets: np.ndarray
+    # Coarse symbols: the size of their vectors, their order in rows over all states, how frequent they are.
+    vector_sizes: np.ndarray
+    symbol_offsets: np.ndarray
+    state_order: np.ndarray
+    root: np.ndarray
+    prior: np.ndarray
+    # The coarse grammar's rules, grouped by pairs of children, pairs grouped by left child.
+    rule_parent: np.ndarray
     rule_left: np.ndarray
     rule_right: np.ndarray
-    tensor_offsets: np.ndarray
-    tensors: np.ndarray
-    root: np.ndarray
-    root_offsets: np.ndarray
-    # From fine to coarse and back.
-    coarse_of: np.ndarray
-    fine_offsets: np.ndarray
-    fine_symbol: np.ndarray
-    coarse_emission: scipy.sparse.csr_array
-    coarse_presence: scipy.sparse.csr_array
-    # The coarse grammar, rules grouped by parent, and by pairs of children grouped by left child.
-    coarse_rule_offsets: np.ndarray
-    coarse_rule_left: np.ndarray
-    coarse_rule_right: np.ndarray
+    rule_weight: np.ndarray
     pair_offsets: np.ndarray
     pair_right: np.ndarray
     pair_rule_offsets: np.ndarray
-    pair_rule_parent: np.ndarray
-    pair_rule_weight: np.ndarray
+    # The fine rules of each coarse rule.
+    fine_offsets: np.ndarray
+    fine_rule: np.ndarray
+    fine_places: np.ndarray
+    fine_states: np.ndarray
+    tensor_offsets: np.ndarray
+    tensors: np.ndarray
+    # From a dense row of lexical weights over preterminal states to coarse averages.
+    coarse_emission: scipy.sparse.csr_array
+    coarse_presence: scipy.sparse.csr_array
+    row_order: np.ndarray
 
     @property
     def n_coarse(self) -> int:
@@ -62,11 +67,14 @@ class CompiledGrammar:
         return len(self.coarse.symbols)
 
     def leaf(self, row: np.ndarray) -> Leaf:
-        """Return a word's lexical weights with their coarse averages."""
+        """Return a word's lexical weights, given as a dense row over preterminal states, with their coarse averages."""
         average = self.coarse_emission @ row
         symbols = np.flatnonzero(self.coarse_presence @ (row != 0))
         floor = max(float(average.max(initial=0.0)) * _FLOOR, 1e-300)
-        return Leaf(row, symbols.astype(np.int32), np.maximum(average[symbols], floor))
+        first = self.symbol_offsets[self.coarse.n_interminals]
+        ordered = np.zeros(self.symbol_offsets[-1], self.dtype)
+        ordered[first:] = row[self.row_order]
+        return Leaf(ordered, symbols.astype(np.int32), np.maximum(average[symbols], floor))
 
     @cached_property
     def log_tensors(self) -> np.ndarray:
@@ -75,51 +83,87 @@ class CompiledGrammar:
             return np.log(np.maximum(self.tensors, 0))
 
     @cached_property
-    def log_root(self) -> np.ndarray:
-        """Logarithms of the root weights, for Viterbi."""
-        with np.errstate(divide="ignore"):
-            return np.log(np.maximum(self.root, 0))
+    def rule_numbers(self) -> dict[tuple[int, int, int], int]:
+        """The number of each coarse rule."""
+        triples = zip(self.rule_parent.tolist(), self.rule_left.tolist(), self.rule_right.tolist(), strict=True)
+        return {triple: number for number, triple in enumerate(triples)}
+
+    @cached_property
+    def symbol_of_place(self) -> np.ndarray:
+        """The fine symbol of each position in rows over all states."""
+        by_state = np.repeat(np.arange(len(self.grammar.symbols)), self.grammar.states)
+        return by_state[self.state_order]
 
 
 def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> CompiledGrammar:
     """Lay a grammar and its coarse version out for the kernels, with fine weights in `dtype`."""
-    n_symbols = len(grammar.symbols)
     coarse, coarse_of = coarsen(grammar)
     n_coarse = len(coarse.symbols)
-    fine_symbol = np.argsort(coarse_of, kind="stable").astype(np.int32)
+    states = grammar.states.astype(np.int64)
+
+    # Fine symbols by coarse symbol: where each one's states stand in the coarse symbol's vector.
+    order = np.argsort(coarse_of, kind="stable")
+    vector_sizes = np.bincount(coarse_of, weights=states, minlength=n_coarse).astype(np.int64)
+    symbol_offsets = np.concatenate([[0], np.cumsum(vector_sizes)]).astype(np.int64)
+    begins = np.empty(len(states), np.int64)
+    begins[order] = np.cumsum(states[order]) - states[order]
+    place = begins - symbol_offsets[coarse_of]
+    state_order = np.concatenate([np.arange(grammar.state_offsets[s], grammar.state_offsets[s + 1]) for s in order])
+
     a, b, c = (np.ascontiguousarray(coarse.rules[:, column]) for column in range(3))
     by_pair = np.lexsort((a, c, b))
     pair_key = b[by_pair].astype(np.int64) * n_coarse + c[by_pair]
     pairs, first = np.unique(pair_key, return_index=True)
+
+    # Fine rules by coarse rule; their tensors in that order, so that a group's stand together.
+    rank = np.empty(len(by_pair), np.int64)
+    rank[by_pair] = np.arange(len(by_pair))
+    projected = rank[
+        np.searchsorted(_rule_keys(coarse.rules, n_coarse), _rule_keys(coarse_of[grammar.rules], n_coarse))
+    ]
+    rule_order = np.argsort(projected, kind="stable")
+    fine_counts = np.bincount(projected, minlength=len(by_pair))
+    rules = grammar.rules[rule_order]
+    tensor_sizes = np.diff(grammar.tensor_offsets)[rule_order]
+    tensor_offsets = np.concatenate([[0], np.cumsum(tensor_sizes)]).astype(np.int64)
+    source = np.repeat(grammar.tensor_offsets[rule_order] - tensor_offsets[:-1], tensor_sizes)
+    tensors = grammar.tensors[source + np.arange(tensor_offsets[-1])]
+
+    leaf_states = grammar.state_offsets[grammar.n_interminals]
     owner = coarse_of[grammar.n_interminals :][grammar.emissions.symbol_of_state]
     weights = averaging_weights(grammar, owner, n_coarse)
-    shape = (n_coarse, len(owner))
+    matrix = (owner, np.arange(len(owner)))
     return CompiledGrammar(
         grammar=grammar,
         coarse=coarse,
         dtype=dtype,
-        states=grammar.states.astype(np.int32),
-        rule_offsets=_run_offsets(grammar.rules[:, 0], n_symbols),
-        rule_left=np.ascontiguousarray(grammar.rules[:, 1]),
-        rule_right=np.ascontiguousarray(grammar.rules[:, 2]),
-        tensor_offsets=grammar.tensor_offsets,
-        tensors=grammar.tensors.astype(dtype),
-        root=grammar.root.astype(dtype),
-        root_offsets=grammar.state_offsets,
-        coarse_of=coarse_of,
-        fine_offsets=_run_offsets(coarse_of[fine_symbol], n_coarse),
-        fine_symbol=fine_symbol,
-        coarse_emission=scipy.sparse.csr_array((weights, (owner, np.arange(len(owner)))), shape=shape),
-        coarse_presence=scipy.sparse.csr_array((np.ones(len(owner)), (owner, np.arange(len(owner)))), shape=shape),
-        coarse_rule_offsets=_run_offsets(a, n_coarse),
-        coarse_rule_left=b,
-        coarse_rule_right=c,
+        vector_sizes=vector_sizes,
+        symbol_offsets=symbol_offsets,
+        state_order=state_order,
+        root=grammar.root[state_order].astype(dtype),
+        prior=np.maximum(coarse.occupancy / max(coarse.occupancy.sum(), 1e-300), 1e-9),
+        rule_parent=a[by_pair],
+        rule_left=b[by_pair],
+        rule_right=c[by_pair],
+        rule_weight=coarse.tensors[by_pair],
         pair_offsets=_run_offsets(pairs // n_coarse, n_coarse),
         pair_right=(pairs % n_coarse).astype(np.int32),
         pair_rule_offsets=np.append(first, len(pair_key)).astype(np.int64),
-        pair_rule_parent=a[by_pair],
-        pair_rule_weight=coarse.tensors[by_pair],
+        fine_offsets=np.concatenate([[0], np.cumsum(fine_counts)]).astype(np.int64),
+        fine_rule=rule_order,
+        fine_places=place[rules],
+        fine_states=states[rules],
+        tensor_offsets=tensor_offsets,
+        tensors=tensors.astype(dtype),
+        coarse_emission=scipy.sparse.csr_array((weights, matrix), shape=(n_coarse, len(owner))),
+        coarse_presence=scipy.sparse.csr_array((np.ones(len(owner)), matrix), shape=(n_coarse, len(owner))),
+        row_order=state_order[symbol_offsets[coarse.n_interminals] :] - leaf_states,
     )
+
+
+def _rule_keys(rules: np.ndarray, n_symbols: int) -> np.ndarray:
+    wide = rules.astype(np.int64)
+    return (wide[:, 0] * n_symbols + wide[:, 1]) * n_symbols + wide[:, 2]
 
 
 def _run_offsets(sorted_numbers: np.ndarray, size: int) -> np.ndarray:

@@ -2,102 +2,97 @@
 
 `max-rule`
     The tree whose product of rule posteriors is largest (Petrov and Klein 2007), rules taken between base symbols.
+`max-rule-sum`
+    The same with the sum of rule posteriors: the largest expected number of correct rules.
 `recall`
     The tree of the grammar's rules with the largest expected number of correct nodes, intermediate ones
     included (labelled recall, Goodman 1996; what the spectral papers use).
 `viterbi`
     The single most probable derivation, states included.
 
-Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, `recall` counts them as zero.
+Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, the others count
+them as zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
-from sapwood.inference._decode_kernels import best_by_edges, project_edges, sum_nodes, viterbi_states
+from sapwood.inference._decode_kernels import best_by_edges, viterbi_states
 from sapwood.inference.chart import Chart
-from sapwood.inference.compiled import CompiledGrammar
 from sapwood.trees.tree import Tree
 
-N = TypeVar("N")
-Decoder = Literal["max-rule", "recall", "viterbi"]
+Decoder = Literal["max-rule", "max-rule-sum", "recall", "viterbi"]
 DECODERS: tuple[str, ...] = get_args(Decoder)
 
 
-def decode(compiled: CompiledGrammar, chart: Chart, words: list[str], decoder: Decoder) -> Tree | None:
+def decode(chart: Chart, words: list[str], decoder: Decoder) -> Tree | None:
     """Return the chosen skeletal tree (base symbols; the grammar's own for `viterbi`), None if there is none."""
     if decoder == "viterbi":
-        return _viterbi(compiled, chart, words)
-    edges, posterior = project_edges(chart.edges, chart.edge_posterior, chart.node_of)
-    n_nodes = len(chart.node_symbol)
-    totals = np.zeros(n_nodes)
-    sum_nodes(chart.entry_posterior, chart.node_of, totals)
-    is_leaf = chart.node_symbol >= compiled.coarse.n_interminals
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if decoder == "max-rule":
-            leaf_score = np.where(is_leaf, np.log(np.maximum(totals, 0)), -np.inf)
-            score, gain = np.log(np.maximum(posterior, 0)), np.zeros(n_nodes)
-        else:
-            gain = np.maximum(totals, 0)
-            leaf_score, score = np.where(is_leaf, gain, -np.inf), np.zeros(len(posterior))
-    best, choice = best_by_edges(n_nodes, leaf_score, edges, score, gain)
+        return _viterbi(chart, words)
+    forest, coarse = chart.forest, chart.compiled.coarse
+    leaf_score, score, gain = edge_scores(chart, decoder)
+    best, choice = best_by_edges(leaf_score, forest.group_parent, forest.group_offsets, forest.children, score, gain)
     top = chart.n * (chart.n - 1) // 2
-    roots = range(chart.node_offsets[top], chart.node_offsets[top + 1])
-    candidates = [node for node in roots if compiled.coarse.root[chart.node_symbol[node]] > 0 and best[node] > -np.inf]
+    roots = range(forest.node_offsets[top], forest.node_offsets[top + 1])
+    candidates = [node for node in roots if coarse.root[forest.node_symbol[node]] > 0 and best[node] > -np.inf]
     if not candidates:
         return None
-    root = max(candidates, key=lambda node: best[node])
-    names, symbols = compiled.coarse.symbols, chart.node_symbol
 
     def children(node: int) -> tuple[int, int] | None:
         edge = choice[node]
-        return None if edge < 0 else (int(edges[edge, 1]), int(edges[edge, 2]))
+        return None if edge < 0 else (int(forest.children[edge, 0]), int(forest.children[edge, 1]))
 
-    return _assemble(root, children, lambda node: names[symbols[node]], words)
+    root = max(candidates, key=lambda node: best[node])
+    return _assemble(root, children, lambda node: coarse.symbols[forest.node_symbol[node]], words)
 
 
-def _viterbi(compiled: CompiledGrammar, chart: Chart, words: list[str]) -> Tree | None:
-    is_leaf = chart.entry_symbol >= compiled.grammar.n_interminals
-    sizes = compiled.states[chart.entry_symbol]
+def edge_scores(chart: Chart, decoder: Decoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what leaves, edges and inner nodes score: `(nodes,)`, `(edges,)`, `(nodes,)`."""
+    is_leaf = chart.forest.node_symbol >= chart.compiled.coarse.n_interminals
+    nodes, edges = np.maximum(chart.node_posterior, 0), np.maximum(chart.edge_posterior, 0)
+    with np.errstate(divide="ignore"):
+        if decoder == "max-rule":
+            return np.where(is_leaf, np.log(nodes), -np.inf), np.log(edges), np.zeros(len(nodes))
+        if decoder == "max-rule-sum":
+            return np.where(is_leaf, nodes, -np.inf), edges, np.zeros(len(nodes))
+        return np.where(is_leaf, nodes, -np.inf), np.zeros(len(edges)), nodes
+
+
+def _viterbi(chart: Chart, words: list[str]) -> Tree | None:
+    forest, compiled = chart.forest, chart.compiled
+    is_leaf = np.repeat(forest.node_symbol >= compiled.coarse.n_interminals, np.diff(chart.vector_offsets))
     with np.errstate(divide="ignore", invalid="ignore"):
-        leaf_log = np.where(np.repeat(is_leaf, sizes), np.log(np.maximum(chart.inside, 0).astype(float)), -np.inf)
-    best, choice, left_state, right_state = viterbi_states(
-        compiled.states,
-        chart.entry_symbol,
-        chart.vector_offsets,
-        leaf_log,
-        chart.edges,
-        compiled.tensor_offsets,
+        leaf_log = np.where(is_leaf, np.log(np.maximum(chart.inside, 0).astype(float)), -np.inf)
+        log_root = np.log(np.maximum(compiled.root, 0).astype(float))
+    best, choice, chosen = viterbi_states(
+        chart.vector_offsets, leaf_log, forest.group_parent, forest.group_rule, forest.group_offsets, forest.children,
+        compiled.fine_offsets, compiled.fine_places, compiled.fine_states, compiled.tensor_offsets,
         compiled.log_tensors,
-    )
+    )  # fmt: skip
+    # Places in the nodes' vectors, and what they mean.
+    nodes = np.repeat(np.arange(len(forest.node_symbol)), np.diff(chart.vector_offsets))
+    meaning = compiled.symbol_offsets[forest.node_symbol[nodes]] + np.arange(len(nodes)) - chart.vector_offsets[nodes]
     top = chart.n * (chart.n - 1) // 2
-    score, entry, state = -np.inf, 0, 0
-    for candidate in range(chart.entry_offsets[top], chart.entry_offsets[top + 1]):
-        symbol = chart.entry_symbol[candidate]
-        for x in range(compiled.states[symbol]):
-            value = best[chart.vector_offsets[candidate] + x] + compiled.log_root[compiled.root_offsets[symbol] + x]
-            if value > score:
-                score, entry, state = value, candidate, x
-    if score == -np.inf:
+    first, last = chart.vector_offsets[[forest.node_offsets[top], forest.node_offsets[top + 1]]]
+    score = best[first:last] + log_root[meaning[first:last]]
+    if not len(score) or score.max() == -np.inf:
         return None
-    symbols = compiled.grammar.symbols
 
-    def children(node: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]] | None:
-        at = chart.vector_offsets[node[0]] + node[1]
-        edge = choice[at]
-        if edge < 0:
-            return None
-        left, right = int(chart.edges[edge, 1]), int(chart.edges[edge, 2])
-        return (left, int(left_state[at])), (right, int(right_state[at]))
+    def children(place: int) -> tuple[int, int] | None:
+        return None if choice[place] < 0 else (int(chosen[place, 0]), int(chosen[place, 1]))
 
-    return _assemble((entry, state), children, lambda node: symbols[chart.entry_symbol[node[0]]], words)
+    names, symbol_of_place = compiled.grammar.symbols, compiled.symbol_of_place
+    root = int(first + score.argmax())
+    return _assemble(root, children, lambda place: names[symbol_of_place[meaning[place]]], words)
 
 
-def _assemble(root: N, children: Callable[[N], tuple[N, N] | None], name: Callable[[N], str], words: list[str]) -> Tree:
+def _assemble(
+    root: int, children: Callable[[int], tuple[int, int] | None], name: Callable[[int], str], words: list[str]
+) -> Tree:
     """Build the tree below `root` from its nodes' chosen children."""
     stack = [root]
     order: list[tuple[str, bool]] = []

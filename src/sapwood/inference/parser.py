@@ -1,12 +1,13 @@
 """`Parser`: sentences in, trees out, in order, as they come, and never without an answer.
 
-If pruning leaves no parse, the sentence is parsed again without pruning; if the grammar has none, with the coarse
-grammar that it implies; if even that has none, a flat tree over the most probable tags is returned. The result's
-`status` says which happened.
+If pruning leaves no parse, the sentence is parsed again with less and then (up to 60 words) without pruning; if the
+grammar has none, with the coarse grammar that it implies; if even that has none, a flat tree over the most probable
+tags is returned. The result's `status` says which happened.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -19,12 +20,20 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.chart import Chart, build_chart
+from sapwood.inference.chart import Chart, Workspace, build_chart
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
+from sapwood.inference.constraints import Phrase
 from sapwood.inference.decode import DECODERS, Decoder, decode
+from sapwood.inference.forest_trees import Derivation, k_best, sample, tree_log_probability
+from sapwood.trees.transform import base_tree, symbol_labels
 from sapwood.trees.tree import Tree
 
-Status = Literal["parsed", "unpruned", "coarse", "fallback", "too long", "empty"]
+Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "empty"]
+# How much lower the threshold is at the second attempt, and the longest sentence to get a third, exact one.
+_LOOSER = 1e-3
+_EXACT_WORDS = 60
+# Words whose lexical weights are kept at hand.
+_KEPT_WORDS = 8192
 Sentence = Sequence[str] | Sequence[tuple[str, str | None]]
 
 
@@ -41,9 +50,11 @@ class ParseResult:
     log_probability
         Natural logarithm of the sentence's probability under the grammar; NaN where there is none.
     status
-        `parsed`; `unpruned` (pruning had left no parse); `coarse` (the grammar has no parse, the coarse grammar that
-        it implies has); `fallback` (no parse at all: a flat tree over the best tags); `too long` (beyond the
-        parser's `max_words`: likewise flat); `empty`.
+        `parsed`; `loosened` (pruning had left no parse and was loosened); `coarse` (the grammar has no parse, the
+        coarse grammar that it implies has); `fallback` (no parse at all: a flat tree over the best tags); `too long`
+        (beyond the parser's `max_words`: likewise flat); `empty`.
+    marginals
+        For each phrase of the tree and each tag, `(label, start, end, posterior)`, if the parser was asked for them.
     """
 
     words: list[str]
@@ -55,7 +66,7 @@ class ParseResult:
     @property
     def failed(self) -> bool:
         """Whether the tree comes from no grammar at all."""
-        return self.status not in ("parsed", "unpruned", "coarse")
+        return self.status not in ("parsed", "loosened", "coarse")
 
 
 class Parser:
@@ -73,6 +84,8 @@ class Parser:
         Sentences parsed at the same time.
     max_words
         Longer sentences get a flat tree at once.
+    marginals
+        Whether results tell how probable each phrase of the tree is.
     """
 
     def __init__(
@@ -80,9 +93,10 @@ class Parser:
         model: TensorGrammar | str | Path,
         *,
         decoder: Decoder = "max-rule",
-        threshold: float = 1e-5,
+        threshold: float = 1e-6,
         threads: int = 1,
         max_words: int = 500,
+        marginals: bool = False,
     ) -> None:
         if decoder not in DECODERS:
             raise UsageError(f"no decoder {decoder!r}; choose from {', '.join(DECODERS)}")
@@ -95,9 +109,11 @@ class Parser:
         self.threshold = threshold
         self.threads = threads
         self.max_words = max_words
+        self.marginals = marginals
         wide = int(self.grammar.states.max()) > 1
         self.compiled = compile_grammar(self.grammar, np.float32 if wide else np.float64)
         self._leaves: dict[int, Leaf] = {}
+        self._workspace = Workspace()
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Yield one result per sentence, in order, reading sentences only as they are needed.
@@ -110,41 +126,102 @@ class Parser:
         with ThreadPoolExecutor(self.threads) as executor:
             yield from _in_order(executor, self.parse_one, sentences, window=4 * self.threads)
 
-    def parse_one(self, sentence: Sentence) -> ParseResult:
-        """Parse one sentence."""
+    def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
+        """Parse one sentence; `phrases` (start, end, label or None) must be in its tree.
+
+        Raises `UsageError` if the grammar has no parse with those phrases.
+        """
+        words, leaves = self._read(sentence)
+        if not words:
+            return ParseResult([], None, math.nan, "empty")
+        if len(words) > self.max_words:
+            return ParseResult(words, self._flat(words, leaves), math.nan, "too long")
+        for status, compiled, attempt_leaves, threshold in self._attempts(leaves):
+            chart = build_chart(
+                compiled, attempt_leaves, threshold=threshold, workspace=self._workspace, phrases=phrases
+            )
+            tree = None if chart is None else decode(chart, words, self.decoder)
+            if tree is not None and chart is not None:
+                clean = self.grammar.transform.invert(tree)
+                marginals = _phrases_of(clean, chart) if self.marginals else []
+                return ParseResult(words, clean, chart.log_probability, status, marginals)
+        if phrases:
+            raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
+        return ParseResult(words, self._flat(words, leaves), math.nan, "fallback")
+
+    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | None:
+        """Return the chart of posteriors of a sentence under the grammar; None if there is no parse."""
+        words, leaves = self._read(sentence)
+        if not words:
+            return None
+        for status, compiled, attempt_leaves, threshold in self._attempts(leaves):
+            if status != "coarse":
+                chart = build_chart(
+                    compiled, attempt_leaves, threshold=threshold, workspace=self._workspace, phrases=phrases
+                )
+                if chart is not None:
+                    return chart
+        return None
+
+    def k_best(self, sentence: Sentence, count: int) -> list[Derivation]:
+        """Return up to `count` different trees, the most probable first, with `log p(tree)` summed over states.
+
+        See `forest_trees.k_best` for how far the order is exact. No parse gives an empty list.
+        """
+        words, leaves = self._read(sentence)
+        chart = self.chart(sentence)
+        if chart is None:
+            return []
+        invert = self.grammar.transform.invert
+        return [Derivation(invert(tree), score) for tree, score in k_best(chart, leaves, words, count)]
+
+    def sample(
+        self, sentence: Sentence, count: int, *, random_state: int | np.random.Generator | None = None
+    ) -> list[Tree]:
+        """Draw trees from the posterior over a sentence's parses; no parse gives an empty list."""
+        words, _ = self._read(sentence)
+        chart = self.chart(sentence)
+        if chart is None:
+            return []
+        rng = np.random.default_rng(random_state)
+        return [self.grammar.transform.invert(tree) for tree in sample(chart, words, count, rng)]
+
+    def tree_log_probability(self, tree: Tree) -> float:
+        """Return `log p(tree)` of a treebank tree (words included), -inf if the grammar cannot build it."""
+        clean = self.grammar.normaliser(tree)
+        if clean is None:
+            raise UsageError("nothing is left of the tree after normalising")
+        _, leaves = self._read(clean.words())
+        # Ancestors and siblings follow from the tree itself, so base symbols say everything.
+        return tree_log_probability(self.compiled, leaves, base_tree(self.grammar.transform(clean)))
+
+    def _read(self, sentence: Sentence) -> tuple[list[str], list[Leaf]]:
         words = [token if isinstance(token, str) else token[0] for token in sentence]
         tags = [None if isinstance(token, str) else token[1] for token in sentence]
-        if not words:
-            return ParseResult([], None, float("nan"), "empty")
-        leaves = [self._leaf(word, tag, index == 0) for index, (word, tag) in enumerate(zip(words, tags, strict=True))]
-        if len(words) > self.max_words:
-            return ParseResult(words, self._flat(words, leaves), float("nan"), "too long")
-        status: Status = "parsed"
-        tree, chart = self._attempt(self.compiled, words, leaves, self.threshold)
-        if tree is None and self.threshold > 0:
-            tree, chart = self._attempt(self.compiled, words, leaves, 0.0)
-            status = "unpruned"
-        if tree is None:
-            n_inner = self.compiled.coarse.n_interminals
-            rows = [(self.compiled.coarse_emission @ leaf.row)[n_inner:] for leaf in leaves]
-            coarse_leaves = [self._coarse_compiled.leaf(np.maximum(row, 0)) for row in rows]
-            tree, chart = self._attempt(self._coarse_compiled, words, coarse_leaves, self.threshold)
-            status = "coarse"
-        if tree is None or chart is None:
-            return ParseResult(words, self._flat(words, leaves), float("nan"), "fallback")
-        return ParseResult(words, self.grammar.transform.invert(tree), chart.log_probability, status)
+        pairs = zip(words, tags, strict=True)
+        return words, [self._leaf(word, tag, index == 0) for index, (word, tag) in enumerate(pairs)]
+
+    def _attempts(self, leaves: list[Leaf]) -> Iterator[tuple[Status, CompiledGrammar, list[Leaf], float]]:
+        """Yield what to try in turn: status, grammar, lexical weights, threshold."""
+        yield "parsed", self.compiled, leaves, self.threshold
+        if self.threshold > 0:
+            yield "loosened", self.compiled, leaves, self.threshold * _LOOSER
+            if len(leaves) <= _EXACT_WORDS:
+                yield "loosened", self.compiled, leaves, 0.0
+        rows = np.zeros((len(leaves), self.compiled.n_coarse))
+        for row, leaf in zip(rows, leaves, strict=True):
+            row[leaf.symbols] = leaf.values
+        n_inner = self.compiled.coarse.n_interminals
+        yield (
+            "coarse",
+            self._coarse_compiled,
+            [self._coarse_compiled.leaf(row[n_inner:]) for row in rows],
+            self.threshold,
+        )
 
     @cached_property
     def _coarse_compiled(self) -> CompiledGrammar:
         return compile_grammar(self.compiled.coarse)
-
-    def _attempt(
-        self, compiled: CompiledGrammar, words: list[str], leaves: list[Leaf], threshold: float
-    ) -> tuple[Tree | None, Chart | None]:
-        chart = build_chart(compiled, leaves, threshold=threshold, edge_threshold=0.01 * threshold)
-        if chart is None:
-            return None, None
-        return decode(compiled, chart, words, self.decoder), chart
 
     def _leaf(self, word: str, tag: str | None, initial: bool) -> Leaf:
         """Return the lexical weights of a word, only those of the given tag if there is one."""
@@ -152,27 +229,34 @@ class Parser:
         terminal = self.grammar.lexicon.terminal(word, initial)
         leaf = self._leaves.get(terminal)
         if leaf is None:
+            if len(self._leaves) >= _KEPT_WORDS:
+                self._leaves.clear()
             leaf = self._leaves[terminal] = self.compiled.leaf(emissions.row(terminal))
         if tag is None or tag not in emissions.tags:
             return leaf
+        row = emissions.row(terminal)
         allowed = (emissions.tag_of == emissions.tags.index(tag))[emissions.symbol_of_state]
-        row = np.where(allowed, leaf.row, 0.0)
-        if not row.any():  # a tag that the lexicon has never seen on such a word
-            row = np.where(allowed, np.abs(leaf.row).max() * 1e-3, 0.0)
-        return self.compiled.leaf(row)
+        restricted = np.where(allowed, row, 0.0)
+        if not restricted.any():  # a tag that the lexicon has never seen on such a word
+            restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
+        return self.compiled.leaf(restricted)
 
     def _flat(self, words: list[str], leaves: list[Leaf]) -> Tree:
         """Return the root label over the most probable tags."""
-        emissions = self.grammar.emissions
-        first = self.grammar.state_offsets[self.grammar.n_interminals]
-        occupancy = self.grammar.occupancy[first:]
+        coarse = self.compiled.coarse
         children = []
         for word, leaf in zip(words, leaves, strict=True):
-            joint = np.bincount(
-                emissions.tag_of[emissions.symbol_of_state], weights=occupancy * leaf.row, minlength=len(emissions.tags)
-            )
-            children.append(Tree(emissions.tags[int(joint.argmax())], word=word))
+            symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
+            children.append(Tree(symbol_labels(coarse.symbols[symbol])[-1], word=word))
         return Tree(self.grammar.transform.root, children)
+
+
+def _phrases_of(tree: Tree, chart: Chart) -> list[tuple[str, int, int, float]]:
+    """Return the tree's phrases (without the root label, if it was added) and tags with their posteriors."""
+    posterior = chart.label_posteriors()
+    tags = [(label, position, position + 1) for position, label in enumerate(tree.tags())]
+    found = [key for key in tree.spans() if key in posterior] + tags
+    return [(*key, posterior.get(key, 0.0)) for key in found]
 
 
 def _in_order(executor: Executor, call, items, window: int):  # type: ignore[no-untyped-def]

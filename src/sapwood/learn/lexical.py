@@ -8,7 +8,8 @@ times the tag is smoothed towards the signature `s` that the word would have if 
 where `P(t | s)` is estimated on the treebank's rare words and itself smoothed towards the coarser
 signatures of the chain. The share of unseen words is Good and Turing's: as large as that of words
 seen once, spread over signatures as those are. Composite preterminals `a` of a tag (`NN`, `NP|NN`,
-...) divide the tag's mass by `P(a | t, w) = (c(a, w) + k' P(a | t)) / (c(t, w) + k')`.
+...) divide the mass that is the word's own by `P(a | t, w) = (c(a, w) + k' P(a | t)) / (c(t, w) + k')`,
+and what comes from the signature by `P(a | t)`.
 Each preterminal's weights sum to one over all words and signatures (checked by `validate`).
 """
 
@@ -43,11 +44,11 @@ class LexicalSettings:
         `k'`: the same for a tag's usual division among composites beside the word's own.
     """
 
-    rare: int = 4
+    rare: int = 2
     frequent: int = 100
     word_strength: float = 0.5
     signature_strength: float = 2.0
-    composite_strength: float = 5.0
+    composite_strength: float = 20.0
 
 
 def learn_lexicon(corpus: Corpus, settings: LexicalSettings) -> tuple[Lexicon, np.ndarray, np.ndarray]:
@@ -148,7 +149,9 @@ def signature_tags(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return `P(t | s)` as a chain: the sparse own parts `(signature, tag, value)` and `climb`.
 
-    `P(t | s) = own(t, s) + climb(s) P(t | parent(s))`, where a signature's counts include those of all finer ones.
+    `P(t | s) = own(t, s) + climb(s) P(t | parent(s))`. Words whose finest signature is `s` count most: a word in `-t`
+    that is not in `-est` says more about other such words than superlatives do. They are smoothed towards all words that
+    have the signature, and those towards the next coarser one.
     """
     rare = leaf_signature >= 0
     if not rare.any():  # no rare words at all: unknown words may have any tag
@@ -159,12 +162,20 @@ def signature_tags(
         keys.append(tokens * n_tags + tags)
         above = lexicon.parent[tokens]
         tokens, tags = above[above != tokens].astype(np.int64), tags[above != tokens]
-    distinct, counts = np.unique(np.concatenate(keys), return_counts=True)
+    n_signatures = len(lexicon.signatures)
+    distinct, own = np.unique(np.concatenate(keys), return_inverse=True)
+    everything = np.bincount(own).astype(float)
+    finest = np.bincount(own[: len(keys[0])], minlength=len(distinct)).astype(float)
     signature, tag = distinct // n_tags, distinct % n_tags
-    totals = np.bincount(signature, weights=counts, minlength=len(lexicon.signatures))
-    strengths = np.full(len(lexicon.signatures), strength)
+    all_total = np.bincount(signature, weights=everything, minlength=n_signatures)
+    own_total = np.bincount(signature, weights=finest, minlength=n_signatures)
+    strengths = np.full(n_signatures, strength)
     strengths[-1] = 0.0
-    return signature, tag, counts / (totals + strengths)[signature], strengths / (totals + strengths)
+    below = strength / (own_total + strength)
+    part = (everything / (all_total + strengths)[signature]) * below[signature] + finest / (own_total + strength)[
+        signature
+    ]
+    return signature, tag, part, below * strengths / (all_total + strengths)
 
 
 def _count_pairs(first: np.ndarray, second: np.ndarray, n_second: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,9 +4,9 @@ What is read: any number of trees on a line, a tree over any number of lines, an
 a label (its label becomes `""`), and, between trees, blank lines, lines that begin with `#` or
 `*x*` and `/* ... */` comments as in CorpusSearch and `.psd` files.
 
-Parentheses cannot stand inside a bracketed token, so `(` and `)` are written `-LRB-` and `-RRB-`
-and read back; all other text is kept as it is. A *label* that is exactly `-LRB-` or `-RRB-` is the
-Penn tag of that name and is kept.
+Tokens stand apart by ASCII white space alone: a no-break space is part of a word. Parentheses cannot
+stand inside a bracketed token, so `(` and `)` are written `-LRB-` and `-RRB-` and read back; all other
+text is kept as it is. A *label* that is exactly `-LRB-` or `-RRB-` is the Penn tag of that name and is kept.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from sapwood.errors import TreeFormatError
 from sapwood.files import name_of, read_lines
 from sapwood.trees.tree import Tree
 
-_TOKEN = re.compile(r"[()]|[^\s()]+")
-_BETWEEN = re.compile(r"\s*(?:(/\*)|#[^\n]*|\*x\*[^\n]*)")
+_TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
+_BETWEEN = re.compile(r"\s*(?:(/\*)|#[^\n]*|\*x\*[^\n]*)", re.ASCII)
+# When skipping, a tree that goes on for more lines than this is taken for unclosed at the next unindented bracket.
+_MOST_LINES = 1000
 
 OnBad = Callable[[TreeFormatError], None]
 
@@ -55,19 +57,53 @@ class _Reader:
         self.in_comment = False
         self.comment_line = 0
         self.skip_to_next_tree = False
+        # With `on_bad`: the lines after the one that the open tree began on, to go back to if it is malformed.
+        self.held: list[tuple[int, str]] = []
 
     def feed(self, number: int, line: str) -> None:
-        try:
+        if self.on_bad is None:
             self._feed(number, line)
-        except TreeFormatError as error:
-            if self.on_bad is None:
-                raise
-            self.on_bad(error)
-            self.stack.clear()
-            self.skip_to_next_tree = True
+        else:
+            self._feed_or_skip([(number, line)])
+
+    def _feed_or_skip(self, lines: list[tuple[int, str]]) -> None:
+        """Take in lines, the next one last; a malformed tree puts lines back that belong to later trees."""
+        while lines:
+            number, line = lines.pop()
+            try:
+                if len(self.held) >= _MOST_LINES and line.startswith("("):
+                    raise self._unclosed(f"before line {number}")
+                self._feed(number, line)
+            except TreeFormatError as error:
+                lines.extend(reversed(self._skip(error, number, line)))
+            if not self.stack or self.stack[0][3] == number:
+                self.held.clear()
+            else:
+                self.held.append((number, line))
+
+    def _skip(self, error: TreeFormatError, number: int, line: str) -> list[tuple[int, str]]:
+        """Report a malformed tree; return the lines to read again.
+
+        If a line after the tree's first one begins with a bracket, the tree was not closed before the next began:
+        whatever was found wrong is wrong there or later, and reading goes on at that line.
+        """
+        assert self.on_bad is not None
+        again: list[tuple[int, str]] = []
+        if self.stack and self.stack[0][3] < number:
+            later = [*self.held, (number, line)]
+            first = next((index for index, (_, text) in enumerate(later) if text.startswith("(")), len(later))
+            again = later[first:]
+            if again:
+                error = self._unclosed(f"before line {again[0][0]}")
+        self.on_bad(error)
+        self.stack.clear()
+        self.held.clear()
+        self.skip_to_next_tree = True
+        return again
 
     def _feed(self, number: int, line: str) -> None:
         start = 0
+        complete = len(self.trees)
         if self.skip_to_next_tree:
             # After a bad tree, take up again at a line that can begin one: an unindented bracket.
             if not line.startswith("("):
@@ -97,6 +133,7 @@ class _Reader:
                 stack.append(([], [], [], number, match.start() + 1))
             elif token == ")":
                 if not stack:
+                    del trees[complete:]  # pieces of what was meant as one tree
                     raise self._error("a closing bracket without an opening one", number, match, line)
                 label, children, word, opened, column = stack.pop()
                 if word:
@@ -122,26 +159,29 @@ class _Reader:
                     raise self._error(f"two words below one label {label[0]!r}", number, match)
                 else:
                     word.append(token)
-        return
 
     def finish(self) -> None:
-        try:
-            if self.in_comment:
-                raise TreeFormatError("a comment /* is never closed", source=self.source, line=self.comment_line)
-            if self.stack:
-                label, _, _, line, column = self.stack[0]
-                raise TreeFormatError(
-                    f"the file ends inside a tree: {len(self.stack)} bracket(s) never closed, the first one here",
-                    source=self.source,
-                    line=line,
-                    column=column,
-                    text="(" + (label[0] if label else ""),
-                )
-        except TreeFormatError as error:
+        while self.stack:
+            error = self._unclosed("before the end of the file")
             if self.on_bad is None:
-                raise
+                raise error
+            last = self.held.pop() if self.held else (self.stack[0][3], "")
+            self._feed_or_skip(self._skip(error, *last)[::-1])
+        if self.in_comment:
+            error = TreeFormatError("a comment /* is never closed", source=self.source, line=self.comment_line)
+            if self.on_bad is None:
+                raise error
             self.on_bad(error)
-            self.stack.clear()
+
+    def _unclosed(self, where: str) -> TreeFormatError:
+        label, _, _, line, column = self.stack[0]
+        return TreeFormatError(
+            f"{len(self.stack)} bracket(s) not closed {where}, the first one here",
+            source=self.source,
+            line=line,
+            column=column,
+            text="(" + (label[0] if label else ""),
+        )
 
     def _error(self, problem: str, number: int, match: re.Match[str], text: str = "") -> TreeFormatError:
         return TreeFormatError(
@@ -152,11 +192,11 @@ class _Reader:
 def parse_trees(text: str | Iterable[tuple[int, str]], *, source: str, on_bad: OnBad | None = None) -> Iterator[Tree]:
     """Yield the trees of a string, or of numbered lines as they arrive.
 
-    With `on_bad`, a malformed tree is handed to it and skipped, and reading goes on at the next line
-    that begins with a bracket; without it the `TreeFormatError` is raised.
+    With `on_bad`, a malformed tree is handed to it and skipped, and reading goes on at the next line after
+    its first one that begins with a bracket; without it the `TreeFormatError` is raised.
     """
     reader = _Reader(source, on_bad)
-    lines = enumerate(text.splitlines(), 1) if isinstance(text, str) else text
+    lines = enumerate(text.split("\n"), 1) if isinstance(text, str) else text
     for number, line in lines:
         reader.feed(number, line)
         if reader.trees:
@@ -191,13 +231,19 @@ def format_tree(tree: Tree) -> str:
 
 def format_pretty(tree: Tree, *, width: int = 100) -> str:
     """Return the tree indented two blanks a level; subtrees that fit on a line stay on one."""
+    lengths: dict[int, int] = {}
+
+    def measure(node: Tree, below: list[int]) -> int:
+        inside = sum(below) + len(below) if node.word is None else 1 + len(escape(node.word))
+        return lengths.setdefault(id(node), len(escape(node.label)) + 2 + inside)
+
+    tree.fold(measure)
     lines: list[str] = []
     stack: list[tuple[Tree, int, str]] = [(tree, 0, "")]
     while stack:
         node, depth, closing = stack.pop()
-        flat = format_tree(node)
-        if node.word is not None or 2 * depth + len(flat) + len(closing) <= width:
-            lines.append("  " * depth + flat + closing)
+        if node.word is not None or 2 * depth + lengths[id(node)] + len(closing) <= width:
+            lines.append("  " * depth + format_tree(node) + closing)
             continue
         lines.append("  " * depth + f"({escape(node.label)}")
         last = len(node.children) - 1

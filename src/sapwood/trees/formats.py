@@ -60,13 +60,19 @@ def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad 
             seen.append(line)
             if line[1].strip():
                 break
-        format = "export" if seen and seen[-1][1].startswith(_EXPORT_STARTS) else "brackets"
+        format = detect_format(seen)
         lines = chain(seen, lines)
     if format == "export":
         return parse_export(lines, source=name_of(path), on_bad=on_bad)
     if format == "brackets":
         return parse_trees(lines, source=name_of(path), on_bad=on_bad)
     raise UsageError(f"no input format {format!r}; choose from {', '.join(INPUT_FORMATS)}")
+
+
+def detect_format(lines: Iterable[tuple[int, str]]) -> Literal["brackets", "export"]:
+    """Return the format of numbered lines, going by the first that is not blank."""
+    first = next((text for _, text in lines if text.strip()), "")
+    return "export" if first.startswith(_EXPORT_STARTS) else "brackets"
 
 
 def format_as(tree: Tree, format: OutputFormat, number: int = 1) -> str:

@@ -68,33 +68,30 @@ class Normaliser:
         cleaned = tree.fold(self._visit)
         if cleaned is None:
             return None
-        if cleaned.label in _ROOTS and cleaned.word is None:
-            while len(cleaned.children) == 1 and _is_root_phrase(cleaned.children[0]):
-                cleaned = cleaned.children[0]
-            return cleaned if cleaned.label == self.root else Tree(self.root, cleaned.children)
-        return cleaned if cleaned.label == self.root else Tree(self.root, (cleaned,))
+        if not self._is_root(cleaned):
+            return Tree(self.root, (cleaned,))
+        while len(cleaned.children) == 1 and self._is_root(cleaned.children[0]):
+            cleaned = cleaned.children[0]
+        return cleaned if cleaned.label == self.root else Tree(self.root, cleaned.children)
+
+    def _is_root(self, tree: Tree) -> bool:
+        return tree.word is None and (tree.label == self.root or tree.label in _ROOTS)
 
     def _visit(self, node: Tree, children: list[Tree | None]) -> Tree | None:
-        label = node.label
-        if label in self.drop:
+        cuts = self.function_tags == "all" or (self.function_tags == "phrases" and node.word is None)
+        label = cut_function_tag(node.label) if cuts and node.label != self.root else node.label
+        if label in self.drop or node.label in self.drop:
             return None
         if node.word is not None:
-            if self.empties and is_empty(label, node.word):
+            if self.empties and is_empty(node.label, node.word):
                 return None
-            cut = cut_function_tag(label) if self.function_tags == "all" else label
-            return node if cut == label else Tree(cut, word=node.word)
+            return node if label == node.label else Tree(label, word=node.word)
         kept = [child for child in children if child is not None]
         if not kept:
             return None
-        if self.function_tags != "none":
-            label = cut_function_tag(label)
         if self.repeated_unaries and len(kept) == 1 and kept[0].label == label:
             return kept[0]
         return Tree(label, kept)
-
-
-def _is_root_phrase(tree: Tree) -> bool:
-    return tree.word is None and tree.label in _ROOTS
 
 
 @lru_cache(maxsize=65536)
@@ -117,4 +114,4 @@ def is_empty(tag: str, word: str) -> bool:
         return True
     if word in ("0", "*"):
         return _NUMBER_OR_SIGN.match(tag) is None
-    return word[0] == "*" and _TRACE.fullmatch(word) is not None
+    return word[:1] == "*" and _TRACE.fullmatch(word) is not None

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
-from sapwood.errors import UsageError
+from sapwood.errors import InputError, UsageError
 from sapwood.trees.heads import HeadRules
 from sapwood.trees.tree import Tree
 
@@ -71,6 +71,11 @@ def base_symbol(symbol: str) -> str:
     return "@" * intermediate + "|".join(quote_label(label) for label in labels)
 
 
+def base_tree(tree: Tree) -> Tree:
+    """Return a skeletal tree with every symbol replaced by its base symbol."""
+    return tree.fold(lambda node, below: Tree(base_symbol(node.label), below, word=node.word))
+
+
 def collapse_unaries(tree: Tree) -> Tree:
     """Join each chain of single children into one node with a composite label (labels get escaped)."""
 
@@ -89,6 +94,8 @@ def expand_symbols(tree: Tree) -> Tree:
 
     def visit(node: Tree, children: list[Tree]) -> Tree:
         labels = symbol_labels(node.label)
+        if not labels:
+            raise InputError(f"not a skeletal tree: the intermediate symbol {node.label!r} stands over a word")
         result = Tree(labels[-1], children, word=node.word)
         for label in reversed(labels[:-1]):
             result = Tree(label, (result,))
@@ -115,7 +122,7 @@ def annotate_ancestors(tree: Tree, order: int, *, tags: bool = False) -> Tree:
     while stack:
         node, ancestors = stack.pop()
         label = node.label
-        if node.word is None or tags or "|" in label:
+        if node.word is None or tags or len(symbol_labels(label)) > 1:
             label = "^".join((label, *ancestors))
         order_seen.append((label, node.word, len(node.children)))
         below = (_bottom(node.label), *ancestors)[: order - 1]

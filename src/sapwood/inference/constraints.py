@@ -1,0 +1,74 @@
+"""Constraints on parses: phrases that must be there.
+
+A required phrase `(start, end, label)` forbids every span that crosses it, and over its own span allows only symbols
+that stand for a phrase (of that label, if one is given). As skeletal trees are binary, that is enough: a tree in
+which nothing crosses a span has a node over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.trees.transform import parse_symbol
+
+FREE, FORBIDDEN = -1, -2
+
+
+class Phrase(NamedTuple):
+    """A phrase over words `start .. end - 1`; any label will do if it is None."""
+
+    start: int
+    end: int
+    label: str | None = None
+
+
+class Constraints(NamedTuple):
+    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed (rows, S)`."""
+
+    cells: np.ndarray
+    allowed: np.ndarray
+
+
+def compile_constraints(
+    phrases: Sequence[Phrase | tuple[int, int, str | None]], n: int, coarse: TensorGrammar
+) -> Constraints:
+    """Turn required phrases into tables for the coarse pass over a sentence of `n` words."""
+    cells = np.full(n * (n + 1) // 2, FREE, np.int32)
+    rows: list[np.ndarray] = []
+    if phrases:
+        ends = np.repeat(np.arange(1, n + 1), np.arange(1, n + 1))
+        starts = np.concatenate([np.arange(j) for j in range(1, n + 1)])
+    for phrase in phrases:
+        start, end, label = Phrase(*phrase)
+        if not 0 <= start < end <= n:
+            raise UsageError(f"a phrase over words {start} to {end} does not fit a sentence of {n} words")
+        crossing = ((starts < start) & (start < ends) & (ends < end)) | (
+            (start < starts) & (starts < end) & (end < ends)
+        )
+        cells[crossing] = FORBIDDEN
+        allowed = np.array(
+            [_stands_for(name, label, number >= coarse.n_interminals) for number, name in enumerate(coarse.symbols)]
+        )
+        if end - start == 1 and label is None:
+            allowed[:] = True  # every word is a phrase of its own, or may be
+        cell = end * (end - 1) // 2 + start
+        if cells[cell] >= 0:
+            rows[cells[cell]] &= allowed
+        elif cells[cell] == FREE:
+            cells[cell] = len(rows)
+            rows.append(allowed)
+    return Constraints(cells, np.array(rows) if rows else np.zeros((0, len(coarse.symbols)), bool))
+
+
+def _stands_for(symbol: str, label: str | None, preterminal: bool) -> bool:
+    """Whether a node of this symbol is a phrase with that label; a preterminal's lowest label is its tag, no phrase."""
+    intermediate, labels, _, _ = parse_symbol(symbol)
+    if intermediate:
+        return False
+    phrases = labels[:-1] if preterminal else labels
+    return bool(phrases) if label is None else label in phrases

@@ -1,0 +1,503 @@
+"""What each command does with good input, and with input that is merely odd."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sapwood as package
+from sapwood.cli.main import run
+from sapwood.trees import Tree
+
+COMMANDS = ("train", "parse", "eval", "inspect", "convert")
+
+
+def words_of(line: str) -> list[str]:
+    return Tree.parse(line).words()
+
+
+# -- all commands ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_has_an_example(command: str, sapwood: Any) -> None:
+    outcome = sapwood([*command.split(), "--help"])
+    assert (outcome.code, outcome.err) == (0, "")
+    examples = outcome.out.split("Examples:\n")[1].split("Options:")[0]
+    assert f"    sapwood {command}" in "  " + examples
+
+
+def test_every_command_is_listed(sapwood: Any) -> None:
+    listed = sapwood(["--help"]).out.split("Commands:\n")[1]
+    assert [line.split()[0] for line in listed.strip().splitlines()] == list(COMMANDS)
+    assert "..." not in listed, "a short help text that is cut off"
+
+
+def test_version(sapwood: Any) -> None:
+    outcome = sapwood(["--version"])
+    assert (outcome.code, outcome.out, outcome.err) == (0, f"sapwood, version {package.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "train none.mrg trees.mrg --dev trees.mrg -o new",
+        "parse sentences.txt -m m",
+        "eval trees.mrg -m m",
+        "eval trees.mrg trees.mrg",
+        "inspect trees.mrg",
+        "inspect m",
+        "convert none.mrg --normalise",
+        "convert none.mrg --skip-bad",
+    ],
+)
+def test_quiet_leaves_standard_error_empty(arguments: str, folder: Path, sapwood: Any) -> None:
+    (folder / "none.mrg").write_text("(S (-NONE- *))\n")
+    outcome = sapwood([*arguments.split(), "--quiet"])
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "command", ["convert -", "inspect -", "eval - trees.mrg", "eval trees.mrg -", "train - -o new"]
+)
+def test_trees_from_standard_input(command: str, folder: Path, sapwood: Any) -> None:
+    outcome = sapwood(command.split(), (folder / "trees.mrg").read_bytes())
+    assert outcome.code == 0, outcome
+
+
+def test_same_trees_same_model(folder: Path, sapwood: Any, model_bytes: bytes) -> None:
+    assert sapwood(["train", "trees.mrg", "-o", "again"]).code == 0
+    assert (folder / "again").read_bytes() == model_bytes
+
+
+# -- parse -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_line_out_for_each_line_in(folder: Path, sapwood: Any) -> None:
+    text = b"the dog barks .\n\n   \ncats sleep\n\xe2\x80\xa8 x\ndinner"
+    for arguments in (["parse", "-m", "m"], ["parse", "-m", "m", "-"], ["parse", "-m", "m", "--threads", "3"]):
+        outcome = sapwood(arguments, text)
+        assert outcome.code == 0
+        lines = outcome.out.split("\n")
+        assert [line and words_of(line) for line in lines] == [
+            ["the", "dog", "barks", "."],
+            "",
+            "",
+            ["cats", "sleep"],
+            ["\u2028", "x"],
+            ["dinner"],
+            "",
+        ]
+
+
+def test_known_sentences_get_their_trees(folder: Path, sapwood: Any) -> None:
+    gold = (folder / "trees.mrg").read_text()
+    tokens = sapwood(["convert", "trees.mrg", "--to", "tokens"]).out
+    for decoder in ("max-rule", "recall", "viterbi"):
+        assert sapwood(["parse", "-m", "m", "--decoder", decoder, "--exact"], tokens.encode()).out == gold
+
+
+def test_json_lines(folder: Path, sapwood: Any) -> None:
+    outcome = sapwood(["parse", "-m", "m", "--json", "--max-words", "5"], b"cats sleep\n\na b c d e f g\n")
+    first, blank, long = map(json.loads, outcome.out.splitlines())
+    assert set(first) == set(blank) == {"words", "tree", "log_probability", "status"}
+    assert (first["words"], first["status"]) == (["cats", "sleep"], "parsed")
+    assert words_of(first["tree"]) == ["cats", "sleep"]
+    assert first["log_probability"] < 0
+    assert blank == {"words": [], "tree": None, "log_probability": None, "status": "empty"}
+    assert (long["status"], long["log_probability"], words_of(long["tree"])) == ("too long", None, list("abcdefg"))
+
+
+def test_max_words_gives_a_flat_tree(folder: Path, sapwood: Any) -> None:
+    sentence = b"the dog with spots sleeps\n"
+    for limit, flat in ((4, True), (5, False)):
+        tree = Tree.parse(sapwood(["parse", "-m", "m", "--max-words", limit], sentence).out)
+        assert all(child.is_preterminal for child in tree.children) == flat
+        assert len(tree) == 5
+
+
+def test_output_formats(folder: Path, sapwood: Any) -> None:
+    def parse(form: str) -> str:
+        outcome = sapwood(["parse", "-m", "m", "--to", form], b"cats sleep (\n")
+        assert outcome.code == 0
+        return str(outcome.out)
+
+    tree = parse("brackets")
+    assert words_of(tree) == ["cats", "sleep", "("]
+    assert parse("tokens") == "cats sleep -LRB-\n"
+    assert [token.rpartition("/")[0] for token in parse("tagged").split()] == ["cats", "sleep", "-LRB-"]
+    assert parse("pretty").split() == tree.split()
+    assert parse("draw").splitlines()[-2].split() == ["cats", "sleep", "("]
+    assert parse("export").startswith("#FORMAT 3\n#BOS 1\ncats\t")
+    assert sapwood(["convert"], parse("export").encode()).out == tree
+
+
+def test_output_file_and_compression(folder: Path, sapwood: Any) -> None:
+    expected = sapwood(["parse", "-m", "m", "sentences.txt"]).out
+    assert expected.count("\n") == 4
+    for name in ("out.mrg", "out.mrg.gz"):
+        outcome = sapwood(["parse", "-m", "m", "sentences.txt", "-o", name])
+        assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert (folder / "out.mrg").read_text() == expected
+    assert gzip.decompress((folder / "out.mrg.gz").read_bytes()).decode() == expected
+    assert sapwood(["convert", "out.mrg.gz"]).out == expected.replace("\n\n", "\n")
+
+
+def test_output_may_replace_the_input_and_follows_links(folder: Path, sapwood: Any) -> None:
+    (folder / "link").symlink_to("sentences.txt")
+    expected = sapwood(["parse", "-m", "m", "sentences.txt"]).out
+    assert sapwood(["parse", "-m", "m", "sentences.txt", "-o", "link"]).code == 0
+    assert (folder / "link").is_symlink()
+    assert (folder / "sentences.txt").read_text() == expected
+
+
+def test_compressed_input(folder: Path, sapwood: Any) -> None:
+    (folder / "s.gz").write_bytes(gzip.compress((folder / "sentences.txt").read_bytes()))
+    (folder / "t.gz").write_bytes(gzip.compress((folder / "trees.mrg").read_bytes()))
+    assert sapwood(["parse", "-m", "m", "s.gz"]).out == sapwood(["parse", "-m", "m", "sentences.txt"]).out
+    assert sapwood(["convert", "t.gz"]).out == (folder / "trees.mrg").read_text()
+    assert sapwood(["train", "t.gz", "-o", "new"]).code == 0
+    assert (folder / "new").read_bytes() == (folder / "m").read_bytes()
+
+
+def test_given_tags_hold(folder: Path, sapwood: Any) -> None:
+    tagged = "the/NN dog/VBZ barks/DT and/or/CC -LRB-/IN ./."
+    outcome = sapwood(["parse", "-m", "m", "--tags"], f"{tagged}\n\ncats/NNS\n".encode())
+    assert outcome.code == 0
+    first, blank, last = outcome.out.splitlines()
+    assert Tree.parse(first).tags() == ["NN", "VBZ", "DT", "CC", "IN", "."]
+    assert Tree.parse(first).words() == ["the", "dog", "barks", "and/or", "(", "."]
+    assert (blank, Tree.parse(last).tags()) == ("", ["NNS"])
+    again = sapwood(["parse", "-m", "m", "--tags", "--to", "tagged"], tagged.encode())
+    assert again.out == tagged + "\n"
+
+
+def test_plain_text_is_split_into_sentences_and_tokens(folder: Path, sapwood: Any) -> None:
+    text = "The dog barks.  She feeds\nthe cats (and the dog)!\n\n\nDinner"
+    expected = ["The dog barks .", "She feeds the cats ( and the dog ) !", "Dinner"]
+    (folder / "text").write_text(text)
+    for arguments in (["-s", text], ["--raw", "text"], ["--raw", "-s", text]):
+        outcome = sapwood(["parse", "-m", "m", *arguments])
+        assert outcome.code == 0
+        assert [" ".join(words_of(line)) for line in outcome.out.splitlines()] == expected
+    assert sapwood(["parse", "-m", "m", "--raw"], text.encode()).out == outcome.out
+    for nothing in ("", "  \n "):
+        assert sapwood(["parse", "-m", "m", "-s", nothing]).out == ""
+
+
+def test_a_long_text_without_blank_lines_is_split_the_same(
+    folder: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "The dog barks.\nCats sleep under\nthe table. She\nfeeds Mr.\nSmith. Dinner!\n" * 5
+    expected = sapwood(["parse", "-m", "m", "--raw"], text.encode()).out
+    assert len(expected.splitlines()) == 20
+    for limit in (1, 20, 100):
+        monkeypatch.setattr("sapwood.cli.parse._PARAGRAPH", limit)
+        assert sapwood(["parse", "-m", "m", "--raw"], text.encode()).out == expected
+
+
+ODD = {
+    "other scripts": "собака лает 。 犬 が 吠える कुत्ता भौंकता है الكلب ينبح",
+    "emoji": "the 😀 👩‍👩‍👧‍👦 🏳️‍🌈 barks 🐕 .",
+    "control characters": "the \x01 \x7f\x1b[31m dog\x1c\x85 \u200b \u202e barks \ufeff",
+    "no-break space": "the\u00a0dog barks\u3000.",
+    "combining": "e\u0301 \u0301\u0301 x",
+    "brackets": "( ) -LRB- -RRB- [ ] { } ()",
+    "signs of the formats": "@ | ^ ~ \\ / /* */ # *x* * 0 *T*-1 -NONE- #BOS <s> & \" '",
+    "one word": "cats",
+    "an unknown word": "zzyzx",
+    "a long token": "x" * 100_000,
+    "a long sentence": " ".join(["the dog sees the cats and"] * 75),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_sentences_come_out_whole(name: str, folder: Path, sapwood: Any) -> None:
+    sentence = ODD[name]
+    expected = [word.replace("-LRB-", "(").replace("-RRB-", ")") for word in sentence.split(" ")]
+    outcome = sapwood(["parse", "-m", "m", "--json"], f"{sentence}\n".encode())
+    assert (outcome.code, outcome.err) == (0, "")
+    (line,) = outcome.out.split("\n")[:-1]
+    result = json.loads(line)
+    assert result["words"] == expected
+    assert words_of(result["tree"]) == expected
+    # Through the other ways in and out as well.
+    tree = sapwood(["parse", "-m", "m"], f"{sentence}\r\n".encode()).out
+    assert tree == result["tree"] + "\n"
+    back = sapwood(["convert", "--to", "tokens"], tree.encode()).out
+    assert [word.replace("-LRB-", "(").replace("-RRB-", ")") for word in back[:-1].split(" ")] == expected
+    assert sapwood(["parse", "-m", "m", "--to", "draw"], sentence.encode()).code == 0
+    assert sapwood(["parse", "-m", "m", "-s", sentence]).code == 0
+
+
+def test_threads_change_nothing(folder: Path, sapwood: Any) -> None:
+    (folder / "many.txt").write_text((folder / "sentences.txt").read_text() * 30)
+    one, four = (sapwood(["parse", "-m", "m", "many.txt", "--threads", threads]) for threads in (1, 4))
+    assert one.out == four.out
+    assert one.out.count("\n") == 120
+
+
+class Endless(io.RawIOBase):
+    """A stream that hands out one line a read and keeps count."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self.lines = lines
+        self.read_lines = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        line = next(self.lines)
+        self.read_lines += 1
+        buffer[: len(line)] = line
+        return len(line)
+
+
+class Reader(io.RawIOBase):
+    """An output that goes away after some lines, and notes how far the input was by then."""
+
+    def __init__(self, source: Endless, lines: int) -> None:
+        self.source = source
+        self.left = lines
+        self.ahead: list[int] = []
+        self.written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.written += bytes(data).count(b"\n")
+        self.ahead.append(self.source.read_lines - self.written)
+        if self.written > self.left:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        return len(data)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line", "most_ahead"),
+    [
+        ("parse -m m", b"cats sleep .\n", 0),
+        ("parse -m m --json", b"\n", 0),
+        ("parse -m m --threads 2", b"cats sleep .\n", 8),
+        # Without a blank line a paragraph is gathered up to 64 kB.
+        ("parse -m m --raw", b"The dog barks. Cats sleep.\n", 4096),
+        # The buffer of standard output fills up first.
+        ("convert --to tokens", b"(S (A b) (C d))\n", 8192),
+    ],
+)
+def test_input_is_read_only_as_it_is_needed(
+    arguments: str, line: bytes, most_ahead: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Endless(repeat(line))
+    reader = Reader(source, 40)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(source, 64), encoding="utf-8"))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(reader), encoding="utf-8"))
+    monkeypatch.setattr("sapwood.cli.main._abandon_output", lambda: None)
+    # The input never ends: that this does is the point.
+    with pytest.raises(SystemExit) as ended:
+        run(arguments.split())
+    assert ended.value.code == 0
+    assert max(reader.ahead) <= most_ahead
+    reader.left = sys.maxsize  # what is still in the buffers may go
+
+
+# -- convert -----------------------------------------------------------------------------------------------------------
+
+RAW = """\
+( (S (NP-SBJ-1 (DT The) (NN dog)) (VP (VBZ seems) (S (NP-SBJ (-NONE- *-1)) (VP (TO to) (VP (VB sleep))))) (. .)) )
+(FRAG (NP (NP (NN dinner))) (: --) (X (-LRB- -LRB-) (SYM @|^~\\) (-RRB- -RRB-)) (CD 0))
+"""
+
+
+def test_convert_to_each_format(folder: Path, sapwood: Any) -> None:
+    def convert(*arguments: str) -> str:
+        outcome = sapwood(["convert", *arguments], RAW.encode())
+        assert (outcome.code, outcome.err) == (0, "")
+        return str(outcome.out)
+
+    assert convert() == RAW.replace("( (S", "( (S").replace(")) )\n", ")))\n")
+    assert convert("--to", "tokens") == "The dog seems *-1 to sleep .\ndinner -- -LRB- @|^~\\ -RRB- 0\n"
+    assert convert("--to", "tokens", "--normalise").startswith("The dog seems to sleep .\n")
+    assert convert("--to", "tagged").endswith("dinner/NN --/: -LRB-/-LRB- @|^~\\/SYM -RRB-/-RRB- 0/CD\n")
+    assert convert("--normalise").splitlines()[0] == (
+        "(ROOT (S (NP (DT The) (NN dog)) (VP (VBZ seems) (S (VP (TO to) (VP (VB sleep))))) (. .)))"
+    )
+    assert convert("--normalise", "--function-tags", "none", "--keep-empties").startswith("(ROOT (S (NP-SBJ-1 (DT")
+    for form in ("pretty", "export"):
+        text = convert("--normalise", "--to", form)
+        assert sapwood(["convert", "--normalise"], text.encode()).out == convert("--normalise")
+    assert convert("--to", "draw").splitlines()[-2].split() == ["dinner", "--", "(", "@|^~\\", ")", "0"]
+
+
+@pytest.mark.parametrize("direction", ["right", "left", "head"])
+@pytest.mark.parametrize(
+    "orders", ["--vertical 1 --horizontal 0", "--vertical 1 --horizontal 2", "--vertical 3 --horizontal 1"]
+)
+def test_binarise_and_invert(direction: str, orders: str, folder: Path, sapwood: Any) -> None:
+    text = RAW + (folder / "trees.mrg").read_text()
+    clean = sapwood(["convert", "--normalise"], text.encode()).out
+    binary = sapwood(["convert", "--binarise", direction, *orders.split()], text.encode()).out
+    assert all(len(node.children) in (0, 2) for line in binary.splitlines() for node in Tree.parse(line).nodes())
+    assert sapwood(["convert", "--invert"], binary.encode()).out == clean
+    assert clean.count("\n") == 8
+
+
+def test_empty_trees_are_left_out_and_counted(folder: Path, sapwood: Any) -> None:
+    outcome = sapwood(["convert", "--normalise"], b"(S (-NONE- *))\n(S (A b))\n(S (-NONE- 0))\n")
+    assert (outcome.code, outcome.out) == (0, "(ROOT (S (A b)))\n")
+    assert outcome.err == "left out 2 tree(s) of which normalising left nothing\n"
+
+
+def test_no_trees_convert_to_nothing(folder: Path, sapwood: Any) -> None:
+    for text in (b"", b"\n \n", b"# a remark\n"):
+        outcome = sapwood(["convert"], text)
+        assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+def test_skip_bad_counts_and_reports(folder: Path, sapwood: Any) -> None:
+    good = (folder / "trees.mrg").read_text()
+    (folder / "bad.mrg").write_text("(S (A b c))\n" * 7 + good + "(S)\n")
+    for arguments in (["convert", "bad.mrg"], ["train", "bad.mrg", "-o", "new"], ["inspect", "bad.mrg"]):
+        assert sapwood(arguments).code == 3
+        outcome = sapwood([*arguments, "--skip-bad"])
+        assert outcome.code == 0
+        assert "skipped 8 malformed tree(s):\n  bad.mrg:1:9: two words below one label 'A'" in outcome.err
+        assert "bad.mrg:5:9" in outcome.err
+        assert "  ... and 3 more" in outcome.err
+    assert sapwood(["convert", "bad.mrg", "--skip-bad"]).out == good
+    assert (folder / "new").read_bytes() == (folder / "m").read_bytes()
+    scores = sapwood(["eval", "bad.mrg", "-m", "m", "--skip-bad", "--json"])
+    assert json.loads(scores.out)["sentences"] == 6
+
+
+def test_windows_line_ends_and_a_byte_order_mark(folder: Path, sapwood: Any) -> None:
+    text = (folder / "trees.mrg").read_text()
+    windows = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
+    assert sapwood(["convert"], windows).out == text
+    sentences = (folder / "sentences.txt").read_text()
+    windows = b"\xef\xbb\xbf" + sentences.replace("\n", "\r\n").encode()
+    assert sapwood(["parse", "-m", "m"], windows).out == sapwood(["parse", "-m", "m"], sentences.encode()).out
+
+
+# -- eval --------------------------------------------------------------------------------------------------------------
+
+
+def test_identical_trees_score_100(folder: Path, sapwood: Any) -> None:
+    outcome = sapwood(["eval", "trees.mrg", "trees.mrg", "--json"])
+    assert outcome.code == 0
+    scores = json.loads(outcome.out)
+    for key in ("precision", "recall", "f1", "unlabeled_f1", "exact", "tag_accuracy", "no_crossing"):
+        assert scores[key] == 100.0
+    assert (scores["sentences"], scores["scored"], scores["failed"], scores["errors"]) == (6, 6, 0, 0)
+    assert {"cutoff", "lengths", "labels", "messages", "parameters", "seconds"} <= set(scores)
+    table = sapwood(["eval", "trees.mrg", "trees.mrg"]).out
+    assert "F1                   100.00        100.00" in table
+
+
+def test_predictions_in_any_layout_and_format(folder: Path, sapwood: Any) -> None:
+    for form in ("pretty", "export", "brackets"):
+        sapwood(["convert", "trees.mrg", "--to", form, "-o", "p"])
+        scores = json.loads(sapwood(["eval", "trees.mrg", "p", "--json"]).out)
+        assert (scores["f1"], scores["scored"]) == (100.0, 6)
+
+
+@pytest.mark.parametrize("nothing", ["", "()", "(())", "  "])
+def test_blank_lines_are_failed_sentences(nothing: str, folder: Path, sapwood: Any) -> None:
+    lines = (folder / "trees.mrg").read_text().splitlines()
+    lines[1] = lines[5] = nothing
+    (folder / "p").write_text("".join(line + "\n" for line in lines))
+    scores = json.loads(sapwood(["eval", "trees.mrg", "p", "--json"]).out)
+    assert (scores["sentences"], scores["failed"], scores["precision"]) == (6, 2, 100.0)
+    assert scores["recall"] < 100.0
+
+
+def test_sentences_in_error_are_reported(folder: Path, sapwood: Any) -> None:
+    lines = (folder / "trees.mrg").read_text().splitlines()
+    lines[2] = "(S (A b))"
+    (folder / "p").write_text("\n".join(lines))
+    outcome = sapwood(["eval", "trees.mrg", "p", "--json"])
+    assert outcome.code == 0
+    assert outcome.err.startswith("1 sentence(s) in error, not scored:\n  sentence 3: length mismatch")
+    assert json.loads(outcome.out)["errors"] == 1
+
+
+def test_eval_with_a_model_is_parse_then_eval(folder: Path, sapwood: Any) -> None:
+    gold = (
+        "(S (NP (NNS cats)) (VP (VBP sleep) (PP (IN with) (NP (DT a) (NN table)))) (. .))\n"
+        "(S (NP (PRP she)) (VP (VBZ barks)) (. !))\n"
+    )
+    (folder / "gold").write_text(gold)
+    direct = json.loads(sapwood(["eval", "gold", "-m", "m", "--json"]).out)
+    tokens = sapwood(["convert", "gold", "--to", "tokens"]).out
+    (folder / "parsed").write_text(sapwood(["parse", "-m", "m"], tokens.encode()).out)
+    by_hand = json.loads(sapwood(["eval", "gold", "parsed", "--json"]).out)
+    assert {**direct, "seconds": 0} == {**by_hand, "seconds": 0}
+    assert direct["scored"] == 2
+    tagged = json.loads(sapwood(["eval", "gold", "-m", "m", "--json", "--gold-tags"]).out)
+    assert tagged["tag_accuracy"] == 100.0
+
+
+def test_parameter_files(folder: Path, sapwood: Any) -> None:
+    (folder / "p.prm").write_text("# no noun phrases, no stops\nDELETE_LABEL NP\nDELETE_LABEL ROOT\nDELETE_LABEL .\n")
+    scores = json.loads(sapwood(["eval", "trees.mrg", "trees.mrg", "--params", "p.prm", "--json"]).out)
+    assert "NP" not in scores["labels"]
+    assert scores["parameters"] == "p.prm"
+    collins = json.loads(sapwood(["eval", "trees.mrg", "trees.mrg", "--params", "collins", "--json"]).out)
+    assert "NP" in collins["labels"]
+
+
+# -- inspect and train -------------------------------------------------------------------------------------------------
+
+
+def test_inspect_a_treebank(folder: Path, sapwood: Any) -> None:
+    report = json.loads(sapwood(["inspect", "trees.mrg", "--json", "--top", "2"]).out)
+    assert (report["kind"], report["trees"], report["words"], report["longest"]) == ("treebank", 6, 32, 8)
+    assert report["top_words"] == {"the": 6, ".": 5}
+    assert len(report["top_rules"]) == 2
+    assert "trees        6" in sapwood(["inspect", "trees.mrg"]).out
+
+
+def test_inspect_one_tree(folder: Path, sapwood: Any) -> None:
+    drawn = sapwood(["inspect", "trees.mrg", "--tree", "6"]).out
+    assert drawn.splitlines()[-1].split() == ["dinner", "."]
+    report = json.loads(sapwood(["inspect", "trees.mrg", "--tree", "6", "--json"]).out)
+    assert report == {"tree": "(ROOT (NP (NN dinner) (. .)))", "words": ["dinner", "."], "tags": ["NN", "."]}
+
+
+def test_inspect_a_model(folder: Path, sapwood: Any) -> None:
+    report = json.loads(sapwood(["inspect", "m", "--json"]).out)
+    assert (report["kind"], report["probabilistic"], report["info"]["method"]) == ("model", True, "pcfg")
+    assert report["transform"]["vertical"] == 2
+    text = sapwood(["inspect", "m"]).out
+    assert text.startswith("model        m\n")
+    assert "most frequent rules" in text
+
+
+def test_train_reports(folder: Path, sapwood: Any) -> None:
+    arguments = ["train", "trees.mrg", "trees.mrg", "--dev", "trees.mrg", "-o", "new", "--binarise", "head"]
+    outcome = sapwood([*arguments, "--json"])
+    assert outcome.code == 0
+    report = json.loads(outcome.out)
+    assert (report["model"], report["method"], report["trees"], report["dropped"]) == ("new", "pcfg", 12, 0)
+    assert report["dev"]["sentences"] == 6
+    assert {"words", "symbols", "rules", "seconds"} <= set(report)
+    assert "new: <TensorGrammar" in outcome.err
+    assert "F1" in sapwood(arguments).out
+
+
+def test_one_word_sentences_are_enough_to_train_on(folder: Path, sapwood: Any) -> None:
+    assert sapwood(["train", "-", "-o", "new"], b"(S (NN x))\n").code == 0
+    outcome = sapwood(["parse", "-m", "new"], b"x\nx y\n")
+    assert outcome.code == 0
+    assert [words_of(line) for line in outcome.out.splitlines()] == [["x"], ["x", "y"]]

@@ -1,0 +1,176 @@
+"""The command as a process: streams, signals, pipes and full disks.
+
+Each start costs about a second, so that there are few of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from sapwood.trees import Tree
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and pipes as POSIX has them")
+COMMAND = [sys.executable, "-m", "sapwood"]
+TIMEOUT = 120
+
+
+def _restore_interrupts() -> None:
+    # A background job of a shell ignores interrupts, and hands that down.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the command with pipes to all its streams."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=_restore_interrupts
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def finished(command: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a line of shell in which `sapwood` is the command."""
+    script = command.replace("sapwood ", f'"{sys.executable}" -m sapwood ')
+    return subprocess.run(["bash", "-c", script], capture_output=True, timeout=TIMEOUT, check=False, **options)
+
+
+def send(process: subprocess.Popen[bytes], text: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+def test_each_line_is_answered_before_the_next_is_sent(folder: Path) -> None:
+    with started("parse", "-q", "-m", "m") as process:
+        assert process.stdout is not None
+        for sentence in ("cats sleep .", "", "the dog barks .", "犬 😀"):
+            send(process, f"{sentence}\n".encode())
+            answer = process.stdout.readline().decode()
+            assert answer == "\n" if not sentence else Tree.parse(answer).words() == sentence.split()
+        assert process.communicate(timeout=TIMEOUT) == (b"", b"")
+        assert process.returncode == 0
+
+
+def test_interrupt_while_parsing_a_stream(folder: Path) -> None:
+    before = sorted(folder.iterdir())
+    with started("parse", "-q", "-m", "m", "-o", "out.mrg") as process:
+        send(process, b"cats sleep .\n")
+        # The temporary file beside the output is there, with the first tree in it, before the interrupt.
+        wait_for(process, lambda: any(path.stat().st_size for path in folder.glob(".out.mrg.*")))
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=TIMEOUT) == (b"", b"sapwood: interrupted\n")
+        assert process.returncode == 130
+    assert sorted(folder.iterdir()) == before
+
+
+def test_interrupt_while_parsing_a_file_with_threads(folder: Path) -> None:
+    (folder / "many.txt").write_text("she feeds the cats and the dog with spots .\n" * 500_000)
+    before = sorted(folder.iterdir())
+    with started("parse", "-q", "-m", "m", "many.txt", "-o", "out.mrg", "--threads", "2") as process:
+        wait_for(process, lambda: any(path.stat().st_size for path in folder.glob(".out.mrg.*")))
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=TIMEOUT) == (b"", b"sapwood: interrupted\n")
+        assert process.returncode == 130
+    assert sorted(folder.iterdir()) == before
+
+
+def test_interrupt_while_training(folder: Path) -> None:
+    os.mkfifo(folder / "trees.pipe")
+    before = sorted(folder.iterdir())
+    with started("train", "trees.pipe", "-o", "out.sapwood") as process:
+        # Once it reads from the pipe the command is in the middle of its work, and stays there.
+        with wait_for(process, lambda: writer_to(folder / "trees.pipe")):
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=TIMEOUT) == (b"", b"sapwood: interrupted\n")
+        assert process.returncode == 130
+    assert sorted(folder.iterdir()) == before
+
+
+def writer_to(pipe: Path) -> BinaryIO | None:
+    """Open a pipe for writing, if anyone is there to read from it."""
+    try:
+        return os.fdopen(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "wb")
+    except OSError:
+        return None
+
+
+def wait_for(process: subprocess.Popen[bytes], happened: Callable[[], Any]) -> Any:
+    """Wait until it has happened (that is, is true), and return what did; fail if the process ends before."""
+    while not (result := happened()):
+        try:
+            process.wait(0.02)
+        except subprocess.TimeoutExpired:
+            continue
+        raise AssertionError(f"ended too early: {process.communicate()}")
+    return result
+
+
+def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
+    # Bash's PIPESTATUS tells the exit code of the command and not that of `head`.
+    parsed = finished("yes cats sleep . | sapwood parse -q -m m | head -1; exit ${PIPESTATUS[1]}")
+    assert (parsed.returncode, parsed.stdout.count(b"\n"), parsed.stderr) == (0, 1, b"")
+    converted = finished("yes '(S (A b))' | sapwood convert --to tokens | head -2; exit ${PIPESTATUS[1]}")
+    assert (converted.returncode, converted.stdout, converted.stderr) == (0, b"b\nb\n", b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sapwood convert trees.mrg > /dev/full",
+        "sapwood eval trees.mrg trees.mrg > /dev/full",
+        "sapwood parse -q -m m sentences.txt -o /dev/full",
+        "sapwood train trees.mrg -o /dev/full",
+    ],
+)
+def test_a_full_disk_is_an_error(command: str, folder: Path) -> None:
+    ended = finished(command)
+    assert (ended.returncode, ended.stdout) == (3, b"")
+    assert ended.stderr.startswith(b"sapwood: ")
+    assert ended.stderr.endswith(b"No space left on device\n")
+    assert ended.stderr.count(b"\n") == 1
+    assert not Path("/dev/full").is_file(), "a device was replaced by a file"
+
+
+def test_pipes_are_read_once_and_devices_written(folder: Path) -> None:
+    ended = finished(
+        "sapwood parse -q -m m <(cat sentences.txt) -o /dev/stdout; sapwood inspect <(cat trees.mrg) --tree 1 --json"
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    lines = ended.stdout.decode().splitlines()
+    assert len(lines) == 5
+    assert Tree.parse(lines[0]).words() == ["the", "dog", "barks", "."]
+
+
+def test_closed_streams_are_empty_ones(folder: Path) -> None:
+    ended = finished(
+        "sapwood parse -q -m m <&- && sapwood convert trees.mrg -o out 2>&- && sapwood convert trees.mrg >&-"
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+    assert (folder / "out").read_bytes() == (folder / "trees.mrg").read_bytes()
+
+
+def test_output_is_utf8_whatever_the_locale(folder: Path) -> None:
+    environment = {
+        **os.environ,
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONIOENCODING": "ascii",
+        "PYTHONCOERCECLOCALE": "0",
+    }
+    ended = finished("sapwood parse -q -m m --to tokens", input="犬 😀\n".encode(), env=environment)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "犬 😀\n".encode(), b"")

@@ -1,0 +1,262 @@
+"""The fast engine against the reference: same posteriors, same probabilities, same decodings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapwood.grammar.random import random_grammar
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import Parser, reference
+from sapwood.inference.chart import Chart, build_chart
+from sapwood.inference.compiled import compile_grammar
+from sapwood.inference.decode import decode
+
+
+def make_chart(grammar: TensorGrammar, words: list[str], dtype: type = np.float64, threshold: float = 0.0):
+    compiled = compile_grammar(grammar, dtype)
+    terminals = grammar.lexicon.terminals(words)
+    leaves = [compiled.leaf(grammar.emissions.row(terminal)) for terminal in terminals]
+    return compiled, build_chart(compiled, leaves, threshold=threshold)
+
+
+def chart_marginals(grammar: TensorGrammar, chart: Chart) -> np.ndarray:
+    found = np.zeros((len(grammar.symbols), chart.n, chart.n + 1))
+    spans = chart.spans()
+    for node, symbol, posterior in zip(*chart.symbol_posteriors(), strict=True):
+        found[symbol, *spans[node]] = posterior
+    return found
+
+
+def random_sentence(grammar: TensorGrammar, rng: np.random.Generator, longest: int) -> list[str]:
+    return [str(word) for word in rng.choice(grammar.lexicon.words, size=rng.integers(1, longest + 1))]
+
+
+grammars = st.tuples(st.integers(0, 2**32 - 1), st.booleans())
+
+
+def make(seed: int, real: bool) -> tuple[TensorGrammar, list[str], np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    grammar = random_grammar(
+        rng, interminals=int(rng.integers(1, 5)), preterminals=int(rng.integers(1, 4)), states=(1, 4), real=real
+    )
+    return grammar, random_sentence(grammar, rng, 7), rng
+
+
+@settings(max_examples=250, deadline=None)
+@given(grammars)
+def test_posteriors_equal_the_reference(case):
+    grammar, words, _ = make(*case)
+    exact = reference.inside_outside(grammar, words)
+    _, chart = make_chart(grammar, words)
+    if exact.probability == 0 or chart is None:
+        assert chart is None
+        assert abs(exact.probability) < 1e-12
+        return
+    assert chart.log_probability == pytest.approx(np.log(exact.probability), rel=1e-9, abs=1e-9)
+    wanted = exact.marginals / exact.probability
+    np.testing.assert_allclose(chart_marginals(grammar, chart), wanted, rtol=1e-8, atol=1e-10)
+
+
+@settings(max_examples=100, deadline=None)
+@given(grammars)
+def test_rule_posteriors_equal_the_reference(case):
+    grammar, words, _ = make(*case)
+    compiled, chart = make_chart(grammar, words)
+    if chart is None:
+        return
+    exact = reference.inside_outside(grammar, words)
+    wanted = exact.rule_marginals() / exact.probability
+    found = np.zeros_like(wanted)
+    spans, forest = chart.spans(), chart.forest
+    for group, (parent, rule) in enumerate(zip(forest.group_parent, forest.group_rule, strict=True)):
+        for edge in range(forest.group_offsets[group], forest.group_offsets[group + 1]):
+            (i, j), (_, k) = spans[parent], spans[forest.children[edge, 0]]
+            # Base symbols are the symbols here, so coarse rules are the grammar's rules, in another order.
+            assert compiled.fine_offsets[rule + 1] == compiled.fine_offsets[rule] + 1
+            found[compiled.fine_rule[compiled.fine_offsets[rule]], i, k, j] += chart.edge_posterior[edge]
+    np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(grammars)
+def test_single_precision_is_close(case):
+    grammar, words, _ = make(*case)
+    _, double = make_chart(grammar, words)
+    _, single = make_chart(grammar, words, np.float32)
+    if double is None:
+        return
+    assert single is not None
+    np.testing.assert_allclose(chart_marginals(grammar, single), chart_marginals(grammar, double), atol=2e-4)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_viterbi_equals_the_reference(seed):
+    grammar, words, _ = make(seed, False)
+    _, chart = make_chart(grammar, words)
+    best = reference.viterbi(grammar, words)
+    if chart is None:
+        assert best.tree is None
+        return
+    tree = decode(chart, words, "viterbi")
+    assert tree is not None
+    # Equal derivations may tie, so compare what they score.
+    assert best_states(grammar, tree) == pytest.approx(best.value, rel=1e-9)
+
+
+def best_states(grammar: TensorGrammar, tree) -> float:
+    """Return the probability of the tree with its best states, by a plain recursion."""
+    numbers = {tuple(rule): number for number, rule in enumerate(grammar.rules.tolist())}
+    initial = True
+
+    def visit(node, below):
+        nonlocal initial
+        symbol = grammar.symbol_number(node.label, preterminal=node.word is not None)
+        if node.word is not None:
+            vector, initial = grammar.lexical_vector(symbol, node.word, initial=initial), False
+            return symbol, vector
+        (b, left), (c, right) = below
+        return symbol, (grammar.tensor(numbers[symbol, b, c]) * left[:, None] * right).max(axis=(1, 2))
+
+    symbol, vector = tree.fold(visit)
+    return float((vector * grammar.root_vector(symbol)).max())
+
+
+@settings(max_examples=80, deadline=None)
+@given(grammars)
+def test_recall_decoding_equals_the_reference(case):
+    grammar, words, _ = make(*case)
+    _, chart = make_chart(grammar, words)
+    if chart is None or chart.symbol_posteriors()[2].min() < 0:
+        return
+    tree = decode(chart, words, "recall")
+    best = reference.best_labelled_recall(grammar, words)
+    assert tree is not None
+    posterior = chart_marginals(grammar, chart)
+    assert _expected_correct(grammar, posterior, tree) == pytest.approx(
+        _expected_correct(grammar, posterior, best.tree), rel=1e-9
+    )
+
+
+def _expected_correct(grammar: TensorGrammar, posterior: np.ndarray, tree) -> float:
+    position = 0
+    total = 0.0
+
+    def visit(node, below):
+        nonlocal position, total
+        if node.word is not None:
+            start, position = position, position + 1
+        else:
+            start = below[0]
+        total += posterior[grammar.symbol_number(node.label, preterminal=node.word is not None), start, position]
+        return start
+
+    tree.fold(visit)
+    return total
+
+
+def max_rule_by_enumeration(grammar: TensorGrammar, chart: Chart):
+    """Return the best product of rule posteriors over all derivations of the chart, by plain recursion."""
+    forest = chart.forest
+    by_parent: dict[int, list[tuple[int, int, float]]] = {}
+    for group, parent in enumerate(forest.group_parent):
+        for edge in range(forest.group_offsets[group], forest.group_offsets[group + 1]):
+            left, right = forest.children[edge]
+            by_parent.setdefault(int(parent), []).append((int(left), int(right), float(chart.edge_posterior[edge])))
+
+    def best(node: int) -> float:
+        if chart.compiled.coarse.n_interminals <= forest.node_symbol[node]:
+            return float(chart.node_posterior[node])
+        return max((p * best(left) * best(right) for left, right, p in by_parent.get(node, [])), default=0.0)
+
+    top = chart.n * (chart.n - 1) // 2
+    roots = range(forest.node_offsets[top], forest.node_offsets[top + 1])
+    return max(best(root) for root in roots if chart.compiled.coarse.root[forest.node_symbol[root]] > 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_max_rule_decoding_by_enumeration(seed):
+    rng = np.random.default_rng(seed)
+    grammar = random_grammar(rng, states=(1, 3))
+    words = random_sentence(grammar, rng, 5)
+    _, chart = make_chart(grammar, words)
+    if chart is None:
+        return
+    tree = decode(chart, words, "max-rule")
+    exact = reference.inside_outside(grammar, words)
+    rules = exact.rule_marginals() / exact.probability
+    marginals = exact.marginals / exact.probability
+    score = 1.0
+    position = 0
+    numbers = {tuple(rule): number for number, rule in enumerate(grammar.rules.tolist())}
+
+    def visit(node, below):
+        nonlocal score, position
+        symbol = grammar.symbol_number(node.label, preterminal=node.word is not None)
+        if node.word is not None:
+            position += 1
+            score *= marginals[symbol, position - 1, position]
+            return symbol, position - 1, position
+        (left, i, k), (right, _, j) = below
+        score *= rules[numbers[symbol, left, right], i, k, j]
+        return symbol, i, j
+
+    tree.fold(visit)
+    assert score == pytest.approx(max_rule_by_enumeration(grammar, chart), rel=1e-8)
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 128, 200])
+def test_long_sentences(length):
+    """Bit sets change their width at 64 words, precision at 150; the root and each word have posterior one in all."""
+    rng = np.random.default_rng(length)
+    grammar = random_grammar(rng, interminals=1, preterminals=1, words=3, states=(2, 2), density=1.0)
+    words = [str(word) for word in rng.choice(grammar.lexicon.words, size=length)]
+    for dtype, tolerance in ((np.float64, 1e-6), (np.float32, 1e-2)):
+        _, chart = make_chart(grammar, words, dtype)
+        assert chart is not None
+        marginals = chart_marginals(grammar, chart)
+        assert marginals[:, 0, length].sum() == pytest.approx(1.0, abs=tolerance)
+        for position in range(length):
+            assert marginals[:, position, position + 1].sum() == pytest.approx(1.0, abs=tolerance)
+    if length == 65:
+        exact = reference.inside_outside(grammar, words)
+        _, chart = make_chart(grammar, words)
+        found = chart_marginals(grammar, chart)
+        np.testing.assert_allclose(found, exact.marginals / exact.probability, rtol=1e-6, atol=1e-9)
+        assert chart.log_probability == pytest.approx(np.log(exact.probability), rel=1e-9)
+
+
+def test_threads_do_not_change_results():
+    rng = np.random.default_rng(5)
+    grammar = random_grammar(rng, states=(2, 4))
+    sentences = [random_sentence(grammar, rng, 12) for _ in range(40)]
+    one = list(Parser(grammar).parse(sentences))
+    two = list(Parser(grammar, threads=2).parse(sentences))
+    assert [(r.tree, r.status) for r in one] == [(r.tree, r.status) for r in two]
+    assert [r.log_probability for r in one] == pytest.approx(
+        [r.log_probability for r in two], nan_ok=True, rel=0, abs=0
+    )
+
+
+def test_parsing_is_lazy():
+    rng = np.random.default_rng(6)
+    grammar = random_grammar(rng)
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        while True:
+            taken += 1
+            yield random_sentence(grammar, rng, 5)
+
+    for threads in (1, 2):
+        taken = 0
+        results = Parser(grammar, threads=threads).parse(endless())
+        for _ in range(5):
+            next(results)
+        assert taken <= 5 + 8
+        results.close()

@@ -1,0 +1,166 @@
+"""The k best trees, samples, constraints and tree probabilities, against enumeration."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from enumerate_trees import all_trees
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sapwood.errors import GrammarError, UsageError
+from sapwood.grammar.random import random_grammar
+from sapwood.inference import Parser, reference
+from sapwood.learn import PCFG
+from sapwood.trees import Corpus, Tree, TreeTransform
+
+TREES = [
+    "(ROOT (S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (NP (DT a) (NN cat)) (PP (IN with) (NP (DT a) (NN hat)))))))",
+    "(ROOT (S (NP (DT a) (NN cat)) (VP (VBD saw) (NP (DT the) (NN dog)) (PP (IN with) (NP (NN joy))))))",
+    "(ROOT (S (NP (NN joy)) (VP (VBD won))))",
+    "(ROOT (NP (DT the) (NN hat) (NN cat)))",
+]
+
+
+SENTENCE = ["the", "dog", "saw", "a", "cat", "with", "a", "hat"]
+
+
+def small_parser(vertical=1, **options) -> Parser:
+    trees = [Tree.parse(text) for text in TREES]
+    transform = TreeTransform(vertical=vertical, horizontal=vertical - 1, annotate_tags=True)
+    corpus = Corpus.from_trees(trees, transform=transform)
+    return Parser(PCFG().fit(corpus), **options)
+
+
+def make(seed: int, longest: int = 5, states=(1, 3)):
+    rng = np.random.default_rng(seed)
+    grammar = random_grammar(rng, interminals=2, preterminals=2, states=states)
+    words = [str(word) for word in rng.choice(grammar.lexicon.words, size=rng.integers(1, longest + 1))]
+    return grammar, words
+
+
+def bare(grammar, tree: Tree) -> Tree:
+    """Undo what a parser adds for treebanks: the root label."""
+    return tree.children[0] if tree.label == grammar.transform.root else tree
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_k_best_are_the_most_probable_trees_of_a_pcfg(seed):
+    grammar, words = make(seed, states=(1, 1))
+    probabilities = sorted((found.weight for found in all_trees(grammar, words) if found.weight > 0), reverse=True)
+    # Viterbi order and the order by products of posteriors differ, so ask for all of them.
+    best = Parser(grammar, threshold=0).k_best(words, 10_000)
+    assert np.exp([score for _, score in best]) == pytest.approx(probabilities, rel=1e-9)
+    assert len({tree for tree, _ in best}) == len(best)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_k_best_probabilities_are_summed_over_states(seed):
+    grammar, words = make(seed, states=(2, 3))
+    found = Parser(grammar, threshold=0).k_best(words, 5)
+    scores = [score for _, score in found]
+    assert scores == sorted(scores, reverse=True)
+    for tree, score in found:
+        exact = reference.tree_probability(grammar, bare(grammar, tree))
+        assert math.exp(score) == pytest.approx(exact, rel=1e-4)  # the parser works in single precision here
+
+
+def test_k_best_counts():
+    parser = small_parser()
+    sentence = SENTENCE
+    assert len(parser.k_best(sentence, 1)) == 1
+    best = parser.k_best(sentence, 2)
+    assert [tree.words() for tree, _ in best] == [sentence] * 2
+    assert Tree.parse(TREES[0]) in {tree for tree, _ in best}
+    assert best[0].log_probability > best[1].log_probability
+    assert parser.k_best([], 3) == []
+
+
+def test_samples_follow_the_posterior():
+    grammar, words = make(3, longest=4, states=(1, 3))
+    words = words * 4
+    words = words[:4]
+    total = reference.inside_outside(grammar, words).probability
+    count = 20_000
+    drawn = Counter(bare(grammar, tree) for tree in Parser(grammar, threshold=0).sample(words, count, random_state=1))
+    for found in all_trees(grammar, words):
+        p = found.weight / total
+        assert drawn[found.tree] / count == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 1e-9)
+
+
+def test_sampling_is_reproducible_and_needs_probabilities():
+    grammar, words = make(4)
+    parser = Parser(grammar)
+    assert parser.sample(words, 5, random_state=2) == parser.sample(words, 5, random_state=2)
+    real = random_grammar(np.random.default_rng(1), real=True)
+    with pytest.raises(GrammarError, match="probabilistic"):
+        Parser(real).sample(["w0", "w1"], 1)
+
+
+@pytest.mark.parametrize("vertical", [1, 2, 3])
+def test_tree_probability_of_training_trees(vertical):
+    parser = small_parser(vertical)
+    for text in TREES:
+        tree = Tree.parse(text)
+        skeleton = parser.grammar.transform(tree)
+        exact = reference.tree_probability(parser.grammar, skeleton)
+        assert exact > 0
+        assert parser.tree_log_probability(tree) == pytest.approx(math.log(exact), rel=1e-9)
+    assert parser.tree_log_probability(Tree.parse("(ROOT (X (NN cat) (VBD saw)))")) == -math.inf
+    deep = Tree("ROOT", [Tree("NP", [Tree("NN", word="cat")] * 500)])
+    assert parser.tree_log_probability(deep) == -math.inf
+
+
+def test_required_phrases_hold():
+    parser = small_parser()
+    sentence = SENTENCE
+    free = parser.parse_one(sentence).tree
+    assert ("NP", 3, 8) not in free.spans()
+    assert ("NP", 3, 8) in parser.parse_one(sentence, phrases=[(3, 8, "NP")]).tree.spans()
+    assert ("NP", 3, 8) in parser.parse_one(sentence, phrases=[(3, 8, None)]).tree.spans()
+    assert parser.parse_one(sentence, phrases=[(3, 5, "NP"), (0, 2, None)]).tree == free
+    with pytest.raises(UsageError, match="no parse with the phrases"):
+        parser.parse_one(sentence, phrases=[(3, 8, "VP")])
+    with pytest.raises(UsageError, match="no parse with the phrases"):
+        parser.parse_one(sentence, phrases=[(0, 2, "NP"), (1, 3, "NP")])
+    with pytest.raises(UsageError, match="does not fit"):
+        parser.parse_one(sentence, phrases=[(0, 9, "NP")])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_constrained_marginals_by_enumeration(seed):
+    grammar, words = make(seed)
+    if len(words) < 2:
+        return
+    rng = np.random.default_rng(seed)
+    start, end = sorted(rng.choice(len(words) + 1, size=2, replace=False).tolist())
+    kept = [
+        found
+        for found in all_trees(grammar, words)
+        if any((i, j) == (start, end) for _, i, j in found.tree.spans()) or end - start == 1
+    ]
+    total = sum(found.weight for found in kept)
+    chart = Parser(grammar, threshold=0).chart(words, phrases=[(start, end, None)])
+    if chart is None:
+        assert total == pytest.approx(0)
+        return
+    assert math.exp(chart.log_probability) == pytest.approx(total, rel=1e-4)
+
+
+def test_marginals_come_with_the_parse():
+    parser = small_parser(marginals=True)
+    result = parser.parse_one(SENTENCE)
+    found = {(label, i, j): p for label, i, j, p in result.marginals}
+    assert set(found) == {(t, i, i + 1) for i, t in enumerate(result.tree.tags())} | set(result.tree.spans()[1:])
+    assert all(0 <= p <= 1 for p in found.values())
+    assert found["NP", 0, 2] == pytest.approx(1.0, abs=1e-3)
+    attached = parser.chart(SENTENCE).label_posteriors()
+    assert attached["NP", 3, 5] == pytest.approx(1.0, abs=1e-3)
+    assert 0.05 < attached["NP", 3, 8] < 0.5
+    assert small_parser().parse_one(["joy", "won"]).marginals == []

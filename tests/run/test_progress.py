@@ -1,0 +1,151 @@
+"""Progress: silence where nobody watches, a bar on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+import tqdm as tqdm_package
+
+from sapwood.run.progress import Bars, Silent, track
+
+
+class Terminal(io.StringIO):
+    """Takes the place of a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch) -> Terminal:
+    fake = Terminal()
+    monkeypatch.setattr("sapwood.run.progress.sys", SimpleNamespace(stderr=fake))
+    # No thread that looks after bars: here the clock stands still unless it is moved.
+    monkeypatch.setattr(tqdm_package.tqdm, "monitor_interval", 0)
+    return fake
+
+
+@pytest.fixture
+def set_clock(monkeypatch) -> Callable[[float], None]:
+    """A clock that goes on by so many seconds whenever it is looked at."""
+    now = [1000.0, 0.0]
+
+    def time() -> float:
+        now[0] += now[1]
+        return now[0]
+
+    monkeypatch.setattr(tqdm_package.std, "time", time)
+    return lambda step: now.__setitem__(1, step)
+
+
+class Recorder:
+    """A progress that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    @contextlib.contextmanager
+    def stage(self, name: str, total: int | None = None, unit: str = "it") -> Iterator[Recorder]:
+        self.events.append((name, total, unit))
+        yield self
+        self.events.append("end")
+
+    def step(self, amount: int = 1, **figures: object) -> None:
+        self.events.append(amount)
+
+    def note(self, message: str) -> None:
+        self.events.append(message)
+
+
+def work(progress, steps: int = 20) -> None:
+    with progress.stage("counting", total=steps, unit="trees") as stage:
+        for number in range(steps):
+            stage.step(1, f1=number)
+
+
+def test_silent(terminal, capsys, set_clock):
+    set_clock(10.0)
+    work(Silent())
+    Silent().note("something")
+    captured = capsys.readouterr()
+    assert (terminal.getvalue(), captured.out, captured.err) == ("", "", "")
+
+
+def test_no_bar_without_a_terminal(capsys, set_clock):
+    set_clock(10.0)
+    work(Bars())
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+
+
+def test_a_bar_on_a_terminal(terminal, capsys, set_clock):
+    set_clock(1.0)
+    work(Bars())
+    shown = terminal.getvalue()
+    assert "counting" in shown
+    assert "/20" in shown
+    assert "trees/s" in shown
+    assert "f1=5" in shown
+    assert shown.endswith("\r")  # wiped in the end
+    assert shown.split("\r")[-2].strip() == ""
+    assert "\n" not in shown
+    assert capsys.readouterr().out == ""
+
+
+def test_a_bar_of_unknown_length(terminal, set_clock):
+    set_clock(1.0)
+    with Bars().stage("reading") as stage:
+        for _ in range(10):
+            stage.step(5)
+    assert "reading: 40 it" in terminal.getvalue()
+
+
+def test_quick_work_shows_no_bar(terminal, set_clock):
+    set_clock(0.001)
+    work(Bars())
+    assert terminal.getvalue() == ""
+
+
+def test_errors_pass_and_wipe_the_bar(terminal, set_clock):
+    set_clock(1.0)
+
+    def fail() -> None:
+        with Bars().stage("counting", total=10) as stage:
+            stage.step(3)
+            stage.step(3)
+            raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        fail()
+    assert "counting" in terminal.getvalue()
+    assert terminal.getvalue().split("\r")[-2].strip() == ""
+
+
+def test_notes_are_shown_with_and_without_a_terminal(capsys):
+    Bars().note("skipped 3 trees")
+    assert capsys.readouterr().err == "skipped 3 trees\n"
+
+
+def test_notes_beside_a_bar(terminal, set_clock):
+    set_clock(1.0)
+    progress = Bars()
+    with progress.stage("counting", total=10) as stage:
+        stage.step(4)
+        progress.note("skipped 3 trees")
+        stage.step(4)
+    assert "skipped 3 trees\n" in terminal.getvalue()
+
+
+def test_track():
+    recorder = Recorder()
+    items = track("abc", recorder, "spelling", total=3, unit="letters")
+    assert recorder.events == []
+    assert next(items) == "a"
+    assert recorder.events == [("spelling", 3, "letters")]
+    assert list(items) == ["b", "c"]
+    assert recorder.events == [("spelling", 3, "letters"), 1, 1, 1, "end"]
+    assert list(track([1, 2], Silent(), "x")) == [1, 2]

@@ -1,0 +1,142 @@
+"""Formats told apart and written; what was skipped, in words."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import count
+
+import pytest
+from hypothesis import given
+
+from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.trees import formats
+from sapwood.trees.formats import INPUT_FORMATS, OUTPUT_FORMATS, BadTrees, format_as, read_trees
+from sapwood.trees.tree import Tree
+from strategies import writable_trees
+
+TREE = Tree.parse("(ROOT (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (-LRB- -LRB-)))")
+EXPORT = """#BOS 1
+the DT -- -- 500
+dog NN -- -- 500
+barks VBZ -- -- 501
+( -LRB- -- -- 502
+#500 NP -- -- 502
+#501 VP -- -- 502
+#502 S -- -- 0
+#EOS 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (f"{TREE}\n", {}),
+        (f"\n \n{TREE}\n", {}),
+        (f"\ufeff{TREE}\n", {}),
+        (f"# a remark\n{TREE}\n", {}),
+        (f"# a remark\n{TREE}\n", {"format": "brackets"}),
+        (TREE.pretty(width=20), {}),
+        (EXPORT, {}),
+        ("\n\n" + EXPORT, {}),
+        ("%% a remark\n" + EXPORT, {}),
+        ("#FORMAT 3\n" + EXPORT, {}),
+        ("\ufeff" + EXPORT.replace("\n", "\r\n"), {}),
+        (EXPORT, {"format": "export"}),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_reading_any_format(tmp_path, text, options, packed):
+    path = tmp_path / ("trees.gz" if packed else "trees")
+    raw = text.encode()
+    path.write_bytes(gzip.compress(raw) if packed else raw)
+    assert list(read_trees(path, **options)) == [TREE]
+    assert list(read_trees(str(path), **options)) == [TREE]
+
+
+def test_empty_files(tmp_path):
+    for text in ("", "\n \n"):
+        (tmp_path / "empty").write_text(text)
+        assert list(read_trees(tmp_path / "empty")) == []
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        list(read_trees(tmp_path / "none"))
+
+
+def test_unknown_formats(tmp_path):
+    (tmp_path / "x").write_text("(A a)")
+    with pytest.raises(UsageError, match=r"no input format 'xml'; choose from auto, brackets, export"):
+        read_trees(tmp_path / "x", format="xml")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"no output format 'xml'; choose from brackets, pretty"):
+        format_as(TREE, "xml")  # type: ignore[arg-type]
+    assert (len(INPUT_FORMATS), len(OUTPUT_FORMATS)) == (3, 6)
+
+
+def test_trees_are_read_as_they_are_asked_for(monkeypatch):
+    taken: list[int] = []
+
+    def endless(path):
+        for number in count(1):
+            taken.append(number)
+            yield number, "\n" if number == 1 else "(A a)\n"
+
+    monkeypatch.setattr(formats, "read_lines", endless)
+    reader = read_trees("somewhere")
+    assert next(reader) == next(reader) == Tree.parse("(A a)")
+    assert taken == [1, 2, 3]
+
+
+def test_malformed_trees_in_files(tmp_path):
+    path = tmp_path / "x.mrg"
+    path.write_text("(A a)\n(B b c)\n(C c)\n")
+    with pytest.raises(TreeFormatError) as caught:
+        list(read_trees(path))
+    assert str(caught.value) == f"{path}:2:6: two words below one label 'B': 'c'"
+    bad = BadTrees()
+    assert [str(tree) for tree in read_trees(path, on_bad=bad)] == ["(A a)", "(C c)"]
+    assert bad.count == 1
+    assert bad.report() == f"skipped 1 malformed tree(s):\n  {path}:2:6: two words below one label 'B': 'c'"
+    path.write_text(EXPORT.replace("#501 VP -- -- 502", "#501 VP -- -- 7"))
+    bad = BadTrees()
+    assert list(read_trees(path, on_bad=bad)) == []
+    assert bad.count == 1
+
+
+def test_a_report_on_many():
+    bad = BadTrees()
+    for number in range(1, 13):
+        bad(TreeFormatError("wrong", source="x", line=number, column=2, text="t"))
+    assert (bad.count, len(bad.first)) == (12, 5)
+    lines = bad.report().split("\n")
+    assert lines[0] == "skipped 12 malformed tree(s):"
+    assert lines[1:6] == [f"  x:{number}:2: wrong: 't'" for number in range(1, 6)]
+    assert lines[6:] == ["  ... and 7 more"]
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"),
+    [
+        ("brackets", str(TREE)),
+        ("pretty", str(TREE)),
+        ("tokens", "the dog barks -LRB-"),
+        ("tagged", "the/DT dog/NN barks/VBZ -LRB-/-LRB-"),
+        ("draw", TREE.draw() + "\n"),
+    ],
+)
+def test_writing(format, expected):
+    assert format_as(TREE, format) == expected
+
+
+def test_writing_export(tmp_path):
+    text = format_as(TREE, "export", 7)
+    assert text.split("\n")[0].split()[:2] == ["#BOS", "7"]
+    assert not text.endswith("\n")
+    (tmp_path / "x").write_text(text + "\n")
+    assert list(read_trees(tmp_path / "x")) == [TREE]
+
+
+@given(writable_trees)
+def test_brackets_and_pretty_read_back(tree):
+    for format in ("brackets", "pretty"):
+        assert Tree.parse(format_as(tree, format)) == tree

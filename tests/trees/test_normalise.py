@@ -1,0 +1,205 @@
+"""Cleaning: what goes, what stays, and that cleaning twice is cleaning once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sapwood.errors import UsageError
+from sapwood.trees.normalise import Normaliser, cut_function_tag, is_empty
+from sapwood.trees.tree import Tree
+from strategies import deep, trees
+
+DEFAULT = Normaliser()
+
+
+def clean(text: str, normaliser: Normaliser = DEFAULT) -> str | None:
+    tree = normaliser(Tree.parse(text))
+    return None if tree is None else str(tree)
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("NP", "NP"), ("NP-SBJ", "NP"), ("NP-SBJ-1", "NP"), ("NP=2", "NP"), ("NP-SBJ=2", "NP"), ("ADVP|PRT", "ADVP"),
+        ("-LRB-", "-LRB-"), ("-NONE-", "-NONE-"), ("-X", "-X"), ("--", "--"), ("=", "="), ("|", "|"), ("", ""),
+        ("N-", "N"), ("PRP$", "PRP$"), ("WP$-1", "WP$"), ("^a-b", "^a"),
+    ],
+)  # fmt: skip
+def test_cutting_function_tags(label, expected):
+    assert cut_function_tag(label) == expected
+
+
+def test_function_tags_of_phrases_and_of_tags():
+    text = "(IP-MAT (NP-SBJ (N-A stein)) (VP=2 (VBDI sá)) (PP|X (-LRB- -LRB-) (P-1 á)))"
+    assert clean(text) == "(ROOT (IP (NP (N-A stein)) (VP (VBDI sá)) (PP (-LRB- -LRB-) (P-1 á))))"
+    all_tags = replace(DEFAULT, function_tags="all")
+    assert clean(text, all_tags) == "(ROOT (IP (NP (N stein)) (VP (VBDI sá)) (PP (-LRB- -LRB-) (P á))))"
+    assert clean(text, replace(DEFAULT, function_tags="none")) == f"(ROOT {text})"
+
+
+@pytest.mark.parametrize(
+    ("tag", "word"),
+    [
+        ("-NONE-", "*T*-1"), ("-NONE-", "*"), ("-NONE-", "0"), ("-NONE-", "*U*"), ("-NONE-", "anything"),
+        ("NP-SBJ", "*pro*"), ("NP-SBJ", "*con*"), ("NP", "*T*-1"), ("NP", "*ICH*-12"), ("NP-SBJ-2", "*-3"),
+        ("NP", "*?*"), ("C", "0"), ("WNP-1", "0"), ("V", "*"), ("NP", "*T*"),
+    ],
+)  # fmt: skip
+def test_empty_elements(tag, word):
+    assert is_empty(tag, word)
+    assert clean(f"(S ({tag} {word}) (V x))") == "(ROOT (S (V x)))"
+    assert clean(f"(S ({tag} {word}))") is None
+    kept = clean(f"(S ({tag} {word}) (V x))", replace(DEFAULT, empties=False))
+    assert kept == f"(ROOT (S ({tag} {word}) (V x)))"
+
+
+@pytest.mark.parametrize(
+    ("tag", "word"),
+    [
+        ("CD", "0"), ("NUM", "0"), ("NUM-N", "0"), ("LS", "0"), ("SYM", "*"), ("NFP", "*"), (":", "*"), (".", "0"),
+        ("N", "00"), ("N", "0.5"), ("N", "**"), ("N", "***"), ("N", "*a"), ("N", "*a*b"), ("N", "a*"), ("N", "*1*"),
+        ("N", "*-"), ("N", "*T*-x"), ("N", "1"), ("N", "-0"),
+    ],
+)  # fmt: skip
+def test_what_only_looks_empty_stays(tag, word):
+    assert not is_empty(tag, word)
+    assert clean(f"(S ({tag} {word}) (V x))") == f"(ROOT (S ({tag} {word}) (V x)))"
+
+
+def test_a_word_of_no_letters_is_not_empty():
+    assert not is_empty("N", "")
+
+
+def test_phrases_left_empty_go_too():
+    assert clean("(S (NP (NP (-NONE- *)) (SBAR (C 0) (NP *T*-1))) (VP (V x)))") == "(ROOT (S (VP (V x))))"
+    assert clean("(S (VP (V x) (NP (-NONE- *))))") == "(ROOT (S (VP (V x))))"
+    assert clean("(S (NP (-NONE- *)) (VP (-NONE- 0)))") is None
+
+
+def test_repeated_unaries():
+    text = "(S (NP (NP (NP (DT a) (N b)))) (VP (V c)))"
+    assert clean(text) == "(ROOT (S (NP (DT a) (N b)) (VP (V c))))"
+    assert clean(text, replace(DEFAULT, repeated_unaries=False)) == f"(ROOT {text})"
+    # Those that appear by cutting and by removing, and a phrase over a tag of its name.
+    assert clean("(S (NP-SBJ (NP (N b)) (NP (-NONE- *))) (X (X x)))") == "(ROOT (S (NP (N b)) (X x)))"
+    # Other unary chains stay.
+    assert clean("(S (NP (QP (NP (N a)))) (V b))") == "(ROOT (S (NP (QP (NP (N a)))) (V b)))"
+
+
+def test_editorial_nodes():
+    text = "( (CODE <P_1>) (IP-MAT (NP (N a)) (CODE (X x) (Y y)) (V b)) (META (REF c)) (ID A,.1))"
+    assert clean(text) == "(ROOT (IP (NP (N a)) (V b)))"
+    assert clean("( (CODE <P_1>) (ID A,.1))") is None
+    assert clean("(CODE x)") is None
+    assert clean("(S (CODE-2 (X x)) (V b))") == "(ROOT (S (V b)))"
+    kept = replace(DEFAULT, drop=())
+    assert clean("( (S (N a) (V b)) (ID A,.1))", kept) == "(ROOT (S (N a) (V b)) (ID A,.1))"
+    assert clean("(S (N a) (PUNC .))", replace(DEFAULT, drop=("PUNC",))) == "(ROOT (S (N a)))"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(S (N a) (V b))",
+        "( (S (N a) (V b)))",
+        "((S (N a) (V b)))",
+        "(ROOT (S (N a) (V b)))",
+        "(TOP (S (N a) (V b)))",
+        "(S1 (S (N a) (V b)))",
+        "(VROOT (S (N a) (V b)))",
+        "(TOP-X (S (N a) (V b)))",
+        "(ROOT (ROOT (S (N a) (V b))))",
+        "( (TOP (ROOT (S1 (S (N a) (V b))))))",
+        "( (S (N a) (V b)) (NP (-NONE- *)))",
+        "( (TOP (S (N a) (V b))) (ID A,.1))",
+    ],
+)
+@pytest.mark.parametrize("normaliser", [DEFAULT, Normaliser(repeated_unaries=False)])
+def test_one_root(text, normaliser):
+    assert clean(text, normaliser) == "(ROOT (S (N a) (V b)))"
+    assert clean(text, replace(normaliser, root="TOP")) == "(TOP (S (N a) (V b)))"
+    assert clean(text, replace(normaliser, root="Z")) == "(Z (S (N a) (V b)))"
+    assert clean(text.replace("(S ", "(Z "), replace(normaliser, root="Z")) == "(Z (N a) (V b))"
+
+
+def test_roots_over_several_nodes():
+    assert clean("( (S (N a)) (. .))") == "(ROOT (S (N a)) (. .))"
+    assert clean("(TOP (TOP (N a) (V b)) (. .))") == "(ROOT (TOP (N a) (V b)) (. .))"
+
+
+def test_roots_over_single_words():
+    assert clean("(N a)") == "(ROOT (N a))"
+    assert clean("(ROOT (N a))") == "(ROOT (N a))"
+    assert clean("(ROOT a)") == "(ROOT (ROOT a))"
+    assert clean("(TOP a)") == "(ROOT (TOP a))"
+
+
+normalisers = st.builds(
+    Normaliser,
+    function_tags=st.sampled_from(["phrases", "all", "none"]),
+    empties=st.booleans(),
+    repeated_unaries=st.booleans(),
+    drop=st.sampled_from([("ID", "CODE", "META", "REF"), (), ("NP",)]),
+    root=st.sampled_from(["ROOT", "TOP", "S", "@|^"]),
+)
+
+
+@given(trees(), normalisers)
+def test_cleaning_twice_is_cleaning_once(tree, normaliser):
+    once = normaliser(tree)
+    if once is not None:
+        assert normaliser(once) == once
+
+
+@given(trees(), normalisers)
+def test_what_holds_of_clean_trees(tree, normaliser):
+    found = normaliser(tree)
+    if found is None:
+        # Every word was empty or below an editorial node.
+        assert normaliser.empties or normaliser.drop
+        return
+    assert found.label == normaliser.root
+    assert found.word is None
+    words = iter(tree.words())
+    assert all(word in words for word in found.words())  # a subsequence
+    for node in found.nodes():
+        assert node.label not in normaliser.drop
+        if normaliser.empties and node.word is not None:
+            assert not is_empty(node.label, node.word)
+        if node is not found and (node.word is None or normaliser.function_tags == "all"):
+            assert normaliser.function_tags == "none" or cut_function_tag(node.label) == node.label
+        if normaliser.repeated_unaries and len(node.children) == 1 and node is not found:
+            assert node.children[0].label != node.label
+
+
+@given(trees(max_leaves=8))
+def test_everything_off_changes_nothing_but_the_root(tree):
+    off = Normaliser(function_tags="none", empties=False, repeated_unaries=False, drop=(), root="the root")
+    if tree.word is None and tree.label in ("", "ROOT", "TOP", "S1", "VROOT"):
+        tree = Tree("X", [tree])
+    assert off(tree) == Tree("the root", [tree])
+
+
+def test_deep_trees():
+    for branching in ("right", "left"):
+        tree = deep(5000, branching=branching)
+        assert DEFAULT(tree) == Tree("ROOT", [tree])
+    assert DEFAULT(deep(5000, branching="unary")) == Tree.parse("(ROOT (S (N x)))")
+
+
+def test_settings_as_json():
+    normaliser = Normaliser(function_tags="all", empties=False, repeated_unaries=False, drop=("A", "B"), root="TOP")
+    assert Normaliser.from_dict(json.loads(json.dumps(normaliser.to_dict()))) == normaliser
+    assert Normaliser.from_dict(json.loads(json.dumps(DEFAULT.to_dict()))) == DEFAULT
+
+
+def test_wrong_settings():
+    with pytest.raises(UsageError, match="phrases, all or none, not 'some'"):
+        Normaliser(function_tags="some")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="root label must not be empty"):
+        Normaliser(root="")
