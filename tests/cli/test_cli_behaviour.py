@@ -501,3 +501,22 @@ def test_one_word_sentences_are_enough_to_train_on(folder: Path, sapwood: Any) -
     outcome = sapwood(["parse", "-m", "new"], b"x\nx y\n")
     assert outcome.code == 0
     assert [words_of(line) for line in outcome.out.splitlines()] == [["x"], ["x", "y"]]
+
+
+def test_marginals_and_alternatives(folder: Path, sapwood: Any) -> None:
+    arguments = ["parse", "-m", str(folder / "m"), "--json", "--marginals", "--alternatives", "2"]
+    outcome = sapwood(arguments, b"the dog barks .\n\n")
+    first, blank = (json.loads(line) for line in outcome.out.splitlines())
+    labels = {(label, start, end) for label, start, end, _ in first["marginals"]}
+    assert ("NN", 1, 2) in labels
+    assert all(0 <= posterior <= 1 for *_, posterior in first["marginals"])
+    assert first["alternatives"][0]["tree"] == first["tree"]
+    assert "marginals" not in blank
+    assert sapwood(["parse", "-s", "x", "--marginals"]).code == 2
+
+
+def test_decoder_names_are_those_of_the_library() -> None:
+    from sapwood.cli import _common
+    from sapwood.inference.decode import DECODERS
+
+    assert _common.DECODERS == DECODERS

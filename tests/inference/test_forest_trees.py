@@ -104,7 +104,7 @@ def test_sampling_is_reproducible_and_needs_probabilities():
 
 @pytest.mark.parametrize("vertical", [1, 2, 3])
 def test_tree_probability_of_training_trees(vertical):
-    parser = small_parser(vertical)
+    parser = small_parser(vertical, threshold=0)
     for text in TREES:
         tree = Tree.parse(text)
         skeleton = parser.grammar.transform(tree)
@@ -163,4 +163,16 @@ def test_marginals_come_with_the_parse():
     attached = parser.chart(SENTENCE).label_posteriors()
     assert attached["NP", 3, 5] == pytest.approx(1.0, abs=1e-3)
     assert 0.05 < attached["NP", 3, 8] < 0.5
-    assert small_parser().parse_one(["joy", "won"]).marginals == []
+    plain = small_parser().parse_one(["joy", "won"])
+    assert plain.marginals is None
+    assert plain.alternatives is None
+    asked = small_parser(alternatives=2).parse_one(SENTENCE)
+    assert asked.alternatives == small_parser().k_best(SENTENCE, 2)
+
+
+def test_k_best_with_a_pruned_chart():
+    """Pruning can leave nodes without edges; the search must step over them."""
+    parser = small_parser(threshold=0.05)
+    best = parser.k_best(SENTENCE, 10)
+    assert best
+    assert all(tree.words() == SENTENCE for tree, _ in best)

@@ -23,6 +23,8 @@ from sapwood.trees.tree import Tree
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# The names in sapwood.inference.decode, without the seconds that importing it costs.
+DECODERS = ("max-rule", "max-rule-sum", "recall", "viterbi")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on standard error.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 skip_bad_option = click.option("--skip-bad", is_flag=True, help="Skip malformed trees and report how many.")

@@ -34,7 +34,7 @@ from sapwood.trees.tree import Tree
 @click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
 @click.option(
     "--decoder",
-    type=click.Choice(["max-rule", "recall", "viterbi"]),
+    type=click.Choice(common.DECODERS),
     default="max-rule",
     show_default=True,
     help="With -m: how trees are chosen.",
@@ -42,7 +42,7 @@ from sapwood.trees.tree import Tree
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, max_open=True),
-    default=1e-6,
+    default=3e-6,
     show_default=True,
     help="With -m: posterior below which the coarse pass prunes.",
 )

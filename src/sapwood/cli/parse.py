@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +18,9 @@ from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM, explained, is_regular, name_of, open_output, read_lines
 from sapwood.trees.brackets import unescape
 from sapwood.trees.formats import OUTPUT_FORMATS, format_as
+
+if TYPE_CHECKING:
+    from sapwood.inference import ParseResult
 
 # How many characters of running text without a blank line are gathered before the sentences in them are parsed.
 _PARAGRAPH = 1 << 16
@@ -41,7 +45,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
 @click.option("-o", "--output", help="Output file. [default: standard output]")
 @click.option(
     "--decoder",
-    type=click.Choice(["max-rule", "recall", "viterbi"]),
+    type=click.Choice(common.DECODERS),
     default="max-rule",
     show_default=True,
     help="How the tree is chosen from the posteriors.",
@@ -49,7 +53,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, max_open=True),
-    default=1e-6,
+    default=3e-6,
     show_default=True,
     help="Posterior below which the coarse pass prunes.",
 )
@@ -57,6 +61,8 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
 @click.option(
     "--max-words", type=click.IntRange(min=1), default=500, show_default=True, help="Longer sentences get a flat tree."
 )
+@click.option("--marginals", is_flag=True, help="With --json: how probable each phrase and tag of the tree is.")
+@click.option("--alternatives", type=click.IntRange(min=0), default=0, help="With --json: this many of the best trees.")
 @common.threads_option
 @common.json_option
 @common.quiet_option
@@ -74,6 +80,8 @@ def command(
     threshold: float,
     exact: bool,
     max_words: int,
+    marginals: bool,
+    alternatives: int,
     threads: int | None,
     as_json: bool,
     quiet: bool,
@@ -84,9 +92,10 @@ def command(
     several lines a tree, and --raw and -s find the sentences themselves: there a paragraph ends at a blank line).
     Standard input is answered as it arrives, line by line; give --threads to work ahead instead.
 
-    With --json each line is an object with words, tree, log_probability and status: parsed, unpruned (pruning had
+    With --json each line is an object with words, tree, log_probability and status: parsed, loosened (pruning had
     left no parse), coarse (only a simpler grammar had one), fallback or too long (a flat tree over the best tags),
-    empty (a blank line; its tree is null).
+    empty (a blank line; its tree is null). --marginals adds [label, start, end, probability] for each phrase and tag,
+    --alternatives the best trees with their log probabilities.
 
     \b
     Examples:
@@ -94,6 +103,7 @@ def command(
       sapwood parse tokens.txt -m model.sapwood > trees.mrg
       sapwood parse --raw < novel.txt
       echo "time/NN flies/VBZ" | sapwood parse --tags
+      sapwood parse -s "I saw her duck." --json --marginals --alternatives 3
     """
     if text is not None and file is not None:
         raise UsageError("give either -s TEXT or a FILE, not both")
@@ -101,6 +111,8 @@ def command(
         raise UsageError("--tags is for tokens (word/TAG), not for plain text")
     if as_json:
         common.refuse_given(context, ["output_format"], "does not go with --json, which has brackets in it")
+    else:
+        common.refuse_given(context, ["marginals", "alternatives"], "goes with --json")
     if exact:
         common.refuse_given(context, ["threshold"], "does not go with --exact, which prunes nothing")
     if text is not None and not text.isprintable():
@@ -118,7 +130,14 @@ def command(
     # Several threads work ahead of the output; a stream is answered line by line unless asked otherwise.
     workers = (threads or 1) if from_stream else common.default_threads(threads)
     parser = common.load_parser(
-        model, progress, decoder=decoder, threshold=0.0 if exact else threshold, threads=workers, max_words=max_words
+        model,
+        progress,
+        decoder=decoder,
+        threshold=0.0 if exact else threshold,
+        threads=workers,
+        max_words=max_words,
+        marginals=marginals,
+        alternatives=alternatives,
     )
     if text is not None or raw:
         style = parser.grammar.info.get("tokeniser", {})
@@ -214,16 +233,21 @@ def _sentences(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
     yield from split_sentences("".join(waiting))
 
 
-def _as_json(result: Any) -> str:
-    import json
+def _as_json(result: ParseResult) -> str:
+    value: dict[str, Any] = {
+        "words": result.words,
+        "tree": None if result.tree is None else str(result.tree),
+        "log_probability": _finite(result.log_probability),
+        "status": result.status,
+    }
+    if result.marginals is not None:
+        value["marginals"] = [[*phrase, round(posterior, 6)] for *phrase, posterior in result.marginals]
+    if result.alternatives is not None:
+        value["alternatives"] = [
+            {"tree": str(tree), "log_probability": _finite(score)} for tree, score in result.alternatives
+        ]
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
-    log_probability = result.log_probability if math.isfinite(result.log_probability) else None
-    return json.dumps(
-        {
-            "words": result.words,
-            "tree": None if result.tree is None else str(result.tree),
-            "log_probability": log_probability,
-            "status": result.status,
-        },
-        ensure_ascii=False,
-    )
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,10 +1,9 @@
 """The first, coarsest pass: a one-state grammar over all spans.
 
-Nearly all the time of coarse-to-fine parsing goes here. For each start `i` and symbol `B` there is the bit set of
-the ends of its spans, for each end `j` and symbol `C` that of the starts: whether a pair `B C` can meet over `(i, j)`
-is one AND of two words (for sentences of up to 63 words), and most pairs are dismissed by it. Inside values are
-kept twice, by start (`by_start`: the values of `B` from `i` to every end stand together) and by end, so that the sum
-over splits is a dot product of two contiguous runs.
+Nearly all the time of coarse-to-fine parsing goes here. Over a span `(i, j)`, and for each symbol `B` that begins at
+`i`, the splits at which `B` ends are walked (a bit set), and the values of *all* symbols that end at `j` are added up
+for them at once: one vectorised row operation for each split, instead of a scattered look-up for each pair of symbols.
+Then the grammar's pairs `B C` are read off the sums.
 
 Charts are triangular, cell `(i, j)` at `j (j - 1) / 2 + i`. Inside values of a cell are scaled by a power of two so
 that the largest lies in [1/2, 1); `exponent[cell]` keeps it. Outside values are stored times the inverse scale and
@@ -53,41 +52,57 @@ def end_run(n_symbols, j, symbol):
     return n_symbols * (j * (j - 1) // 2) + symbol * j
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _meet(ends, starts, i, b, j, c, by_start, left, by_end, right, factor):
-    """Return the sum over all splits at which `b` and `c` meet of left times right value times factor."""
-    total = 0.0
-    for w in range(ends.shape[2]):
-        both = ends[i, b, w] & starts[j, c, w]
-        while both != 0:
-            k = 64 * w + lowest_bit(both)
-            both &= both - _ONE
-            total += factor[k] * by_start[left + k] * by_end[right + k]
-    return total
+@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+def _sum_rows(total, splits, weights, count, rows, size):
+    """`total[:size] = sum over x of weights[x] rows[splits[x], :size]`, four rows at a time."""
+    for y in range(size):
+        total[y] = 0
+    x = 0
+    while x + 4 <= count:
+        first, second, third, fourth = rows[splits[x]], rows[splits[x + 1]], rows[splits[x + 2]], rows[splits[x + 3]]
+        a, b, c, d = weights[x], weights[x + 1], weights[x + 2], weights[x + 3]
+        for y in range(size):
+            total[y] += a * first[y] + b * second[y] + c * third[y] + d * fourth[y]
+        x += 4
+    while x < count:
+        first = rows[splits[x]]
+        a = weights[x]
+        for y in range(size):
+            total[y] += a * first[y]
+        x += 1
 
 
 @numba.njit(cache=True, nogil=True)
 def coarse_inside(
     n, leaf_offsets, leaf_symbol, leaf_value, pair_offsets, pair_right, pair_rule_offsets, rule_parent, rule_weight,
-    prior, beam, threshold, cell_rule, allowed, by_start, by_end, exponent, ends, starts, active, n_active,
+    pair_merit, prior, beam, threshold, cell_rule, allowed, by_start, by_end, exponent, ends, starts, active, n_active,
     part_offsets,
 ):  # fmt: skip
     """Fill `by_start`, `by_end`, `exponent (cells,)` and the bit sets `ends (n, S, W)`, `starts (n + 1, S, W)`.
 
     Leaves of position `i` are `leaf_symbol[leaf_offsets[i]:leaf_offsets[i + 1]]`. Pairs are grouped by left symbol,
     rules by pair. Of each cell only entries are kept whose inside value times `prior (S,)` is at least `beam` times
-    the cell's largest such product. `cell_rule (cells,)` says what a cell may hold: -1 anything, -2 nothing, else the
-    symbols in that row of `allowed (rows, S)`. The sets come zeroed, the charts need not; `active (n, S)` and
-    `n_active (n,)` (zeroed) list the symbols that begin at a position.
+    the cell's largest such product; pairs that could not give rise to one even a hundred times over (`pair_merit` is
+    the largest weight times prior among a pair's rules) are passed over. `cell_rule (cells,)` says what a cell may
+    hold: -1 anything, -2 nothing, else the symbols in that row of `allowed (rows, S)`. The sets come zeroed, the charts
+    need not; `active (n, S)` and `n_active (n,)` (zeroed) list the symbols that begin at a position.
 
-    Returns the parts that rules have in the inside values of their parents, where they exceed a hundredth of
-    `threshold`: rule numbers and fractions, those of a cell from `part_offsets[c]` to `part_offsets[c + 1]`, where
-    cells are counted in the order of this loop, `j (j - 1) / 2 + (j - 1 - i)`.
+    Returns the parts that rules have in the inside values of their parents, where they exceed a tenth of `threshold`:
+    rule numbers and fractions, those of a cell from `part_offsets[c]` to `part_offsets[c + 1]`, where cells are counted
+    in the order of this loop, `j (j - 1) / 2 + (j - 1 - i)`.
     """
     n_symbols = ends.shape[1]
-    single = ends.shape[2] == 1
     row = np.zeros(n_symbols)
     factor = np.zeros(n + 1, by_start.dtype)
+    # Symbols that end at the current j: their places in rows, and by start the rows of their values.
+    width = (n_symbols + 15) // 16 * 16
+    place = np.full(n_symbols, -1, np.int32)
+    ending = np.empty(n_symbols, np.int32)
+    rows = np.zeros((n, width), by_start.dtype)
+    sums = np.zeros(width, by_start.dtype)
+    splits = np.empty(n + 1, np.int32)
+    weights = np.empty(n + 1, by_start.dtype)
+    limit = np.zeros(n_symbols)
     lowest = -60 if beam > 0 else -1074
     n_pairs = pair_right.shape[0]
     met_pair = np.empty(n_pairs, np.int32)
@@ -97,7 +112,13 @@ def coarse_inside(
     n_parts = 0
     visited = 0
     part_offsets[0] = 0
+    n_ending = 0
     for j in range(1, n + 1):
+        for k in range(j - 1):
+            rows[k, : (n_ending + 15) // 16 * 16] = 0
+        for x in range(n_ending):
+            place[ending[x]] = -1
+        n_ending = 0
         for i in range(j - 1, -1, -1):
             cell = cell_of(i, j)
             reference = 0
@@ -121,23 +142,36 @@ def coarse_inside(
                     below = exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - reference
                     # Splits far below the best one must not slow the sums down with denormal numbers.
                     factor[k] = power_of_two(below) if below > lowest else 0.0
-                ends_here, starts_here = ends[i, :, 0], starts[j, :, 0]
-                left_base, right_base = start_run(n, n_symbols, i, 0), end_run(n_symbols, j, 0)
+                hopeless = 0.0
+                size = (n_ending + 15) // 16 * 16
+                left_base = start_run(n, n_symbols, i, 0)
                 for a in range(n_active[i]):
                     b = active[i, a]
                     left = left_base + b * (n - i)
+                    n_splits = 0
+                    for w in range(ends.shape[2]):
+                        here_end = ends[i, b, w]
+                        while here_end != 0:
+                            k = 64 * w + lowest_bit(here_end)
+                            here_end &= here_end - _ONE
+                            if factor[k] != 0:
+                                splits[n_splits] = k
+                                weights[n_splits] = factor[k] * by_start[left + k]
+                                n_splits += 1
+                    if n_splits == 0:
+                        continue
+                    _sum_rows(sums, splits, weights, n_splits, rows, size)
                     for p in range(pair_offsets[b], pair_offsets[b + 1]):
-                        c = pair_right[p]
-                        if single and ends_here[b] & starts_here[c] == 0:
+                        at = place[pair_right[p]]
+                        if at < 0 or sums[at] * pair_merit[p] <= hopeless:
                             continue
-                        right = right_base + c * j
-                        total = _meet(ends, starts, i, b, j, c, by_start, left, by_end, right, factor)
-                        if total > 0.0:
-                            met_pair[n_met] = p
-                            met_total[n_met] = total
-                            n_met += 1
-                            for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
-                                row[rule_parent[r]] += total * rule_weight[r]
+                        total = sums[at]
+                        hopeless = max(hopeless, total * pair_merit[p] * 0.01 * beam)
+                        met_pair[n_met] = p
+                        met_total[n_met] = total
+                        n_met += 1
+                        for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
+                            row[rule_parent[r]] += total * rule_weight[r]
             largest = 0.0
             merit = 0.0
             for s in range(n_symbols):
@@ -149,7 +183,11 @@ def coarse_inside(
                 exponent[cell] = _LOWEST // 4
                 continue
             merit *= beam
-            # Rules' parts in what stays.
+            # Rules' parts in what stays; a part must exceed its parent's limit.
+            if n_met > 0:
+                for s in range(n_symbols):
+                    kept = row[s] > 0 and row[s] * prior[s] >= merit
+                    limit[s] = 0.1 * threshold * row[s] if kept else math.inf
             for x in range(n_met):
                 p = met_pair[x]
                 if n_parts + pair_rule_offsets[p + 1] - pair_rule_offsets[p] > part.shape[0]:
@@ -162,7 +200,7 @@ def coarse_inside(
                 for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
                     s = rule_parent[r]
                     here = met_total[x] * rule_weight[r]
-                    if row[s] > 0 and here > 0.01 * threshold * row[s] and row[s] * prior[s] >= merit:
+                    if here > limit[s]:
                         part_rule[n_parts] = r
                         part[n_parts] = here / row[s]
                         n_parts += 1
@@ -177,6 +215,11 @@ def coarse_inside(
                         if value > 0:
                             by_start[start_run(n, n_symbols, i, s) + j] = value
                             by_end[end_run(n_symbols, j, s) + i] = value
+                            if place[s] < 0:
+                                place[s] = n_ending
+                                ending[n_ending] = s
+                                n_ending += 1
+                            rows[i, place[s]] = value
                             if _is_empty(ends, i, s):
                                 active[i, n_active[i]] = s
                                 n_active[i] += 1
@@ -202,12 +245,14 @@ def coarse_outside(
     """Fill `outside (cells, S)`, given zeroed, and list the edges whose posterior exceeds `threshold`.
 
     A rule's posterior over a span is its part in the parent's inside value times the parent's posterior; rules are
-    expanded only where that exceeds a hundredth of `threshold`. Rules are in the order of pairs. Returns the scaled
+    expanded only where that exceeds a tenth of `threshold`. Rules are in the order of pairs. Returns the scaled
     sentence probability (0 if there is no parse) and the edges, top-down by cell, those of one cell and rule being
     one group: `(groups, 2)` cell and rule, where each group's edges begin, and the edges' splits.
     """
     n_symbols = ends.shape[1]
     factor = np.zeros(n + 1, by_start.dtype)
+    here = np.zeros(n_symbols)
+    reached = np.zeros(n * (n + 1) // 2, np.bool_)
     groups = np.empty((256 * n, 2), np.int32)
     group_offsets = np.empty(256 * n + 1, np.int64)
     split = np.empty(512 * n, np.int32)
@@ -222,22 +267,24 @@ def coarse_outside(
         for s in range(n_symbols):
             if starts[n, s, 0] & _ONE:
                 outside[top, s] = root[s] / total
+        reached[top] = True
         for j in range(n, 1, -1):
             for i in range(j - 1):
                 cell = cell_of(i, j)
+                if not reached[cell]:
+                    continue
                 left_base, right_base = start_run(n, n_symbols, i, 0), end_run(n_symbols, j, 0)
                 visited = cell_of(0, j) + j - 1 - i
-                fresh = True
+                for a in range(n_symbols):
+                    here[a] = outside[cell, a] * by_end[right_base + a * j + i] if outside[cell, a] > 0 else 0.0
+                for k in range(i + 1, j):
+                    factor[k] = power_of_two(exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - exponent[cell])
                 for x in range(part_offsets[visited], part_offsets[visited + 1]):
                     r = part_rule[x]
                     a = rule_parent[r]
-                    value = outside[cell, a]
-                    if value == 0.0 or value * by_end[right_base + a * j + i] * part[x] <= 0.01 * threshold:
+                    if here[a] * part[x] <= 0.1 * threshold:
                         continue
-                    if fresh:
-                        fresh = False
-                        for k in range(i + 1, j):
-                            factor[k] = power_of_two(exponent[cell_of(i, k)] + exponent[cell_of(k, j)] - exponent[cell])
+                    value = outside[cell, a]
                     b = rule_left[r]
                     c = rule_right[r]
                     left = left_base + b * (n - i)
@@ -256,9 +303,11 @@ def coarse_outside(
                             left_value, right_value = by_start[left + k], by_end[right + k]
                             scaled = weight * factor[k]
                             posterior = scaled * right_value * left_value
-                            if posterior > 0.0001 * threshold:
+                            if posterior > 0.01 * threshold:
                                 outside[cell_of(i, k), b] += scaled * right_value
                                 outside[cell_of(k, j), c] += scaled * left_value
+                                reached[cell_of(i, k)] = True
+                                reached[cell_of(k, j)] = True
                                 if posterior > threshold:
                                     split[n_edges] = k
                                     n_edges += 1

@@ -81,6 +81,13 @@ def fine_inside(
                 factor[e] = power_of_two(below)
             for g in range(first, last):
                 target = vector_offsets[group_parent[g]]
+                if widest == 1:
+                    _inside_scalars(
+                        group_offsets[g], group_offsets[g + 1], fine_offsets[group_rule[g]],
+                        fine_offsets[group_rule[g] + 1], children, vector_offsets, factor, fine_places, tensors, inside,
+                        target,
+                    )  # fmt: skip
+                    continue
                 for f in range(fine_offsets[group_rule[g]], fine_offsets[group_rule[g] + 1]):
                     m_b, m_c = fine_states[f, 1], fine_states[f, 2]
                     place_b, place_c = fine_places[f, 1], fine_places[f, 2]
@@ -101,6 +108,19 @@ def fine_inside(
                         )  # fmt: skip
             exponent[cell] = _rescale(node_offsets[cell], node_offsets[cell + 1], vector_offsets, inside, reference)
         last = first
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _inside_scalars(
+    first, last, first_rule, last_rule, children, vector_offsets, factor, fine_places, tensors, inside, target
+):  # fmt: skip
+    """Add what one group contributes, in a grammar of one state per symbol (rule `f` has weight `tensors[f]`)."""
+    for e in range(first, last):
+        left, right = vector_offsets[children[e, 0]], vector_offsets[children[e, 1]]
+        scale = factor[e]
+        for f in range(first_rule, last_rule):
+            value = scale * inside[left + fine_places[f, 1]] * inside[right + fine_places[f, 2]]
+            inside[target + fine_places[f, 0]] += tensors[f] * value
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -141,6 +161,12 @@ def fine_outside(
         for e in range(group_offsets[g], group_offsets[g + 1]):
             below = exponent[node_cell[children[e, 0]]] + exponent[node_cell[children[e, 1]]] - above
             factor[e] = power_of_two(below)
+        if widest == 1:
+            _outside_scalars(
+                group_offsets[g], group_offsets[g + 1], fine_offsets[group_rule[g]], fine_offsets[group_rule[g] + 1],
+                children, vector_offsets, factor, fine_places, tensors, inside, outside, source, posterior,
+            )  # fmt: skip
+            continue
         for f in range(fine_offsets[group_rule[g]], fine_offsets[group_rule[g] + 1]):
             m_a, m_b, m_c = fine_states[f, 0], fine_states[f, 1], fine_states[f, 2]
             at = source + fine_places[f, 0]
@@ -163,6 +189,25 @@ def fine_outside(
                     group_offsets[g], group_offsets[g + 1], children, vector_offsets, factor, inside, outside, weight,
                     tensors, base, m_a, m_b, m_c, place_b, place_c, at, posterior,
                 )  # fmt: skip
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _outside_scalars(
+    first, last, first_rule, last_rule, children, vector_offsets, factor, fine_places, tensors, inside, outside, source,
+    posterior,
+):  # fmt: skip
+    """Hand one parent's outside values down through a group, in a grammar of one state per symbol."""
+    for e in range(first, last):
+        left, right = vector_offsets[children[e, 0]], vector_offsets[children[e, 1]]
+        scale = factor[e]
+        total = 0.0
+        for f in range(first_rule, last_rule):
+            weight = scale * outside[source + fine_places[f, 0]] * tensors[f]
+            for_left = weight * inside[right + fine_places[f, 2]]
+            total += for_left * inside[left + fine_places[f, 1]]
+            outside[right + fine_places[f, 2]] += weight * inside[left + fine_places[f, 1]]
+            outside[left + fine_places[f, 1]] += for_left
+        posterior[e] = total
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -16,7 +16,7 @@ from sapwood.inference.constraints import Phrase, compile_constraints
 from sapwood.trees.transform import symbol_labels
 
 # The beam of the coarse inside pass, as a multiple of the threshold.
-_BEAM = 1.0
+_BEAM = 10.0
 
 
 class Workspace(threading.local):
@@ -227,8 +227,9 @@ def coarse_forest(
     part_offsets = take("part_offsets", (n_cells + 1,), np.int64)
     part_rule, part = coarse_inside(
         n, leaf_offsets, leaf_symbol, leaf_value, compiled.pair_offsets, compiled.pair_right,
-        compiled.pair_rule_offsets, compiled.rule_parent, compiled.rule_weight, compiled.prior, _BEAM * threshold,
-        threshold, *constraints, by_start, by_end, exponent, ends, starts, active, n_active, part_offsets,
+        compiled.pair_rule_offsets, compiled.rule_parent, compiled.rule_weight, compiled.pair_merit, compiled.prior,
+        _BEAM * threshold, threshold, *constraints, by_start, by_end, exponent, ends, starts, active, n_active,
+        part_offsets,
     )  # fmt: skip
     total, groups, group_offsets, split = coarse_outside(
         n, compiled.coarse.root, compiled.rule_parent, compiled.rule_left, compiled.rule_right, compiled.rule_weight,

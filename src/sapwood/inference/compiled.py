@@ -49,6 +49,7 @@ class CompiledGrammar:
     pair_offsets: np.ndarray
     pair_right: np.ndarray
     pair_rule_offsets: np.ndarray
+    pair_merit: np.ndarray
     # The fine rules of each coarse rule.
     fine_offsets: np.ndarray
     fine_rule: np.ndarray
@@ -129,6 +130,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     source = np.repeat(grammar.tensor_offsets[rule_order] - tensor_offsets[:-1], tensor_sizes)
     tensors = grammar.tensors[source + np.arange(tensor_offsets[-1])]
 
+    prior = np.maximum(coarse.occupancy / max(coarse.occupancy.sum(), 1e-300), 1e-9)
     leaf_states = grammar.state_offsets[grammar.n_interminals]
     owner = coarse_of[grammar.n_interminals :][grammar.emissions.symbol_of_state]
     weights = averaging_weights(grammar, owner, n_coarse)
@@ -141,7 +143,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         symbol_offsets=symbol_offsets,
         state_order=state_order,
         root=grammar.root[state_order].astype(dtype),
-        prior=np.maximum(coarse.occupancy / max(coarse.occupancy.sum(), 1e-300), 1e-9),
+        prior=prior,
         rule_parent=a[by_pair],
         rule_left=b[by_pair],
         rule_right=c[by_pair],
@@ -149,10 +151,11 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         pair_offsets=_run_offsets(pairs // n_coarse, n_coarse),
         pair_right=(pairs % n_coarse).astype(np.int32),
         pair_rule_offsets=np.append(first, len(pair_key)).astype(np.int64),
+        pair_merit=np.maximum.reduceat((coarse.tensors * prior[a])[by_pair], first) if len(first) else np.zeros(0),
         fine_offsets=np.concatenate([[0], np.cumsum(fine_counts)]).astype(np.int64),
         fine_rule=rule_order,
-        fine_places=place[rules],
-        fine_states=states[rules],
+        fine_places=place[rules].astype(np.int32),
+        fine_states=states[rules].astype(np.int32),
         tensor_offsets=tensor_offsets,
         tensors=tensors.astype(dtype),
         coarse_emission=scipy.sparse.csr_array((weights, matrix), shape=(n_coarse, len(owner))),

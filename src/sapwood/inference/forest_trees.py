@@ -88,7 +88,8 @@ def k_best(chart: Chart, leaves: Sequence[Leaf], words: Sequence[str], count: in
         """Return the score of the node's `rank`-th best derivation, -inf if there are fewer."""
         if is_leaf[node]:
             return float(leaf_score[node]) if rank == 0 else -math.inf
-        return -done[node][rank][0] if rank < len(done[node]) else -math.inf
+        found = done.get(node, ())  # a node whose edges were all pruned has none
+        return -found[rank][0] if rank < len(found) else -math.inf
 
     def push(node: int, edge: int, left: int, right: int) -> None:
         b, c = (int(child) for child in forest.children[edge])

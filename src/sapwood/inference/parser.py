@@ -55,13 +55,16 @@ class ParseResult:
         (beyond the parser's `max_words`: likewise flat); `empty`.
     marginals
         For each phrase of the tree and each tag, `(label, start, end, posterior)`, if the parser was asked for them.
+    alternatives
+        The best trees with `log p(tree)`, if the parser was asked for them (see `Parser.k_best`).
     """
 
     words: list[str]
     tree: Tree | None
     log_probability: float
     status: Status
-    marginals: list[tuple[str, int, int, float]] = field(default_factory=list, repr=False)
+    marginals: list[tuple[str, int, int, float]] | None = field(default=None, repr=False)
+    alternatives: list[Derivation] | None = field(default=None, repr=False)
 
     @property
     def failed(self) -> bool:
@@ -79,13 +82,15 @@ class Parser:
     decoder
         How the tree is chosen from the posteriors: `max-rule`, `recall` or `viterbi`.
     threshold
-        Posterior below which the coarse pass prunes an entry; 0 parses exactly.
+        Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
         Sentences parsed at the same time.
     max_words
         Longer sentences get a flat tree at once.
     marginals
         Whether results tell how probable each phrase of the tree is.
+    alternatives
+        How many of the best trees results come with.
     """
 
     def __init__(
@@ -93,10 +98,11 @@ class Parser:
         model: TensorGrammar | str | Path,
         *,
         decoder: Decoder = "max-rule",
-        threshold: float = 1e-6,
+        threshold: float = 3e-6,
         threads: int = 1,
         max_words: int = 500,
         marginals: bool = False,
+        alternatives: int = 0,
     ) -> None:
         if decoder not in DECODERS:
             raise UsageError(f"no decoder {decoder!r}; choose from {', '.join(DECODERS)}")
@@ -110,8 +116,10 @@ class Parser:
         self.threads = threads
         self.max_words = max_words
         self.marginals = marginals
-        wide = int(self.grammar.states.max()) > 1
-        self.compiled = compile_grammar(self.grammar, np.float32 if wide else np.float64)
+        self.alternatives = alternatives
+        # Exact parsing is exact in its arithmetic, too.
+        self._dtype = np.float64 if threshold == 0 else np.float32
+        self.compiled = compile_grammar(self.grammar, self._dtype)
         self._leaves: dict[int, Leaf] = {}
         self._workspace = Workspace()
 
@@ -143,8 +151,9 @@ class Parser:
             tree = None if chart is None else decode(chart, words, self.decoder)
             if tree is not None and chart is not None:
                 clean = self.grammar.transform.invert(tree)
-                marginals = _phrases_of(clean, chart) if self.marginals else []
-                return ParseResult(words, clean, chart.log_probability, status, marginals)
+                marginals = _phrases_of(clean, chart) if self.marginals else None
+                best = self._k_best(chart, attempt_leaves, words, self.alternatives) if self.alternatives else None
+                return ParseResult(words, clean, chart.log_probability, status, marginals, best)
         if phrases:
             raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
         return ParseResult(words, self._flat(words, leaves), math.nan, "fallback")
@@ -170,8 +179,9 @@ class Parser:
         """
         words, leaves = self._read(sentence)
         chart = self.chart(sentence)
-        if chart is None:
-            return []
+        return [] if chart is None else self._k_best(chart, leaves, words, count)
+
+    def _k_best(self, chart: Chart, leaves: Sequence[Leaf], words: list[str], count: int) -> list[Derivation]:
         invert = self.grammar.transform.invert
         return [Derivation(invert(tree), score) for tree, score in k_best(chart, leaves, words, count)]
 
@@ -221,7 +231,7 @@ class Parser:
 
     @cached_property
     def _coarse_compiled(self) -> CompiledGrammar:
-        return compile_grammar(self.compiled.coarse)
+        return compile_grammar(self.compiled.coarse, self._dtype)
 
     def _leaf(self, word: str, tag: str | None, initial: bool) -> Leaf:
         """Return the lexical weights of a word, only those of the given tag if there is one."""

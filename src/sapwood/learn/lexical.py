@@ -150,8 +150,8 @@ def signature_tags(
     """Return `P(t | s)` as a chain: the sparse own parts `(signature, tag, value)` and `climb`.
 
     `P(t | s) = own(t, s) + climb(s) P(t | parent(s))`. Words whose finest signature is `s` count most: a word in `-t`
-    that is not in `-est` says more about other such words than superlatives do. They are smoothed towards all words that
-    have the signature, and those towards the next coarser one.
+    that is not in `-est` says more about other such words than superlatives do. They are smoothed towards all words
+    that have the signature, and those towards the next coarser one.
     """
     rare = leaf_signature >= 0
     if not rare.any():  # no rare words at all: unknown words may have any tag

@@ -1,0 +1,468 @@
+"""Inside-outside on observed trees: likelihoods and expected counts of a whole corpus, the E-step of EM.
+
+A treebank says which rule stands at each node and only the states are hidden, so each tree is one pass up (figures 2
+and 4 of the long paper) and one down. Per inner node of rule `a -> b c` the work is three products with the tensor
+`(m_a, m_b, m_c)`: inside, outside and the sum of posteriors; nodes of the same rule and height are done together.
+
+The trees are cut into shards, whose number depends on the corpus alone. Shards run on any executor; their results are
+added in the order of the shards, so they are the same to the last bit however many workers there are. Vectors live as
+long as their shard is worked on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sapwood.errors import GrammarError, UsageError
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import _observed_kernels as kernels
+from sapwood.trees.corpus import Corpus
+
+# Nodes of a shard, about: its vectors should fit into a core's cache, its rules should occur more than once.
+_SHARD_NODES = 1 << 16
+# The largest factor by which an outside vector is multiplied before it is summed, by size of number.
+_MOST = {4: 2.0**120, 8: 2.0**1000}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class NodeVectors:
+    """Inside and outside vectors of the trees of one shard.
+
+    Attributes
+    ----------
+    nodes
+        `(n,)`: the corpus' node numbers; the arrays below are in this order.
+    offsets
+        `(n + 1,)`: where each node's vector begins.
+    inside, exponent
+        The inside vector of node `v` is `inside[offsets[v]:offsets[v + 1]] * 2 ** exponent[v]`.
+    outside
+        Outside vectors, each up to a positive factor; empty if only inside vectors were asked for. Inside
+        times outside divided by its sum is the posterior of the node's states.
+    """
+
+    nodes: np.ndarray
+    offsets: np.ndarray
+    inside: np.ndarray
+    exponent: np.ndarray
+    outside: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class InsidePass:
+    """What the way up gives.
+
+    Attributes
+    ----------
+    log_likelihoods
+        `(trees,)`: natural logarithm of each tree's probability; -inf if it is impossible, NaN if a
+        real-valued grammar gives it a negative weight.
+    vectors
+        Inside vectors by shard, if they were to be kept.
+    """
+
+    log_likelihoods: np.ndarray
+    vectors: tuple[NodeVectors, ...] = ()
+
+    @property
+    def log_likelihood(self) -> float:
+        """Sum over all trees."""
+        return float(self.log_likelihoods.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Expectations:
+    """Expected counts given the trees, float64; trees without probability count nowhere.
+
+    Attributes
+    ----------
+    tensors
+        `(m_a, m_b, m_c)` for each rule, laid out as the grammar's `tensors`: how often each combination of states
+        is expected. A rule's sum is its count in the corpus.
+    lexical, lexical_offsets
+        The states of the leaves with pair `p` of preterminal and word:
+        `lexical[lexical_offsets[p]:lexical_offsets[p + 1]]`; pairs are those of `ObservedTrees`.
+    root, occupancy
+        `(sum of states,)`: how often each state is expected at a root, and anywhere.
+    log_likelihoods
+        `(trees,)`, as in `InsidePass`.
+    """
+
+    tensors: np.ndarray
+    lexical: np.ndarray
+    lexical_offsets: np.ndarray
+    root: np.ndarray
+    occupancy: np.ndarray
+    log_likelihoods: np.ndarray
+
+    @property
+    def log_likelihood(self) -> float:
+        """Sum over all trees."""
+        return float(self.log_likelihoods.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Shard:
+    """Consecutive trees, prepared; see `_observed_kernels` for the order of the nodes."""
+
+    nodes: np.ndarray
+    symbol: np.ndarray
+    n_leaves: int
+    pairs: np.ndarray
+    pair_nodes: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    block_rule: np.ndarray
+    block_nodes: np.ndarray
+    rules: np.ndarray
+    rule_nodes: np.ndarray
+    members: np.ndarray
+    roots: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Weights:
+    """A grammar's weights as the kernels want them."""
+
+    states: np.ndarray
+    state_offsets: np.ndarray
+    sizes: np.ndarray
+    tensor_offsets: np.ndarray
+    tensors: np.ndarray
+    root: np.ndarray
+    lexical_offsets: np.ndarray
+    lexical: np.ndarray
+    lexical_exponent: np.ndarray
+
+
+class ObservedTrees:
+    """A corpus prepared for passes with any grammar that has its symbols and rules, whatever the states.
+
+    Parameters
+    ----------
+    corpus
+        The trees.
+    shards
+        Into how many parts to cut them; by default a number that follows from the number of nodes. Results depend
+        on it in the last bits.
+
+    Attributes
+    ----------
+    pair_symbol, pair_word
+        `(pairs,)`: the distinct pairs of preterminal and word at the leaves, as corpus numbers, sorted.
+
+    Examples
+    --------
+    >>> from sapwood.learn.pcfg import PCFG
+    >>> from sapwood.trees import Tree
+    >>> corpus = Corpus.from_trees([Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 3)
+    >>> ObservedTrees(corpus).expectations(PCFG().fit(corpus)).tensors
+    array([3.])
+    """
+
+    def __init__(self, corpus: Corpus, *, shards: int | None = None) -> None:
+        if shards is None:
+            shards = -(-corpus.n_nodes // _SHARD_NODES)
+        if shards < 1:
+            raise UsageError(f"shards must be at least 1, not {shards}")
+        self.corpus = corpus
+        self.pair_symbol, self.pair_word, _ = corpus.lexical_counts()
+        height = np.empty(corpus.n_nodes, np.int32)
+        kernels.node_heights(corpus.left, corpus.right, height)
+        pair_keys = self.pair_symbol * len(corpus.words) + self.pair_word
+        # Trees go to the shard in which their first node falls.
+        ends = np.searchsorted(corpus.offsets[:-1], np.arange(1, shards) * (corpus.n_nodes / shards))
+        limits = corpus.offsets[np.unique([0, *ends, corpus.n_trees])]
+        self._shards = [
+            _prepare(corpus, int(first), int(last), height, pair_keys)
+            for first, last in zip(limits[:-1], limits[1:], strict=True)
+        ]
+
+    @property
+    def n_shards(self) -> int:
+        """Number of parts that are worked on independently."""
+        return len(self._shards)
+
+    def lexical_offsets(self, grammar: TensorGrammar) -> np.ndarray:
+        """Return `(pairs + 1,)`: where each pair's vector begins in tables of lexical vectors."""
+        return _offsets(grammar.states[self.pair_symbol])
+
+    def inside(
+        self,
+        grammar: TensorGrammar,
+        *,
+        lexical: np.ndarray | None = None,
+        dtype: DTypeLike = np.float32,
+        threads: int = 1,
+        executor: Executor | None = None,
+        keep: bool = False,
+    ) -> InsidePass:
+        """Return the trees' likelihoods and, to `keep` them, all inside vectors.
+
+        Parameters
+        ----------
+        grammar
+            Any grammar with the corpus' symbols and rules.
+        lexical
+            Lexical vectors of all pairs, one behind the other; by default `lexical_table(grammar, corpus)`.
+        dtype
+            Precision of the vectors: float32 or float64.
+        threads, executor
+            How many threads to start, or where to run instead.
+        keep
+            Whether to return the vectors.
+        """
+        weights = self._weights(grammar, lexical, dtype)
+        log_likelihoods, vectors = [], []
+        for found, theirs in self._run(_inside, weights, threads, executor, keep):
+            log_likelihoods.append(found)
+            vectors += [theirs] if keep else []
+        return InsidePass(np.concatenate(log_likelihoods), tuple(vectors))
+
+    def inside_outside(
+        self,
+        grammar: TensorGrammar,
+        *,
+        lexical: np.ndarray | None = None,
+        dtype: DTypeLike = np.float32,
+        threads: int = 1,
+        executor: Executor | None = None,
+    ) -> Iterator[NodeVectors]:
+        """Yield inside and outside vectors of all nodes, shard by shard; arguments as in `inside`."""
+        weights = self._weights(grammar, lexical, dtype)
+        return self._run(_inside_outside, weights, threads, executor)
+
+    def expectations(
+        self,
+        grammar: TensorGrammar,
+        *,
+        lexical: np.ndarray | None = None,
+        dtype: DTypeLike = np.float32,
+        threads: int = 1,
+        executor: Executor | None = None,
+    ) -> Expectations:
+        """Return expected counts and likelihoods; arguments as in `inside`. Sums are taken in float64."""
+        weights = self._weights(grammar, lexical, dtype)
+        tensors = np.zeros(len(weights.tensors))
+        lexical_sums = np.zeros(len(weights.lexical))
+        root, occupancy = np.zeros(len(weights.root)), np.zeros(len(weights.root))
+        log_likelihoods = []
+        results = self._run(_expectations, weights, threads, executor)
+        for shard, part in zip(self._shards, results, strict=True):
+            slots = _offsets(np.diff(weights.tensor_offsets)[shard.rules])
+            kernels.add_slots(shard.rules, slots, part.tensors, weights.tensor_offsets, tensors)
+            kernels.add_slots(shard.pairs, part.lexical_offsets, part.lexical, weights.lexical_offsets, lexical_sums)
+            root += part.root
+            occupancy += part.occupancy
+            log_likelihoods.append(part.log_likelihoods)
+        tensors *= grammar.tensors
+        return Expectations(
+            tensors, lexical_sums, weights.lexical_offsets, root, occupancy, np.concatenate(log_likelihoods)
+        )
+
+    def _weights(self, grammar: TensorGrammar, lexical: np.ndarray | None, dtype: DTypeLike) -> _Weights:
+        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise UsageError(f"vectors are float32 or float64, not {np.dtype(dtype)}")
+        corpus = self.corpus
+        if grammar.symbols != corpus.symbols or grammar.n_interminals != corpus.n_interminals:
+            raise GrammarError("the grammar's symbols are not those of the corpus: train it on this corpus")
+        if not np.array_equal(grammar.rules, corpus.rules):
+            raise GrammarError("the grammar's rules are not those of the corpus: train it on this corpus")
+        offsets = self.lexical_offsets(grammar)
+        if lexical is None:
+            lexical = lexical_table(grammar, corpus)
+        if lexical.shape != (offsets[-1],):
+            raise UsageError(f"the table of lexical vectors has shape {lexical.shape}, not ({offsets[-1]},)")
+        # Scaled here, in double precision: probabilities of rare words are small.
+        _, exponent = np.frexp(np.maximum.reduceat(np.abs(lexical), offsets[:-1]))
+        exponent = np.maximum(exponent, -1022)
+        scaled = np.ldexp(lexical, -np.repeat(exponent, np.diff(offsets)))
+        return _Weights(
+            states=grammar.states,
+            state_offsets=grammar.state_offsets,
+            sizes=grammar.states[grammar.rules].astype(np.int64),
+            tensor_offsets=grammar.tensor_offsets,
+            tensors=np.ascontiguousarray(grammar.tensors, dtype),
+            root=np.ascontiguousarray(grammar.root, np.float64),
+            lexical_offsets=offsets,
+            lexical=scaled.astype(dtype),
+            lexical_exponent=exponent.astype(np.int32),
+        )
+
+    def _run(
+        self,
+        work: Callable[..., T],
+        weights: _Weights,
+        threads: int,
+        executor: Executor | None,
+        *arguments: Any,
+    ) -> Iterator[T]:
+        """Yield the results of all shards in their order, at most a few of them waiting on our own threads."""
+        if threads < 1:
+            raise UsageError(f"threads must be at least 1, not {threads}")
+        return _in_order(work, self._shards, weights, threads, executor, arguments)
+
+
+def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> np.ndarray:
+    """Return `q(a -> x)` for all pairs of preterminal and word at the corpus' leaves, one behind the other.
+
+    Words are looked up as they are in the middle of a sentence, which makes a difference for unknown ones only.
+    """
+    symbol, word, _ = corpus.lexical_counts()
+    offsets = _offsets(grammar.states[symbol])
+    row_offsets = grammar.emissions.state_offsets
+    table = np.empty(offsets[-1])
+    order = np.argsort(word, kind="stable")
+    known, row = -1, np.zeros(0)
+    for pair in order.tolist():
+        if word[pair] != known:
+            known = word[pair]
+            row = grammar.emissions.row(grammar.lexicon.terminal(corpus.words[known], False))
+        preterminal = symbol[pair] - grammar.n_interminals
+        table[offsets[pair] : offsets[pair + 1]] = row[row_offsets[preterminal] : row_offsets[preterminal + 1]]
+    return table
+
+
+def _prepare(corpus: Corpus, first: int, last: int, height: np.ndarray, pair_keys: np.ndarray) -> _Shard:
+    """Put nodes `first .. last - 1` in order."""
+    nodes = slice(first, last)
+    leaf = corpus.rule[nodes] < 0
+    keys = corpus.symbol[nodes].astype(np.int64) * len(corpus.words) + corpus.word[nodes]
+    pair = np.searchsorted(pair_keys, keys)
+    order = np.lexsort((np.where(leaf, pair, corpus.rule[nodes]), height[nodes]))
+    place = np.empty(last - first, np.int32)
+    place[order] = np.arange(last - first, dtype=np.int32)
+    n_leaves = int(leaf.sum())
+    inner = first + order[n_leaves:]
+    rule = corpus.rule[inner]
+    starts = _run_starts(height[inner].astype(np.int64) * len(corpus.rules) + rule)
+    pairs, pair_starts = np.unique(pair[order[:n_leaves]], return_index=True)
+    members = np.argsort(rule, kind="stable")
+    rules, rule_starts = np.unique(rule[members], return_index=True)
+    return _Shard(
+        nodes=first + order,
+        symbol=corpus.symbol[first + order],
+        n_leaves=n_leaves,
+        pairs=pairs,
+        pair_nodes=np.append(pair_starts, n_leaves),
+        left=place[corpus.left[inner] - first],
+        right=place[corpus.right[inner] - first],
+        block_rule=rule[starts],
+        block_nodes=np.append(starts, len(inner)),
+        rules=rules,
+        rule_nodes=np.append(rule_starts, len(inner)),
+        members=members,
+        roots=place[corpus.parent[nodes] < 0],
+    )
+
+
+def _inside(shard: _Shard, weights: _Weights, keep: bool = True) -> tuple[np.ndarray, NodeVectors | None]:
+    """Return the log-likelihoods of a shard's trees and the inside vectors."""
+    offsets = _offsets(weights.states[shard.symbol])
+    inside = np.empty(offsets[-1], weights.tensors.dtype)
+    exponent = np.empty(len(shard.symbol), np.int32)
+    log_likelihoods = np.empty(len(shard.roots))
+    kernels.place_leaves(
+        shard.pairs, shard.pair_nodes, weights.lexical_offsets, weights.lexical, weights.lexical_exponent,
+        offsets, inside, exponent,
+    )  # fmt: skip
+    kernels.inside_pass(
+        shard.n_leaves, shard.block_rule, shard.block_nodes, shard.left, shard.right, offsets, weights.sizes,
+        weights.tensor_offsets, weights.tensors, np.empty(4 * _widest(weights) ** 2, inside.dtype), inside, exponent,
+    )  # fmt: skip
+    kernels.tree_likelihoods(
+        shard.roots, shard.symbol, weights.state_offsets, weights.root, offsets, inside, exponent, log_likelihoods
+    )
+    vectors = NodeVectors(shard.nodes, offsets, inside, exponent, inside[:0]) if keep else None
+    return log_likelihoods, vectors
+
+
+def _inside_outside(shard: _Shard, weights: _Weights) -> NodeVectors:
+    """Return inside and outside vectors of a shard's nodes."""
+    return _both_ways(shard, weights)[1]
+
+
+def _both_ways(shard: _Shard, weights: _Weights) -> tuple[np.ndarray, NodeVectors]:
+    log_likelihoods, up = _inside(shard, weights)
+    assert up is not None
+    outside = np.empty_like(up.inside)
+    kernels.outside_pass(
+        shard.n_leaves, shard.block_rule, shard.block_nodes, shard.left, shard.right, shard.roots, shard.symbol,
+        weights.state_offsets, weights.root, log_likelihoods, up.offsets, weights.sizes, weights.tensor_offsets,
+        weights.tensors, np.empty(_widest(weights) ** 2, outside.dtype), up.inside, outside,
+    )  # fmt: skip
+    return log_likelihoods, NodeVectors(up.nodes, up.offsets, up.inside, up.exponent, outside)
+
+
+def _expectations(shard: _Shard, weights: _Weights) -> Expectations:
+    """Return the expected counts of a shard: of its own rules (not yet times the weights) and pairs only."""
+    log_likelihoods, vectors = _both_ways(shard, weights)
+    offsets, inside, outside = vectors.offsets, vectors.inside, vectors.outside
+    widest = _widest(weights)
+    occupancy, root = np.zeros(len(weights.root)), np.zeros(len(weights.root))
+    slots = _offsets(np.diff(weights.tensor_offsets)[shard.rules])
+    tensors = np.empty(slots[-1])
+    kernels.expected_rules(
+        shard.n_leaves, shard.rules, shard.rule_nodes, shard.members, shard.left, shard.right, shard.symbol,
+        weights.state_offsets, offsets, weights.sizes, inside, vectors.exponent, outside, _MOST[inside.itemsize],
+        np.empty(4 * widest**2, inside.dtype), np.empty((4, widest), inside.dtype), slots, tensors, occupancy,
+    )  # fmt: skip
+    slots = _offsets(np.diff(weights.lexical_offsets)[shard.pairs])
+    lexical = np.zeros(slots[-1])
+    kernels.expected_leaves(
+        shard.pairs, shard.pair_nodes, slots, shard.symbol, weights.state_offsets, offsets, inside, outside,
+        lexical, occupancy,
+    )  # fmt: skip
+    kernels.expected_roots(shard.roots, shard.symbol, weights.state_offsets, offsets, inside, outside, root)
+    return Expectations(tensors, lexical, slots, root, occupancy, log_likelihoods)
+
+
+def _in_order(
+    work: Callable[..., T],
+    shards: list[_Shard],
+    weights: _Weights,
+    threads: int,
+    executor: Executor | None,
+    arguments: tuple[Any, ...],
+) -> Iterator[T]:
+    if executor is None and threads == 1:
+        for shard in shards:
+            yield work(shard, weights, *arguments)
+        return
+    window = len(shards) if executor is not None else 2 * threads
+    with contextlib.ExitStack() as stack:
+        pool = executor if executor is not None else stack.enter_context(ThreadPoolExecutor(threads))
+        waiting: deque[Future[T]] = deque()
+        try:
+            for shard in shards:
+                waiting.append(pool.submit(work, shard, weights, *arguments))
+                if len(waiting) >= window:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _widest(weights: _Weights) -> int:
+    return int(weights.states.max())
+
+
+def _offsets(sizes: np.ndarray) -> np.ndarray:
+    """Return where runs of the given sizes begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def _run_starts(keys: np.ndarray) -> np.ndarray:
+    """Return where runs of equal values begin."""
+    return np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.zeros(0, np.int64)
