@@ -3,7 +3,7 @@
 Nearly all the time of coarse-to-fine parsing goes here. Over a span `(i, j)`, and for each symbol `B` that begins at
 `i`, the splits at which `B` ends are walked (a bit set), and the values of *all* symbols that end at `j` are added up
 for them at once: one vectorised row operation for each split, instead of a scattered look-up for each pair of symbols.
-Then the grammar's pairs `B C` are read off the sums.
+Then the grammar's pairs `B C` are read off the sums. Symbols that begin few pairs do without.
 
 Charts are triangular, cell `(i, j)` at `j (j - 1) / 2 + i`. Inside values of a cell are scaled by a power of two so
 that the largest lies in [1/2, 1); `exponent[cell]` keeps it. Outside values are stored times the inverse scale and
@@ -22,6 +22,8 @@ from sapwood.inference._bits import lowest_bit
 
 _ONE = np.uint64(1)
 _LOWEST = -(1 << 40)
+# Symbols that begin no more pairs than this are summed pair by pair.
+_FEW = 16
 # Powers of two from 2^-1074 to 2^1023, by exponent + 1074: quicker than ldexp.
 POWERS = np.ldexp(1.0, np.arange(-1074, 1024))
 
@@ -76,20 +78,21 @@ def _sum_rows(total, splits, weights, count, rows, size):
 def coarse_inside(
     n, leaf_offsets, leaf_symbol, leaf_value, pair_offsets, pair_right, pair_rule_offsets, rule_parent, rule_weight,
     pair_merit, prior, beam, threshold, cell_rule, allowed, by_start, by_end, exponent, ends, starts, active, n_active,
-    part_offsets,
+    part_offsets, part_rule, part,
 ):  # fmt: skip
     """Fill `by_start`, `by_end`, `exponent (cells,)` and the bit sets `ends (n, S, W)`, `starts (n + 1, S, W)`.
 
     Leaves of position `i` are `leaf_symbol[leaf_offsets[i]:leaf_offsets[i + 1]]`. Pairs are grouped by left symbol,
     rules by pair. Of each cell only entries are kept whose inside value times `prior (S,)` is at least `beam` times
-    the cell's largest such product; pairs that could not give rise to one even a hundred times over (`pair_merit` is
-    the largest weight times prior among a pair's rules) are passed over. `cell_rule (cells,)` says what a cell may
+    the cell's largest such product; pairs that could not give rise to one by themselves (`pair_merit` is the
+    largest weight times prior among a pair's rules) are passed over. `cell_rule (cells,)` says what a cell may
     hold: -1 anything, -2 nothing, else the symbols in that row of `allowed (rows, S)`. The sets come zeroed, the charts
     need not; `active (n, S)` and `n_active (n,)` (zeroed) list the symbols that begin at a position.
 
     Returns the parts that rules have in the inside values of their parents, where they exceed a tenth of `threshold`:
     rule numbers and fractions, those of a cell from `part_offsets[c]` to `part_offsets[c + 1]`, where cells are counted
-    in the order of this loop, `j (j - 1) / 2 + (j - 1 - i)`.
+    in the order of this loop, `j (j - 1) / 2 + (j - 1 - i)`. They are written to `part_rule` and `part`, or to larger
+    arrays if these are too small.
     """
     n_symbols = ends.shape[1]
     row = np.zeros(n_symbols)
@@ -103,12 +106,11 @@ def coarse_inside(
     splits = np.empty(n + 1, np.int32)
     weights = np.empty(n + 1, by_start.dtype)
     limit = np.zeros(n_symbols)
+    touched = np.empty(n_symbols, np.int32)
     lowest = -60 if beam > 0 else -1074
     n_pairs = pair_right.shape[0]
     met_pair = np.empty(n_pairs, np.int32)
     met_total = np.empty(n_pairs)
-    part_rule = np.empty(1024 * n, np.int32)
-    part = np.empty(1024 * n, by_start.dtype)
     n_parts = 0
     visited = 0
     part_offsets[0] = 0
@@ -123,6 +125,7 @@ def coarse_inside(
             cell = cell_of(i, j)
             reference = 0
             n_met = 0
+            n_touched = 0
             visited += 1
             part_offsets[visited] = n_parts
             if cell_rule[cell] == -2:
@@ -131,6 +134,8 @@ def coarse_inside(
             if i == j - 1:
                 for e in range(leaf_offsets[i], leaf_offsets[i + 1]):
                     row[leaf_symbol[e]] = leaf_value[e]
+                    touched[n_touched] = leaf_symbol[e]
+                    n_touched += 1
             else:
                 reference = _LOWEST
                 for k in range(i + 1, j):
@@ -148,33 +153,52 @@ def coarse_inside(
                 for a in range(n_active[i]):
                     b = active[i, a]
                     left = left_base + b * (n - i)
-                    n_splits = 0
-                    for w in range(ends.shape[2]):
-                        here_end = ends[i, b, w]
-                        while here_end != 0:
-                            k = 64 * w + lowest_bit(here_end)
-                            here_end &= here_end - _ONE
-                            if factor[k] != 0:
-                                splits[n_splits] = k
-                                weights[n_splits] = factor[k] * by_start[left + k]
-                                n_splits += 1
-                    if n_splits == 0:
-                        continue
-                    _sum_rows(sums, splits, weights, n_splits, rows, size)
-                    for p in range(pair_offsets[b], pair_offsets[b + 1]):
-                        at = place[pair_right[p]]
-                        if at < 0 or sums[at] * pair_merit[p] <= hopeless:
+                    first, last = pair_offsets[b], pair_offsets[b + 1]
+                    dense = last - first > _FEW
+                    if dense:
+                        n_splits = 0
+                        for w in range(ends.shape[2]):
+                            here_end = ends[i, b, w]
+                            while here_end != 0:
+                                k = 64 * w + lowest_bit(here_end)
+                                here_end &= here_end - _ONE
+                                if factor[k] != 0:
+                                    splits[n_splits] = k
+                                    weights[n_splits] = factor[k] * by_start[left + k]
+                                    n_splits += 1
+                        if n_splits == 0:
                             continue
-                        total = sums[at]
-                        hopeless = max(hopeless, total * pair_merit[p] * 0.01 * beam)
+                        _sum_rows(sums, splits, weights, n_splits, rows, size)
+                    for p in range(first, last):
+                        at = place[pair_right[p]]
+                        if at < 0:
+                            continue
+                        if dense:
+                            total = sums[at]
+                        else:
+                            total = by_start.dtype.type(0.0)
+                            for w in range(ends.shape[2]):
+                                both = ends[i, b, w] & starts[j, pair_right[p], w]
+                                while both != 0:
+                                    k = 64 * w + lowest_bit(both)
+                                    both &= both - _ONE
+                                    total += factor[k] * by_start[left + k] * rows[k, at]
+                        if total * pair_merit[p] <= hopeless:
+                            continue
+                        hopeless = max(hopeless, total * pair_merit[p] * beam)
                         met_pair[n_met] = p
                         met_total[n_met] = total
                         n_met += 1
                         for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
-                            row[rule_parent[r]] += total * rule_weight[r]
+                            s = rule_parent[r]
+                            if row[s] == 0.0:
+                                touched[n_touched] = s
+                                n_touched += 1
+                            row[s] += total * rule_weight[r]
             largest = 0.0
             merit = 0.0
-            for s in range(n_symbols):
+            for x in range(n_touched):
+                s = touched[x]
                 if cell_rule[cell] >= 0 and not allowed[cell_rule[cell], s]:
                     row[s] = 0.0
                 largest = max(largest, row[s])
@@ -185,13 +209,14 @@ def coarse_inside(
             merit *= beam
             # Rules' parts in what stays; a part must exceed its parent's limit.
             if n_met > 0:
-                for s in range(n_symbols):
+                for x in range(n_touched):
+                    s = touched[x]
                     kept = row[s] > 0 and row[s] * prior[s] >= merit
                     limit[s] = 0.1 * threshold * row[s] if kept else math.inf
             for x in range(n_met):
                 p = met_pair[x]
                 if n_parts + pair_rule_offsets[p + 1] - pair_rule_offsets[p] > part.shape[0]:
-                    longer = np.empty(2 * part.shape[0] + n_symbols, np.int32)
+                    longer = np.empty(2 * part.shape[0] + rule_parent.shape[0], np.int32)
                     longer[:n_parts] = part_rule[:n_parts]
                     part_rule = longer
                     wider = np.empty(longer.shape[0], part.dtype)
@@ -208,7 +233,8 @@ def coarse_inside(
             _, shift = math.frexp(largest)
             exponent[cell] = reference + shift
             scale = power_of_two(-shift)
-            for s in range(n_symbols):
+            for x in range(n_touched):
+                s = touched[x]
                 if row[s] > 0.0:
                     if row[s] * prior[s] >= merit:
                         value = by_start.dtype.type(row[s] * scale)
@@ -226,7 +252,7 @@ def coarse_inside(
                             ends[i, s, j >> 6] |= _ONE << np.uint64(j & 63)
                             starts[j, s, i >> 6] |= _ONE << np.uint64(i & 63)
                     row[s] = 0.0
-    return part_rule[:n_parts], part[:n_parts]
+    return part_rule, part
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -246,8 +272,9 @@ def coarse_outside(
 
     A rule's posterior over a span is its part in the parent's inside value times the parent's posterior; rules are
     expanded only where that exceeds a tenth of `threshold`. Rules are in the order of pairs. Returns the scaled
-    sentence probability (0 if there is no parse) and the edges, top-down by cell, those of one cell and rule being
-    one group: `(groups, 2)` cell and rule, where each group's edges begin, and the edges' splits.
+    sentence probability (0 if there is no parse); the edges, top-down by cell, those of one cell and rule being one
+    group: `(groups, 2)` cell and rule, where each group's edges begin, and the edges' splits; and `(cells,)`, which
+    cells have any posterior at all.
     """
     n_symbols = ends.shape[1]
     factor = np.zeros(n + 1, by_start.dtype)
@@ -324,11 +351,11 @@ def coarse_outside(
                         group_offsets[n_groups] = before
                         n_groups += 1
     group_offsets[n_groups] = n_edges
-    return total, groups[:n_groups], group_offsets[: n_groups + 1], split[:n_edges]
+    return total, groups[:n_groups], group_offsets[: n_groups + 1], split[:n_edges], reached
 
 
 @numba.njit(cache=True, nogil=True)
-def number_nodes(n, by_end, outside, threshold, node_offsets, node_number):
+def number_nodes(n, by_end, outside, reached, threshold, node_offsets, node_number):
     """Number the entries whose posterior exceeds `threshold`, cell by cell; returns their symbols.
 
     `node_offsets (cells + 1,)` bounds each cell's nodes; `node_number (cells, S)` is set where there is a node.
@@ -345,6 +372,8 @@ def number_nodes(n, by_end, outside, threshold, node_offsets, node_number):
                 longer = np.empty(2 * symbol.shape[0] + n_symbols, np.int32)
                 longer[:count] = symbol[:count]
                 symbol = longer
+            if not reached[cell]:
+                continue
             for s in range(n_symbols):
                 if outside[cell, s] > 0 and outside[cell, s] * by_end[end_run(n_symbols, j, s) + i] > threshold:
                     symbol[count] = s

@@ -299,10 +299,9 @@ def _add_posterior(inside, outside, target):
         total += np.float64(inside[x]) * outside[x]
     if total == 0.0:
         return 0.0
-    factor = 1 / total
     for x in range(len(inside)):
-        target[x] += factor * inside[x] * outside[x]
-    return factor
+        target[x] += np.float64(inside[x]) * outside[x] / total
+    return 1 / total
 
 
 @numba.njit(cache=True, nogil=True)

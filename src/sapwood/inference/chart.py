@@ -20,13 +20,14 @@ _BEAM = 10.0
 
 
 class Workspace(threading.local):
-    """Memory for the coarse pass, kept from one sentence to the next; each thread has its own.
+    """Memory for charts, kept from one sentence to the next; each thread has its own.
 
     Fresh memory costs more than the work done in it: the system hands it out page by page.
     """
 
     def __init__(self) -> None:
         self._buffers: dict[str, np.ndarray] = {}
+        self._parts = np.empty(0, np.int32), np.empty(0, np.float32)
 
     def take(self, name: str, shape: tuple[int, ...], dtype: type, *, zero: bool = False) -> np.ndarray:
         """Return an array of that shape, valid until the same name is asked for again."""
@@ -40,6 +41,18 @@ class Workspace(threading.local):
         if zero:
             array.fill(0)
         return array
+
+    def parts(self, dtype: type, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return room for the rules' parts: whatever was kept last, if it fits."""
+        rule, part = self._parts
+        if len(part) < size or part.dtype != dtype:
+            rule, part = np.empty(size, np.int32), np.empty(size, dtype)
+        return rule, part
+
+    def keep_parts(self, rule: np.ndarray, part: np.ndarray) -> None:
+        """Keep the room that the parts took in the end for the next sentence."""
+        if part.nbytes <= _KEEP:
+            self._parts = rule, part
 
 
 # Larger pieces of memory (for very long sentences) are given back.
@@ -147,26 +160,32 @@ def build_chart(
     threshold
         Edges with a smaller posterior under the coarse grammar are pruned; 0 prunes only what no parse can use.
     workspace
-        Memory to work in, worth keeping from one sentence to the next.
+        Memory to work in, worth keeping from one sentence to the next; the chart's arrays lie in it, so it is
+        valid only until the next chart is built with the same workspace. Without one the chart is its own.
     phrases
         Phrases that must be there (`sapwood.inference.constraints`).
     """
-    forest = coarse_forest(compiled, leaves, threshold, workspace or Workspace(), phrases)
-    return None if forest is None else fine_chart(compiled, leaves, forest)
+    workspace = workspace or Workspace()
+    forest = coarse_forest(compiled, leaves, threshold, workspace, phrases)
+    return None if forest is None else fine_chart(compiled, leaves, forest, workspace)
 
 
-def fine_chart(compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest) -> Chart | None:
+def fine_chart(compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest, workspace: Workspace) -> Chart | None:
     """Run the fine grammar over a forest; None if it has no parse there."""
     n = forest.n
     n_nodes, n_edges = len(forest.node_symbol), len(forest.children)
     vector_offsets = np.zeros(n_nodes + 1, np.int64)
     np.cumsum(compiled.vector_sizes[forest.node_symbol], out=vector_offsets[1:])
-    inside = np.zeros(vector_offsets[-1], compiled.dtype)
-    outside = np.zeros_like(inside)
-    rows = np.stack([leaf.row for leaf in leaves])
+    take = workspace.take
+    size = (int(vector_offsets[-1]),)
+    inside = take("inside vectors", size, compiled.dtype, zero=True)
+    outside = take("outside vectors", size, compiled.dtype, zero=True)
+    rows = take("rows", (n, int(compiled.symbol_offsets[-1])), compiled.dtype)
+    for row, leaf in zip(rows, leaves, strict=True):
+        row[:] = leaf.row
     place_leaves(n, forest.node_offsets, forest.node_symbol, vector_offsets, rows, compiled.symbol_offsets, inside)
-    exponent = np.empty(n * (n + 1) // 2, np.int64)
-    factor = np.empty(n_edges)
+    exponent = take("exponents", (n * (n + 1) // 2,), np.int64)
+    factor = take("factor", (n_edges,), np.float64)
     widest = int(compiled.grammar.states.max())
     edges = (forest.group_parent, forest.group_rule, forest.group_offsets, forest.children)
     rules = (compiled.fine_offsets, compiled.fine_places, compiled.fine_states, compiled.tensor_offsets)
@@ -188,7 +207,8 @@ def fine_chart(compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest
         return None
     for at, weights in roots:
         outside[at] = weights / total
-    edge_posterior, node_posterior = np.zeros(n_edges), np.empty(n_nodes)
+    edge_posterior = take("edge posterior", (n_edges,), np.float64, zero=True)
+    node_posterior = np.empty(n_nodes)
     fine_outside(
         forest.node_cell, vector_offsets, *edges, *rules, compiled.tensors, widest, inside, exponent, outside, factor,
         edge_posterior,
@@ -229,9 +249,10 @@ def coarse_forest(
         n, leaf_offsets, leaf_symbol, leaf_value, compiled.pair_offsets, compiled.pair_right,
         compiled.pair_rule_offsets, compiled.rule_parent, compiled.rule_weight, compiled.pair_merit, compiled.prior,
         _BEAM * threshold, threshold, *constraints, by_start, by_end, exponent, ends, starts, active, n_active,
-        part_offsets,
+        part_offsets, *workspace.parts(dtype, 1024 * n),
     )  # fmt: skip
-    total, groups, group_offsets, split = coarse_outside(
+    workspace.keep_parts(part_rule, part)
+    total, groups, group_offsets, split, reached = coarse_outside(
         n, compiled.coarse.root, compiled.rule_parent, compiled.rule_left, compiled.rule_right, compiled.rule_weight,
         by_start, by_end, exponent, ends, starts, part_offsets, part_rule, part, outside, threshold,
     )  # fmt: skip
@@ -240,7 +261,7 @@ def coarse_forest(
     node_offsets = np.empty(n_cells + 1, np.int64)
     node_number = take("node_number", (n_cells, n_coarse), np.int32)
     # An edge's posterior never exceeds those of its nodes, but for rounding.
-    node_symbol = number_nodes(n, by_end, outside, threshold * (1 - 1e-4), node_offsets, node_number)
+    node_symbol = number_nodes(n, by_end, outside, reached, threshold * (1 - 1e-4), node_offsets, node_number)
     group_parent, children = np.empty(len(groups), np.int32), np.empty((len(split), 2), np.int32)
     link_edges(
         n, groups, group_offsets, split, compiled.rule_parent, compiled.rule_left, compiled.rule_right, node_number,

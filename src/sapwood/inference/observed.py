@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -182,10 +183,7 @@ class ObservedTrees:
         # Trees go to the shard in which their first node falls.
         ends = np.searchsorted(corpus.offsets[:-1], np.arange(1, shards) * (corpus.n_nodes / shards))
         limits = corpus.offsets[np.unique([0, *ends, corpus.n_trees])]
-        self._shards = [
-            _prepare(corpus, int(first), int(last), height, pair_keys)
-            for first, last in zip(limits[:-1], limits[1:], strict=True)
-        ]
+        self._shards = [_prepare(corpus, int(first), int(last), height, pair_keys) for first, last in pairwise(limits)]
 
     @property
     def n_shards(self) -> int:
@@ -215,7 +213,8 @@ class ObservedTrees:
         lexical
             Lexical vectors of all pairs, one behind the other; by default `lexical_table(grammar, corpus)`.
         dtype
-            Precision of the vectors: float32 or float64.
+            Precision of the vectors: float32 or float64. In float32 a state is lost whose inside weight is less than
+            1e-38 times that of the best state of the node.
         threads, executor
             How many threads to start, or where to run instead.
         keep
@@ -225,7 +224,8 @@ class ObservedTrees:
         log_likelihoods, vectors = [], []
         for found, theirs in self._run(_inside, weights, threads, executor, keep):
             log_likelihoods.append(found)
-            vectors += [theirs] if keep else []
+            if theirs is not None:
+                vectors.append(theirs)
         return InsidePass(np.concatenate(log_likelihoods), tuple(vectors))
 
     def inside_outside(

@@ -165,9 +165,7 @@ class Parser:
             return None
         for status, compiled, attempt_leaves, threshold in self._attempts(leaves):
             if status != "coarse":
-                chart = build_chart(
-                    compiled, attempt_leaves, threshold=threshold, workspace=self._workspace, phrases=phrases
-                )
+                chart = build_chart(compiled, attempt_leaves, threshold=threshold, phrases=phrases)
                 if chart is not None:
                     return chart
         return None
