@@ -207,7 +207,9 @@ CASES: dict[str, list[Case]] = {
         Case("parse -m m --threshold 1", USAGE, "'--threshold': 1.0 is not in the range"),
         Case("parse -m m --threshold nan", USAGE, "the threshold must be at least 0 and below 1"),
         Case("parse -m m --max-words 0", USAGE, "'--max-words': 0 is not in the range"),
-        Case("parse -m m --decoder best", USAGE, "'best' is not one of 'max-rule', 'max-rule-sum', 'recall', 'viterbi'"),
+        Case(
+            "parse -m m --decoder best", USAGE, "'best' is not one of 'max-rule', 'max-rule-sum', 'recall', 'viterbi'"
+        ),
         Case("parse -m m --to xml", USAGE, "'xml' is not one of 'brackets'"),
         Case("convert trees.mrg --from xml", USAGE, "'xml' is not one of 'auto'"),
         Case("convert trees.mrg --binarise up", USAGE, "'up' is not one of 'right', 'left', 'head'"),

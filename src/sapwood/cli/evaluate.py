@@ -42,7 +42,7 @@ from sapwood.trees.tree import Tree
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, max_open=True),
-    default=3e-6,
+    default=6e-6,
     show_default=True,
     help="With -m: posterior below which the coarse pass prunes.",
 )

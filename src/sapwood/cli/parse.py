@@ -53,7 +53,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1, max_open=True),
-    default=3e-6,
+    default=6e-6,
     show_default=True,
     help="Posterior below which the coarse pass prunes.",
 )

@@ -6,6 +6,7 @@ state at most 0.8 interminals are expected, so a tree dies out geometrically.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -123,3 +124,45 @@ def _draw_root(rng: np.random.Generator, sizes: np.ndarray, interminals: int, de
     weights = np.where(np.arange(len(sizes)) < interminals, 1.0, 0.25) * weights
     drawn = rng.gamma(1.0, size=int(sizes.sum())) * np.repeat(weights, sizes)
     return drawn / drawn.sum()
+
+
+def random_states(
+    grammar: TensorGrammar, states: int, rng: np.random.Generator, *, noise: float = 0.5
+) -> TensorGrammar:
+    """Split each symbol of a one-state grammar into `states` states at random: how EM's starting points are made.
+
+    Each rule's probability is divided among its children's states with noise, so the result is a proper L-PCFG with
+    the same rules; with `noise` 0 all states would be alike, and trees as probable as before.
+    """
+    if int(grammar.states.max()) != 1:
+        raise UsageError("random_states splits grammars with one state per symbol")
+    m = states
+    weights = grammar.tensors[:, None, None, None] * (1 + noise * (rng.random((len(grammar.rules), m, m, m)) - 0.5))
+    totals = np.zeros((grammar.n_interminals, m))
+    np.add.at(totals, grammar.rules[:, 0], weights.sum(axis=(2, 3)))
+    weights /= totals[grammar.rules[:, 0]][:, :, None, None]
+    old = grammar.emissions
+    n_leaf = len(old.states)
+    factors = 1 + noise * (rng.random((len(old.symbol), m)) - 0.5)
+    emissions = replace(
+        old,
+        states=np.full(n_leaf, m, np.int32),
+        values=(old.values[:, None] * factors).ravel(),
+        share=np.repeat(old.share, m),
+    )
+    # Values and shares of a state are divided by its total, so that its words sum to one again.
+    sums = emissions.totals().reshape(n_leaf, m)
+    emissions = replace(
+        emissions,
+        values=(old.values[:, None] * factors / sums[old.symbol]).ravel(),
+        share=np.repeat(old.share, m) / sums.ravel(),
+    )
+    return replace(
+        grammar,
+        states=np.full(len(grammar.symbols), m, np.int32),
+        tensors=weights.ravel().astype(np.float32),
+        root=np.repeat(grammar.root / m, m),
+        emissions=emissions,
+        occupancy=np.repeat(grammar.occupancy / m, m),
+        info={**grammar.info, "method": f"random states ({m})"},
+    )

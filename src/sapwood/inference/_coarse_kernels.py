@@ -189,12 +189,22 @@ def coarse_inside(
                         met_pair[n_met] = p
                         met_total[n_met] = total
                         n_met += 1
-                        for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
-                            s = rule_parent[r]
-                            if row[s] == 0.0:
-                                touched[n_touched] = s
-                                n_touched += 1
-                            row[s] += total * rule_weight[r]
+                # Only now is it known which of them were hopeless from the start.
+                before, n_met = n_met, 0
+                for x in range(before):
+                    p = met_pair[x]
+                    total = met_total[x]
+                    if total * pair_merit[p] <= hopeless:
+                        continue
+                    met_pair[n_met] = p
+                    met_total[n_met] = total
+                    n_met += 1
+                    for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
+                        s = rule_parent[r]
+                        if row[s] == 0.0:
+                            touched[n_touched] = s
+                            n_touched += 1
+                        row[s] += total * rule_weight[r]
             largest = 0.0
             merit = 0.0
             for x in range(n_touched):

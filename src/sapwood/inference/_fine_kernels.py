@@ -127,21 +127,27 @@ def _inside_scalars(
 def _inside_rule(
     first, last, children, vector_offsets, factor, inside, meeting, tensors, base, m_a, m_b, m_c, place_b, place_c, at
 ):  # fmt: skip
-    """Sum the outer products of all edges, then apply the tensor: `inside[at:] += T meeting`."""
+    """Sum the outer products of all edges, then apply the tensor: `inside[at:] += T meeting`.
+
+    Loops run over slices from 0: that is what the compiler vectorises.
+    """
     size = m_b * m_c
-    for x in range(size):
-        meeting[x] = 0
+    met = meeting[:size]
+    met[:] = 0
     for e in range(first, last):
         left = vector_offsets[children[e, 0]] + place_b
         right = vector_offsets[children[e, 1]] + place_c
+        y = inside[right : right + m_c]
         for x in range(m_b):
             value = inside.dtype.type(factor[e]) * inside[left + x]
-            for y in range(m_c):
-                meeting[x * m_c + y] += value * inside[right + y]
+            row = met[x * m_c : (x + 1) * m_c]
+            for z in range(m_c):
+                row[z] += value * y[z]
     for x in range(m_a):
+        row = tensors[base + x * size : base + (x + 1) * size]
         total = inside.dtype.type(0.0)
-        for y in range(size):
-            total += tensors[base + x * size + y] * meeting[y]
+        for z in range(size):
+            total += row[z] * met[z]
         inside[at + x] += total
 
 
@@ -217,23 +223,28 @@ def _outside_rule(
 ):  # fmt: skip
     """Hand one parent's outside vector down through one rule to the children at all splits."""
     size = m_b * m_c
-    for y in range(size):
-        weight[y] = 0
+    given = weight[:size]
+    given[:] = 0
     for x in range(m_a):
         value = outside[at + x]
-        for y in range(size):
-            weight[y] += value * tensors[base + x * size + y]
+        row = tensors[base + x * size : base + (x + 1) * size]
+        for z in range(size):
+            given[z] += value * row[z]
     for e in range(first, last):
         left = vector_offsets[children[e, 0]] + place_b
         right = vector_offsets[children[e, 1]] + place_c
         scale = inside.dtype.type(factor[e])
+        y = inside[right : right + m_c]
+        out = outside[right : right + m_c]
         total = 0.0
         for x in range(m_b):
+            row = given[x * m_c : (x + 1) * m_c]
             partial = inside.dtype.type(0.0)
+            for z in range(m_c):
+                partial += row[z] * y[z]
             scaled = scale * inside[left + x]
-            for y in range(m_c):
-                partial += weight[x * m_c + y] * inside[right + y]
-                outside[right + y] += scaled * weight[x * m_c + y]
+            for z in range(m_c):
+                out[z] += scaled * row[z]
             partial *= scale
             outside[left + x] += partial
             total += partial * inside[left + x]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Workspace(threading.local):
 
     def take(self, name: str, shape: tuple[int, ...], dtype: type, *, zero: bool = False) -> np.ndarray:
         """Return an array of that shape, valid until the same name is asked for again."""
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         buffer = self._buffers.get(name)
         if buffer is None or len(buffer) < size:
             buffer = np.empty(size + size // 2, np.uint8)
@@ -186,11 +187,13 @@ def fine_chart(compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest
     place_leaves(n, forest.node_offsets, forest.node_symbol, vector_offsets, rows, compiled.symbol_offsets, inside)
     exponent = take("exponents", (n * (n + 1) // 2,), np.int64)
     factor = take("factor", (n_edges,), np.float64)
-    widest = int(compiled.grammar.states.max())
     edges = (forest.group_parent, forest.group_rule, forest.group_offsets, forest.children)
-    rules = (compiled.fine_offsets, compiled.fine_places, compiled.fine_states, compiled.tensor_offsets)
+    rules = (
+        compiled.fine_offsets, compiled.fine_places, compiled.fine_states, compiled.tensor_offsets, compiled.tensors,
+        compiled.widest,
+    )  # fmt: skip
     fine_inside(
-        n, forest.node_offsets, forest.node_cell, vector_offsets, *edges, *rules, compiled.tensors, widest, inside,
+        n, forest.node_offsets, forest.node_cell, vector_offsets, *edges, *rules, inside,
         exponent, factor,
     )  # fmt: skip
     top = n * (n - 1) // 2
@@ -210,7 +213,7 @@ def fine_chart(compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest
     edge_posterior = take("edge posterior", (n_edges,), np.float64, zero=True)
     node_posterior = np.empty(n_nodes)
     fine_outside(
-        forest.node_cell, vector_offsets, *edges, *rules, compiled.tensors, widest, inside, exponent, outside, factor,
+        forest.node_cell, vector_offsets, *edges, *rules, inside, exponent, outside, factor,
         edge_posterior,
     )  # fmt: skip
     node_posteriors(vector_offsets, inside, outside, node_posterior)

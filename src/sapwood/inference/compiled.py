@@ -84,6 +84,11 @@ class CompiledGrammar:
             return np.log(np.maximum(self.tensors, 0))
 
     @cached_property
+    def widest(self) -> int:
+        """The largest number of states of a symbol."""
+        return int(self.grammar.states.max())
+
+    @cached_property
     def rule_numbers(self) -> dict[tuple[int, int, int], int]:
         """The number of each coarse rule."""
         triples = zip(self.rule_parent.tolist(), self.rule_left.tolist(), self.rule_right.tolist(), strict=True)

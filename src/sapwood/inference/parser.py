@@ -1,8 +1,8 @@
 """`Parser`: sentences in, trees out, in order, as they come, and never without an answer.
 
 If pruning leaves no parse, the sentence is parsed again with less and then (up to 60 words) without pruning; if the
-grammar has none, with the coarse grammar that it implies; if even that has none, a flat tree over the most probable
-tags is returned. The result's `status` says which happened.
+grammar has none, with the coarse grammar that it implies, every word being allowed the tags of unknown words, too; if
+even that has none, a flat tree over the most probable tags is returned. The result's `status` says which happened.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "empty"
 # How much lower the threshold is at the second attempt, and the longest sentence to get a third, exact one.
 _LOOSER = 1e-3
 _EXACT_WORDS = 60
+# How unlikely it is for a word to be used as an unknown one, when nothing else helps.
+_UNLIKELY = 1e-3
+# Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence.
+_WINDOW = 32
 # Words whose lexical weights are kept at hand.
 _KEPT_WORDS = 8192
 Sentence = Sequence[str] | Sequence[tuple[str, str | None]]
@@ -98,7 +102,7 @@ class Parser:
         model: TensorGrammar | str | Path,
         *,
         decoder: Decoder = "max-rule",
-        threshold: float = 3e-6,
+        threshold: float = 6e-6,
         threads: int = 1,
         max_words: int = 500,
         marginals: bool = False,
@@ -132,7 +136,7 @@ class Parser:
             yield from map(self.parse_one, sentences)
             return
         with ThreadPoolExecutor(self.threads) as executor:
-            yield from _in_order(executor, self.parse_one, sentences, window=4 * self.threads)
+            yield from _in_order(executor, self.parse_one, sentences, window=_WINDOW * self.threads)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree.
@@ -216,16 +220,21 @@ class Parser:
             yield "loosened", self.compiled, leaves, self.threshold * _LOOSER
             if len(leaves) <= _EXACT_WORDS:
                 yield "loosened", self.compiled, leaves, 0.0
-        rows = np.zeros((len(leaves), self.compiled.n_coarse))
+        # As a last resort any word may also be what an unknown word can be, if it must.
+        rows = np.tile(self._unknown_row, (len(leaves), 1))
         for row, leaf in zip(rows, leaves, strict=True):
-            row[leaf.symbols] = leaf.values
-        n_inner = self.compiled.coarse.n_interminals
-        yield (
-            "coarse",
-            self._coarse_compiled,
-            [self._coarse_compiled.leaf(row[n_inner:]) for row in rows],
-            self.threshold,
-        )
+            row *= _UNLIKELY * leaf.values.max(initial=0.0)
+            row[leaf.symbols] += leaf.values
+        coarse = self._coarse_compiled
+        yield "coarse", coarse, [coarse.leaf(row[coarse.grammar.n_interminals :]) for row in rows], self.threshold
+
+    @cached_property
+    def _unknown_row(self) -> np.ndarray:
+        """Coarse lexical weights of a word of which nothing is known, the largest being 1."""
+        leaf = self.compiled.leaf(self.grammar.emissions.row(self.grammar.lexicon.n_terminals - 1))
+        row = np.zeros(self.compiled.n_coarse)
+        row[leaf.symbols] = leaf.values / leaf.values.max(initial=1e-300)
+        return row
 
     @cached_property
     def _coarse_compiled(self) -> CompiledGrammar:
