@@ -11,11 +11,10 @@ long as their shard is worked on.
 
 from __future__ import annotations
 
-import contextlib
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from numpy.typing import DTypeLike
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _observed_kernels as kernels
+from sapwood.run.parallel import map_in_order
 from sapwood.trees.corpus import Corpus
 
 # Nodes of a shard, about: its vectors should fit into a core's cache, its rules should occur more than once.
@@ -309,7 +309,13 @@ class ObservedTrees:
         """Yield the results of all shards in their order, at most a few of them waiting on our own threads."""
         if threads < 1:
             raise UsageError(f"threads must be at least 1, not {threads}")
-        return _in_order(work, self._shards, weights, threads, executor, arguments)
+        # A partial, not a closure: it can be sent to other processes.
+        call = partial(_apply, work, weights, arguments)
+        return map_in_order(call, self._shards, threads=threads, executor=executor)
+
+
+def _apply(work: Callable[..., T], weights: _Weights, arguments: tuple[Any, ...], shard: _Shard) -> T:
+    return work(shard, weights, *arguments)
 
 
 def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> np.ndarray:
@@ -424,34 +430,6 @@ def _expectations(shard: _Shard, weights: _Weights) -> Expectations:
     )  # fmt: skip
     kernels.expected_roots(shard.roots, shard.symbol, weights.state_offsets, offsets, inside, outside, root)
     return Expectations(tensors, lexical, slots, root, occupancy, log_likelihoods)
-
-
-def _in_order(
-    work: Callable[..., T],
-    shards: list[_Shard],
-    weights: _Weights,
-    threads: int,
-    executor: Executor | None,
-    arguments: tuple[Any, ...],
-) -> Iterator[T]:
-    if executor is None and threads == 1:
-        for shard in shards:
-            yield work(shard, weights, *arguments)
-        return
-    window = len(shards) if executor is not None else 2 * threads
-    with contextlib.ExitStack() as stack:
-        pool = executor if executor is not None else stack.enter_context(ThreadPoolExecutor(threads))
-        waiting: deque[Future[T]] = deque()
-        try:
-            for shard in shards:
-                waiting.append(pool.submit(work, shard, weights, *arguments))
-                if len(waiting) >= window:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 def _widest(weights: _Weights) -> int:

@@ -8,9 +8,7 @@ even that has none, a flat tree over the most probable tags is returned. The res
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +23,7 @@ from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
 from sapwood.inference.constraints import Phrase
 from sapwood.inference.decode import DECODERS, Decoder, decode
 from sapwood.inference.forest_trees import Derivation, k_best, sample, tree_log_probability
+from sapwood.run.parallel import map_in_order
 from sapwood.trees.transform import base_tree, symbol_labels
 from sapwood.trees.tree import Tree
 
@@ -128,15 +127,11 @@ class Parser:
         self._workspace = Workspace()
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
-        """Yield one result per sentence, in order, reading sentences only as they are needed.
+        """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        if self.threads == 1:
-            yield from map(self.parse_one, sentences)
-            return
-        with ThreadPoolExecutor(self.threads) as executor:
-            yield from _in_order(executor, self.parse_one, sentences, window=_WINDOW * self.threads)
+        return map_in_order(self.parse_one, sentences, threads=self.threads, window=_WINDOW * self.threads)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree.
@@ -274,18 +269,3 @@ def _phrases_of(tree: Tree, chart: Chart) -> list[tuple[str, int, int, float]]:
     tags = [(label, position, position + 1) for position, label in enumerate(tree.tags())]
     found = [key for key in tree.spans() if key in posterior] + tags
     return [(*key, posterior.get(key, 0.0)) for key in found]
-
-
-def _in_order(executor: Executor, call, items, window: int):  # type: ignore[no-untyped-def]
-    """Map with at most `window` items under way, results in order."""
-    waiting: deque[Future] = deque()
-    try:
-        for item in items:
-            waiting.append(executor.submit(call, item))
-            if len(waiting) >= window:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
