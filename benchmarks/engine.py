@@ -76,13 +76,31 @@ def fine_work(parser: sapwood.Parser, sentences: list[list[str]]) -> tuple[float
     return operations / len(sentences), size / len(sentences)
 
 
+def compare_with_exact(grammar: sapwood.TensorGrammar, gold: list[sapwood.Tree]) -> dict[str, float]:
+    """Parse with default pruning and without any; print and return F1 and speed of both."""
+    found: dict[str, float] = {}
+    for name, parser in (("pruned", sapwood.Parser(grammar)), ("exact", sapwood.Parser(grammar, threshold=0))):
+        seconds, results = timed_parse(parser, [tree.words() for tree in gold])
+        scorer = sapwood.Scorer()
+        for tree, result in zip(gold, results, strict=True):
+            scorer.add(tree, result.tree)
+        found |= {f"{name}_f1": scorer.result().f1, f"{name}_per_second": len(gold) / seconds}
+    print(
+        f"\n{len(gold)} sentences of up to 30 words: pruned F1 {found['pruned_f1']:.2f} at "
+        f"{found['pruned_per_second']:.0f}/s, exact F1 {found['exact_f1']:.2f} at {found['exact_per_second']:.0f}/s"
+    )
+    return found
+
+
 def main() -> int:
     """Run the benchmark."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("train")
     arguments.add_argument("test")
     arguments.add_argument("--states", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32])
-    arguments.add_argument("--sentences", type=int, default=400, help="sentences for the grammars with random states")
+    arguments.add_argument(
+        "--sentences", type=int, default=400, help="sentences for random states and for exact parsing"
+    )
     arguments.add_argument("--json", help="write all figures there")
     options = arguments.parse_args()
 
@@ -126,6 +144,8 @@ def main() -> int:
             rate = len(chosen) / seconds
             print(f"{low:>4}-{high if high < 10_000 else '':<4} {len(chosen):>9} {rate:>8.0f} {per_word:>8.0f}")
             report["by_length"].append({"from": low, "to": high, "per_second": rate})
+
+    report["pruning"] = compare_with_exact(grammar, [tree for tree in gold if len(tree) <= 30][: options.sentences])
 
     plain = sapwood.Corpus.from_trees(
         sapwood.read_trees(options.train), transform=sapwood.TreeTransform(vertical=1, horizontal=0)

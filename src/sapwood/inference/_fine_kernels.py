@@ -42,9 +42,9 @@ def _rescale(first, last, vector_offsets, inside, reference):
     if largest == 0.0:
         return _NONE
     _, shift = math.frexp(largest)
-    scale = inside.dtype.type(power_of_two(-shift))
+    scale = power_of_two(-shift)  # in double precision: it may be beyond single
     for x in range(vector_offsets[first], vector_offsets[last]):
-        inside[x] *= scale
+        inside[x] = inside[x] * scale
     return reference + shift
 
 
@@ -154,9 +154,12 @@ def _inside_rule(
 @numba.njit(cache=True, nogil=True)
 def fine_outside(
     node_cell, vector_offsets, group_parent, group_rule, group_offsets, children, fine_offsets, fine_places,
-    fine_states, tensor_offsets, tensors, widest, inside, exponent, outside, factor, posterior,
+    fine_states, tensor_offsets, tensors, widest, inside, exponent, outside, factor, negligible, posterior,
 ):  # fmt: skip
-    """Fill `outside` (zero but for the root cell, where it is there already) and `posterior (edges,)`, given zeroed."""
+    """Fill `outside` (zero but for the root cell, where it is there already) and `posterior (edges,)`, given zeroed.
+
+    Parents with an absolute posterior of `negligible` or less are not expanded.
+    """
     weight = np.empty(widest * widest, inside.dtype)
     for g in range(group_parent.shape[0]):
         parent = group_parent[g]
@@ -164,6 +167,11 @@ def fine_outside(
         if above == _NONE:
             continue
         source = vector_offsets[parent]
+        mass = 0.0
+        for x in range(source, vector_offsets[parent + 1]):
+            mass += abs(inside[x] * outside[x])
+        if mass <= negligible:
+            continue
         for e in range(group_offsets[g], group_offsets[g + 1]):
             below = exponent[node_cell[children[e, 0]]] + exponent[node_cell[children[e, 1]]] - above
             factor[e] = power_of_two(below)

@@ -168,11 +168,16 @@ def build_chart(
     """
     workspace = workspace or Workspace()
     forest = coarse_forest(compiled, leaves, threshold, workspace, phrases)
-    return None if forest is None else fine_chart(compiled, leaves, forest, workspace)
+    return None if forest is None else fine_chart(compiled, leaves, forest, workspace, 0.01 * threshold)
 
 
-def fine_chart(compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest, workspace: Workspace) -> Chart | None:
-    """Run the fine grammar over a forest; None if it has no parse there."""
+def fine_chart(
+    compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest, workspace: Workspace, negligible: float = 0.0
+) -> Chart | None:
+    """Run the fine grammar over a forest; None if it has no parse there.
+
+    Nodes whose posterior turns out to be `negligible` or less are not expanded further.
+    """
     n = forest.n
     n_nodes, n_edges = len(forest.node_symbol), len(forest.children)
     vector_offsets = np.zeros(n_nodes + 1, np.int64)
@@ -214,7 +219,7 @@ def fine_chart(compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest
     node_posterior = np.empty(n_nodes)
     fine_outside(
         forest.node_cell, vector_offsets, *edges, *rules, inside, exponent, outside, factor,
-        edge_posterior,
+        negligible, edge_posterior,
     )  # fmt: skip
     node_posteriors(vector_offsets, inside, outside, node_posterior)
     log_probability = float(np.log(total) + exponent[top] * np.log(2.0)) if total > 0 else float("nan")
