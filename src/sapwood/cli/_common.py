@@ -62,6 +62,28 @@ def normaliser_options(function: F) -> F:
     return function
 
 
+def parser_options(function: F) -> F:
+    """Add the options that say how sentences are parsed."""
+    for option in (
+        click.option(
+            "--threshold",
+            type=click.FloatRange(0, 1, max_open=True),
+            default=6e-6,
+            show_default=True,
+            help="Posterior below which the coarse pass prunes.",
+        ),
+        click.option(
+            "--decoder",
+            type=click.Choice(DECODERS),
+            default="max-rule",
+            show_default=True,
+            help="How the tree is chosen from the posteriors.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def transform_options(function: F) -> F:
     """Add the options that say how trees become a grammar's symbols."""
     for option in (

@@ -32,20 +32,7 @@ from sapwood.trees.tree import Tree
     help="What counts: default, collins, or an EVALB parameter file (.prm).",
 )
 @click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
-@click.option(
-    "--decoder",
-    type=click.Choice(common.DECODERS),
-    default="max-rule",
-    show_default=True,
-    help="With -m: how trees are chosen.",
-)
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=6e-6,
-    show_default=True,
-    help="With -m: posterior below which the coarse pass prunes.",
-)
+@common.parser_options
 @click.option("--no-normalise", is_flag=True, help="Compare the trees as they are.")
 @common.threads_option
 @common.normaliser_options

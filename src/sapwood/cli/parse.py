@@ -43,20 +43,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
     help="Format of the output.",
 )
 @click.option("-o", "--output", help="Output file. [default: standard output]")
-@click.option(
-    "--decoder",
-    type=click.Choice(common.DECODERS),
-    default="max-rule",
-    show_default=True,
-    help="How the tree is chosen from the posteriors.",
-)
-@click.option(
-    "--threshold",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=6e-6,
-    show_default=True,
-    help="Posterior below which the coarse pass prunes.",
-)
+@common.parser_options
 @click.option("--exact", is_flag=True, help="Do not prune (slow).")
 @click.option(
     "--max-words", type=click.IntRange(min=1), default=500, show_default=True, help="Longer sentences get a flat tree."

@@ -6,7 +6,7 @@ import numpy as np
 
 from sapwood.errors import GrammarError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.trees.tree import Tree
+from sapwood.trees.tree import Tree, from_preorder
 
 _TRIES = 1000
 
@@ -44,13 +44,7 @@ class Sampler:
                 stack += [right, left]
             if words + len(stack) > max_words:
                 return None
-        waiting: list[Tree] = []
-        for name, word in reversed(events):
-            if word is None:
-                waiting.append(Tree(name, (waiting.pop(), waiting.pop())))
-            else:
-                waiting.append(Tree(name, word=word))
-        return waiting[0]
+        return from_preorder([(name, word, 0 if word is not None else 2) for name, word in events])
 
     def _draw_children(
         self, symbol: int, state: int, rng: np.random.Generator

@@ -16,14 +16,14 @@ them as zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import numpy as np
 
 from sapwood.inference._decode_kernels import best_by_edges, viterbi_states
 from sapwood.inference.chart import Chart
-from sapwood.trees.tree import Tree
+from sapwood.trees.tree import Tree, from_preorder
 
 Decoder = Literal["max-rule", "max-rule-sum", "recall", "viterbi"]
 DECODERS: tuple[str, ...] = get_args(Decoder)
@@ -91,7 +91,7 @@ def _viterbi(chart: Chart, words: list[str]) -> Tree | None:
 
 
 def _assemble(
-    root: int, children: Callable[[int], tuple[int, int] | None], name: Callable[[int], str], words: list[str]
+    root: int, children: Callable[[int], tuple[int, int] | None], name: Callable[[int], str], words: Sequence[str]
 ) -> Tree:
     """Build the tree below `root` from its nodes' chosen children."""
     stack = [root]
@@ -102,11 +102,10 @@ def _assemble(
         order.append((name(node), below is None))
         if below is not None:
             stack += [below[1], below[0]]
-    waiting: list[Tree] = []
-    remaining = list(words)
-    for label, leaf in reversed(order):
-        if leaf:
-            waiting.append(Tree(label, word=remaining.pop()))
-        else:
-            waiting.append(Tree(label, (waiting.pop(), waiting.pop())))
-    return waiting[0]
+    return binary_tree(order, words)
+
+
+def binary_tree(order: list[tuple[str, bool]], words: Sequence[str]) -> Tree:
+    """Build a binary tree over the words from `(label, whether it is a leaf)` of its nodes in preorder."""
+    remaining = iter(words)
+    return from_preorder([(label, next(remaining), 0) if leaf else (label, None, 2) for label, leaf in order])

@@ -13,7 +13,7 @@ import numpy as np
 from sapwood.errors import GrammarError
 from sapwood.inference.chart import Chart
 from sapwood.inference.compiled import CompiledGrammar, Leaf
-from sapwood.inference.decode import edge_scores
+from sapwood.inference.decode import binary_tree, edge_scores
 from sapwood.trees.tree import Tree
 
 
@@ -123,7 +123,7 @@ def k_best(chart: Chart, leaves: Sequence[Leaf], words: Sequence[str], count: in
                 _, edge, left, right = done[at][place]
                 b, c = (int(child) for child in forest.children[edge])
                 stack += [(c, right), (b, left)]
-        return _from_events(events, words)
+        return binary_tree(events, words)
 
     top = chart.n * (chart.n - 1) // 2
     roots = range(forest.node_offsets[top], forest.node_offsets[top + 1])
@@ -194,7 +194,7 @@ def sample(chart: Chart, words: Sequence[str], count: int, rng: np.random.Genera
                 cumulative, targets = expansions(place, node)
                 left, right = targets[_draw(cumulative, rng)]
                 stack += [int(right), int(left)]
-        trees.append(_from_events(events, words))
+        trees.append(binary_tree(events, words))
     return trees
 
 
@@ -215,15 +215,3 @@ def _edges_by_parent(chart: Chart) -> dict[int, list[int]]:
         edges = range(forest.group_offsets[group], forest.group_offsets[group + 1])
         found.setdefault(int(parent), []).extend(edges)
     return found
-
-
-def _from_events(events: list[tuple[str, bool]], words: Sequence[str]) -> Tree:
-    """Build a tree from `(label, is a leaf)` in preorder."""
-    waiting: list[Tree] = []
-    remaining = list(words)
-    for label, leaf in reversed(events):
-        if leaf:
-            waiting.append(Tree(label, word=remaining.pop()))
-        else:
-            waiting.append(Tree(label, (waiting.pop(), waiting.pop())))
-    return waiting[0]

@@ -20,7 +20,7 @@ import numpy as np
 
 from sapwood.errors import GrammarError, InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.trees.tree import Tree
+from sapwood.trees.tree import Tree, from_preorder
 
 
 def apply(tensor: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -317,7 +317,7 @@ def best_labelled_recall(grammar: TensorGrammar, sentence: Sequence[str]) -> Bes
         if j > i + 1:
             k, b, c = back[a, i, j]
             stack += [(c, k, j), (b, i, k)]
-    return Best(_from_preorder(events), best[top])
+    return Best(from_preorder([(label, word, 0 if word is not None else 2) for label, word in events]), best[top])
 
 
 def viterbi(grammar: TensorGrammar, sentence: Sequence[str]) -> Best:
@@ -356,7 +356,11 @@ def viterbi(grammar: TensorGrammar, sentence: Sequence[str]) -> Best:
         if j > i + 1:
             k, b, left_state, c, right_state = back[a, i, j, state]
             stack += [(c, k, j, right_state), (b, i, k, left_state)]
-    return Best(_from_preorder(events), probability, tuple(found))
+    return Best(
+        from_preorder([(label, word, 0 if word is not None else 2) for label, word in events]),
+        probability,
+        tuple(found),
+    )
 
 
 def _length(sentence: Sequence[str]) -> int:
@@ -378,17 +382,6 @@ def _lexical_vectors(grammar: TensorGrammar, sentence: Sequence[str]) -> list[di
     return [
         {a: grammar.lexical_vector(a, word, initial=index == 0) for a in tags} for index, word in enumerate(sentence)
     ]
-
-
-def _from_preorder(events: list[tuple[str, str | None]]) -> Tree:
-    """Build a binary tree from `(label, word or None)` in preorder."""
-    waiting: list[Tree] = []
-    for label, word in reversed(events):
-        if word is None:
-            waiting.append(Tree(label, (waiting.pop(), waiting.pop())))
-        else:
-            waiting.append(Tree(label, word=word))
-    return waiting[0]
 
 
 def _share(values: np.ndarray, total: float) -> np.ndarray:

@@ -22,7 +22,7 @@ from sapwood.run.progress import Progress, Silent
 from sapwood.storage import content_digest, pack_strings, read_arrays, unpack_strings, write_arrays
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform, symbol_labels
-from sapwood.trees.tree import Tree
+from sapwood.trees.tree import Tree, from_preorder
 
 _FORMAT = 1
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent", "start", "end")
@@ -194,14 +194,13 @@ class Corpus:
 
     def tree(self, index: int) -> Tree:
         """Return skeletal tree number `index` (the transform undoes it: `corpus.transform.invert`)."""
-        waiting: list[Tree] = []
-        for node in range(int(self.offsets[index + 1]) - 1, int(self.offsets[index]) - 1, -1):
-            name = self.symbols[self.symbol[node]]
-            if self.word[node] >= 0:
-                waiting.append(Tree(name, word=self.words[self.word[node]]))
-            else:
-                waiting.append(Tree(name, (waiting.pop(), waiting.pop())))
-        return waiting[0]
+        events: list[tuple[str, str | None, int]] = []
+        for node in range(int(self.offsets[index]), int(self.offsets[index + 1])):
+            word = int(self.word[node])
+            events.append(
+                (self.symbols[self.symbol[node]], self.words[word] if word >= 0 else None, 0 if word >= 0 else 2)
+            )
+        return from_preorder(events)
 
     def sentence(self, index: int) -> list[str]:
         """Return the words of tree number `index`."""

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from sapwood.errors import InputError, UsageError
 from sapwood.trees.heads import HeadRules
-from sapwood.trees.tree import Tree
+from sapwood.trees.tree import Tree, from_preorder
 
 _SPECIAL = re.compile(r"([@|^~\\])")
 _PIECE = re.compile(r"((?:[^@|^~\\]|\\.)*)([|^~]?)", re.DOTALL)
@@ -127,10 +127,7 @@ def annotate_ancestors(tree: Tree, order: int, *, tags: bool = False) -> Tree:
         order_seen.append((label, node.word, len(node.children)))
         below = (_bottom(node.label), *ancestors)[: order - 1]
         stack.extend((child, below) for child in reversed(node.children))
-    waiting: list[Tree] = []
-    for label, word, arity in reversed(order_seen):
-        waiting.append(Tree(label, [waiting.pop() for _ in range(arity)], word=word))
-    return waiting[0]
+    return from_preorder(order_seen)
 
 
 def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRules | None = None) -> Tree:

@@ -57,7 +57,7 @@ class Tree:
         raise AttributeError("a Tree is immutable: build a new one")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (list(self._events()),))
+        return (from_preorder, (list(self._events()),))
 
     def __copy__(self) -> Tree:
         return self
@@ -224,10 +224,9 @@ _slots: dict[str, Any] = dict(vars(Tree))
 _set_label, _set_children, _set_word = (_slots[name].__set__ for name in ("label", "children", "word"))
 
 
-def _rebuild(events: list[tuple[str, str | None, int]]) -> Tree:
-    """Build a tree from `Tree._events` (used by copying between processes)."""
+def from_preorder(events: Sequence[tuple[str, str | None, int]]) -> Tree:
+    """Build a tree from `(label, word or None, number of children)` of its nodes in preorder."""
     waiting: list[Tree] = []
     for label, word, arity in reversed(events):
-        children = [waiting.pop() for _ in range(arity)]
-        waiting.append(Tree(label, children, word=word))
+        waiting.append(Tree(label, [waiting.pop() for _ in range(arity)], word=word))
     return waiting[0]
