@@ -1,6 +1,6 @@
 """`Parser`: sentences in, trees out, in order, as they come, and never without an answer.
 
-If pruning leaves no parse, the sentence is parsed again with less and then (up to 60 words) without pruning; if the
+If pruning leaves no parse, the sentence is parsed again with less (up to 150 words) and then without pruning (up to 60); if the
 grammar has none, with the coarse grammar that it implies, every word being allowed the tags of unknown words, too; if
 even that has none, a flat tree over the most probable tags is returned. The result's `status` says which happened.
 """
@@ -28,8 +28,10 @@ from sapwood.trees.transform import base_tree, symbol_labels
 from sapwood.trees.tree import Tree
 
 Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "empty"]
-# How much lower the threshold is at the second attempt, and the longest sentence to get a third, exact one.
+# How much lower the threshold is at the second attempt, and the longest sentences to get that and a third, exact one:
+# beyond, their charts would take too much memory.
 _LOOSER = 1e-3
+_LOOSE_WORDS = 150
 _EXACT_WORDS = 60
 # How unlikely it is for a word to be used as an unknown one, when nothing else helps.
 _UNLIKELY = 1e-3
@@ -212,7 +214,8 @@ class Parser:
         """Yield what to try in turn: status, grammar, lexical weights, threshold."""
         yield "parsed", self.compiled, leaves, self.threshold
         if self.threshold > 0:
-            yield "loosened", self.compiled, leaves, self.threshold * _LOOSER
+            if len(leaves) <= _LOOSE_WORDS:
+                yield "loosened", self.compiled, leaves, self.threshold * _LOOSER
             if len(leaves) <= _EXACT_WORDS:
                 yield "loosened", self.compiled, leaves, 0.0
         # As a last resort any word may also be what an unknown word can be, if it must.
