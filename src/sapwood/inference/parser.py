@@ -1,8 +1,9 @@
 """`Parser`: sentences in, trees out, in order, as they come, and never without an answer.
 
-If pruning leaves no parse, the sentence is parsed again with less (up to 150 words) and then without pruning (up to 60); if the
-grammar has none, with the coarse grammar that it implies, every word being allowed the tags of unknown words, too; if
-even that has none, a flat tree over the most probable tags is returned. The result's `status` says which happened.
+If pruning leaves no parse, the sentence is parsed again with less of it (up to 150 words) and then with none (up to
+60); if the grammar has no parse, with the coarse grammar that it implies, every word being allowed the tags of unknown
+words, too; if even that has none, a flat tree over the most probable tags is returned. The result's `status` says
+which happened.
 """
 
 from __future__ import annotations
