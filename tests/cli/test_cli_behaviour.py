@@ -289,7 +289,7 @@ class Reader(io.RawIOBase):
     [
         ("parse -m m", b"cats sleep .\n", 0),
         ("parse -m m --json", b"\n", 0),
-        ("parse -m m --threads 2", b"cats sleep .\n", 8),
+        ("parse -m m --threads 2", b"cats sleep .\n", 64),
         # Without a blank line a paragraph is gathered up to 64 kB.
         ("parse -m m --raw", b"The dog barks. Cats sleep.\n", 4096),
         # The buffer of standard output fills up first.

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sapwood.errors import GrammarError, InputError, UsageError
 from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser, reference
@@ -260,3 +261,56 @@ def test_parsing_is_lazy():
             next(results)
         assert taken <= (5 if threads == 1 else 5 + 64)
         results.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_pruning_does_not_depend_on_the_basis(seed):
+    """The coarse grammar comes from counts that no change of basis touches (Theorem 1), so neither does pruning."""
+    rng = np.random.default_rng(seed)
+    grammar = random_grammar(rng, states=(1, 3))
+    words = random_sentence(grammar, rng, 6)
+    bases = [rng.normal(size=(m, m)) + 2 * np.eye(m) for m in grammar.states]
+    if max(np.linalg.cond(basis) for basis in bases) > 50:
+        return
+    other = grammar.conjugate(bases)
+    plain, turned = compile_grammar(grammar).coarse, compile_grammar(other).coarse
+    np.testing.assert_allclose(turned.tensors, plain.tensors, rtol=1e-9)
+    np.testing.assert_allclose(turned.occupancy, plain.occupancy, rtol=1e-6, atol=1e-9)
+    for terminal in range(grammar.lexicon.n_words):
+        row = turned.emissions.row(terminal)
+        np.testing.assert_allclose(row, plain.emissions.row(terminal), rtol=1e-6, atol=1e-9)
+    ours, theirs = Parser(grammar).parse_one(words), Parser(other).parse_one(words)
+    if ours.status == theirs.status == "parsed":
+        assert theirs.log_probability == pytest.approx(ours.log_probability, abs=1e-2)
+
+
+def test_sentences_that_are_none():
+    parser = Parser(random_grammar(np.random.default_rng(2)))
+    for sentence in ("w0 w1", [None], [1], [("w0", "P0", "x")], [("w0",)]):
+        with pytest.raises(UsageError):
+            parser.parse_one(sentence)
+    with pytest.raises(InputError, match="no tag 'XX'"):
+        parser.parse_one([("w0", "XX")])
+    assert parser.parse_one(word for word in ("w0", "w1")) == parser.parse_one(["w0", "w1"])
+    for options in (
+        {"threshold": 1.0},
+        {"threshold": float("nan")},
+        {"threads": 0},
+        {"max_words": -1},
+        {"decoder": "x"},
+    ):
+        with pytest.raises(UsageError):
+            Parser(parser.grammar, **options)
+    real = random_grammar(np.random.default_rng(3), real=True)
+    with pytest.raises(GrammarError, match="viterbi"):
+        Parser(real, decoder="viterbi")
+
+
+def test_a_word_that_no_tag_has():
+    grammar = TensorGrammar.from_parts(
+        root={"S": 1.0}, rules={("S", "N", "V"): 1.0}, words={("N", "a"): 1.0, ("V", "b"): 1.0}
+    )
+    result = Parser(grammar).parse_one(["zzz", "b"])
+    assert result.status == "fallback"
+    assert result.tree.words() == ["zzz", "b"]

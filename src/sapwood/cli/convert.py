@@ -26,7 +26,7 @@ _SYMBOL = re.compile(r"@?(?:[^@|^~\\]|\\.)*(?:[|^~](?:[^@|^~\\]|\\.)*)*", re.DOT
     type=click.Choice(OUTPUT_FORMATS),
     default="brackets",
     show_default=True,
-    help="Format of the output; tokens prints the words, tagged word/TAG.",
+    help="Format of the output; tokens prints the words, tagged word/TAG (with --normalise: without traces).",
 )
 @click.option(
     "--normalise", is_flag=True, help="Clean the trees: function tags, empty elements, repeated unaries, root."
@@ -67,7 +67,7 @@ def command(
 
     \b
     Examples:
-      sapwood convert train.mrg --to tokens > train.txt
+      sapwood convert train.mrg --normalise --to tokens > train.txt
       sapwood convert negra.export --normalise -o negra.mrg
       sapwood convert train.mrg --binarise right | sapwood convert --invert
     """

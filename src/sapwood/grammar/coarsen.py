@@ -35,9 +35,9 @@ def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
     tensors = np.maximum(counts / np.where(totals > 0, totals, 1)[rules[:, 0]], _FLOOR)
     tensors /= np.bincount(rules[:, 0], weights=tensors, minlength=n_coarse)[rules[:, 0]]
 
-    by_state = np.repeat(coarse_of, grammar.states)
-    root = np.bincount(by_state, weights=np.abs(grammar.root), minlength=n_coarse)
-    occupancy = np.maximum(np.bincount(by_state, weights=grammar.occupancy, minlength=n_coarse), 0)
+    symbol_counts = expected_symbols(grammar)
+    occupancy = np.bincount(coarse_of, weights=symbol_counts, minlength=n_coarse)
+    root = np.bincount(coarse_of, weights=_root_weights(grammar, symbol_counts), minlength=n_coarse)
     return TensorGrammar(
         symbols=[name for _, name in ids],
         n_interminals=n_coarse_inner,
@@ -85,10 +85,37 @@ def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: in
     )
 
 
+def expected_symbols(grammar: TensorGrammar) -> np.ndarray:
+    """Return how often each symbol is expected, `(symbols,)`, in whatever basis the grammar's states are.
+
+    An interminal occurs as often as its rules do; a preterminal's occupancy is applied to all its words together.
+    """
+    counts = np.zeros(len(grammar.symbols))
+    np.add.at(counts, grammar.rules[:, 0], np.maximum(grammar.rule_counts, 0))
+    words = grammar.emissions.totals() * grammar.occupancy[grammar.state_offsets[grammar.n_interminals] :]
+    counts[grammar.n_interminals :] = np.bincount(
+        grammar.emissions.symbol_of_state, weights=words, minlength=len(grammar.emissions.states)
+    )
+    return np.maximum(counts, 0)
+
+
+def _root_weights(grammar: TensorGrammar, symbol_counts: np.ndarray) -> np.ndarray:
+    """Return how probable each symbol is at the root, and something wherever it is possible at all."""
+    offsets = grammar.state_offsets
+    if grammar.probabilistic:
+        return np.add.reduceat(grammar.root, offsets[:-1])
+    # A symbol is at the root as often as it is nobody's child.
+    children = np.zeros(len(grammar.symbols))
+    for column in (1, 2):
+        np.add.at(children, grammar.rules[:, column], np.maximum(grammar.rule_counts, 0))
+    possible = np.add.reduceat(np.abs(grammar.root), offsets[:-1]) > 0
+    return np.where(possible, np.maximum(symbol_counts - children, 1e-6 * max(symbol_counts.sum(), 1e-300)), 0.0)
+
+
 def averaging_weights(grammar: TensorGrammar, owner: np.ndarray, n_owners: int) -> np.ndarray:
     """Return each preterminal state's weight in the average over all states of its owner."""
     occupancy = grammar.occupancy[grammar.state_offsets[grammar.n_interminals] :].astype(float)
-    totals = np.bincount(owner, weights=occupancy, minlength=n_owners)
+    totals = np.bincount(owner, weights=occupancy * grammar.emissions.totals(), minlength=n_owners)
     members = np.bincount(owner, minlength=n_owners)
-    safe = np.where(totals != 0, totals, 1)
-    return np.where(totals[owner] != 0, occupancy / safe[owner], 1 / members[owner])
+    safe = np.where(totals > 0, totals, 1)
+    return np.where(totals[owner] > 0, occupancy / safe[owner], 1 / members[owner])

@@ -17,11 +17,15 @@ _FLOOR = 1e-12
 
 
 class Leaf(NamedTuple):
-    """The lexical weights of a word: all states of all coarse symbols in their order, and the coarse ones, sparse."""
+    """The lexical weights of a word: all states of all coarse symbols in their order, and the coarse ones, sparse.
+
+    `fixed` is set where a given tag must hold.
+    """
 
     row: np.ndarray
     symbols: np.ndarray
     values: np.ndarray
+    fixed: bool = False
 
 
 @dataclass(frozen=True, eq=False)

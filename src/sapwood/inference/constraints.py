@@ -7,6 +7,7 @@ which nothing crosses a span has a node over it.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ def compile_constraints(
         starts = np.concatenate([np.arange(j) for j in range(1, n + 1)])
     for phrase in phrases:
         start, end, label = Phrase(*phrase)
+        start, end = operator.index(start), operator.index(end)
         if not 0 <= start < end <= n:
             raise UsageError(f"a phrase over words {start} to {end} does not fit a sentence of {n} words")
         crossing = ((starts < start) & (start < ends) & (ends < end)) | (

@@ -18,7 +18,7 @@ from sapwood.trees.tree import Tree
 
 
 class Derivation(NamedTuple):
-    """A skeletal tree over base symbols and its logarithm of probability, summed over states."""
+    """A tree and the logarithm of its probability, summed over states."""
 
     tree: Tree
     log_probability: float
@@ -77,6 +77,8 @@ def k_best(chart: Chart, leaves: Sequence[Leaf], words: Sequence[str], count: in
     posteriors, ordered by their exact probabilities.
     """
     forest, compiled = chart.forest, chart.compiled
+    # Some candidates turn out less probable than others behind them, or impossible: take more than are asked for.
+    wanted, count = count, 2 * count + 10
     leaf_score, score, _ = edge_scores(chart, "max-rule")
     incoming = _edges_by_parent(chart)
     done: dict[int, list[tuple[float, int, int, int]]] = {}
@@ -135,7 +137,8 @@ def k_best(chart: Chart, leaves: Sequence[Leaf], words: Sequence[str], count: in
     ]
     chosen = [build(node, rank) for _, node, rank in heapq.nsmallest(count, candidates)]
     scored = [Derivation(tree, tree_log_probability(compiled, leaves, tree)) for tree in chosen]
-    return sorted(scored, key=lambda found: -found.log_probability)
+    possible = [found for found in scored if found.log_probability > -math.inf]
+    return sorted(possible, key=lambda found: -found.log_probability)[:wanted]
 
 
 def sample(chart: Chart, words: Sequence[str], count: int, rng: np.random.Generator) -> list[Tree]:

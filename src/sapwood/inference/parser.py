@@ -1,23 +1,23 @@
 """`Parser`: sentences in, trees out, in order, as they come, and never without an answer.
 
-If pruning leaves no parse, the sentence is parsed again with less of it (up to 150 words) and then with none (up to
-60); if the grammar has no parse, with the coarse grammar that it implies, every word being allowed the tags of unknown
-words, too; if even that has none, a flat tree over the most probable tags is returned. The result's `status` says
-which happened.
+If pruning leaves no parse, the sentence is parsed again with less of it (up to 150 words) and then with hardly any (up
+to 60); if the grammar has no parse, with the coarse grammar that it implies, every word being allowed the tags of
+unknown words, too; if even that has none, a flat tree over the most probable tags is returned. The result's `status`
+says which happened.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from sapwood.errors import UsageError
+from sapwood.errors import GrammarError, InputError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Workspace, build_chart
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
@@ -29,10 +29,11 @@ from sapwood.trees.transform import base_tree, symbol_labels
 from sapwood.trees.tree import Tree
 
 Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "empty"]
-# How much lower the threshold is at the second attempt, and the longest sentences to get that and a third, exact one:
+# How much lower the threshold is at the second attempt, how low at the third, and the longest sentences to get them:
 # beyond, their charts would take too much memory.
 _LOOSER = 1e-3
 _LOOSE_WORDS = 150
+_HARDLY = 1e-15
 _EXACT_WORDS = 60
 # How unlikely it is for a word to be used as an unknown one, when nothing else helps.
 _UNLIKELY = 1e-3
@@ -40,7 +41,7 @@ _UNLIKELY = 1e-3
 _WINDOW = 32
 # Words whose lexical weights are kept at hand.
 _KEPT_WORDS = 8192
-Sentence = Sequence[str] | Sequence[tuple[str, str | None]]
+Sentence = Iterable[str | tuple[str, str | None]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class ParseResult:
     tree
         The tree, labels and all as in the treebank; None for an empty sentence.
     log_probability
-        Natural logarithm of the sentence's probability under the grammar; NaN where there is none.
+        Natural logarithm of the sentence's probability under the grammar; NaN where it has no parse.
     status
         `parsed`; `loosened` (pruning had left no parse and was loosened); `coarse` (the grammar has no parse, the
         coarse grammar that it implies has); `fallback` (no parse at all: a flat tree over the best tags); `too long`
@@ -86,7 +87,7 @@ class Parser:
     model
         A grammar, or the path of a saved one.
     decoder
-        How the tree is chosen from the posteriors: `max-rule`, `recall` or `viterbi`.
+        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall` or `viterbi`.
     threshold
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
@@ -116,15 +117,21 @@ class Parser:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
         if threads < 1:
             raise UsageError(f"threads must be at least 1, not {threads}")
+        for name, value in (("max_words", max_words), ("alternatives", alternatives)):
+            if value < 0:
+                raise UsageError(f"{name} must not be negative: {value}")
         self.grammar = model if isinstance(model, TensorGrammar) else TensorGrammar.load(model)
+        if decoder == "viterbi" and not self.grammar.probabilistic:
+            raise GrammarError("viterbi needs a probabilistic grammar; this one has real-valued weights")
         self.decoder: Decoder = decoder
-        self.threshold = threshold
+        self.threshold = float(threshold)
         self.threads = threads
         self.max_words = max_words
         self.marginals = marginals
         self.alternatives = alternatives
-        # Exact parsing is exact in its arithmetic, too.
-        self._dtype = np.float64 if threshold == 0 else np.float32
+        # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
+        largest = max(float(np.abs(values).max(initial=0.0)) for values in (self.grammar.tensors, self.grammar.root))
+        self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
         self.compiled = compile_grammar(self.grammar, self._dtype)
         self._leaves: dict[int, Leaf] = {}
         self._workspace = Workspace()
@@ -142,6 +149,7 @@ class Parser:
         Raises `UsageError` if the grammar has no parse with those phrases.
         """
         words, leaves = self._read(sentence)
+        phrases = [Phrase(*phrase) for phrase in phrases]
         if not words:
             return ParseResult([], None, math.nan, "empty")
         if len(words) > self.max_words:
@@ -155,7 +163,8 @@ class Parser:
                 clean = self.grammar.transform.invert(tree)
                 marginals = _phrases_of(clean, chart) if self.marginals else None
                 best = self._k_best(chart, attempt_leaves, words, self.alternatives) if self.alternatives else None
-                return ParseResult(words, clean, chart.log_probability, status, marginals, best)
+                score = chart.log_probability if status != "coarse" else math.nan
+                return ParseResult(words, clean, score, status, marginals, best)
         if phrases:
             raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
         return ParseResult(words, self._flat(words, leaves), math.nan, "fallback")
@@ -163,6 +172,7 @@ class Parser:
     def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | None:
         """Return the chart of posteriors of a sentence under the grammar; None if there is no parse."""
         words, leaves = self._read(sentence)
+        phrases = [Phrase(*phrase) for phrase in phrases]
         if not words:
             return None
         for status, compiled, attempt_leaves, threshold in self._attempts(leaves):
@@ -175,8 +185,12 @@ class Parser:
     def k_best(self, sentence: Sentence, count: int) -> list[Derivation]:
         """Return up to `count` different trees, the most probable first, with `log p(tree)` summed over states.
 
-        See `forest_trees.k_best` for how far the order is exact. No parse gives an empty list.
+        They are found by their rule posteriors, which with hidden states or finer symbols need not be the very most
+        probable ones (see `forest_trees.k_best`). No parse gives an empty list.
         """
+        if count < 0:
+            raise UsageError(f"the number of trees must not be negative: {count}")
+        sentence = list(sentence)
         words, leaves = self._read(sentence)
         chart = self.chart(sentence)
         return [] if chart is None else self._k_best(chart, leaves, words, count)
@@ -189,6 +203,9 @@ class Parser:
         self, sentence: Sentence, count: int, *, random_state: int | np.random.Generator | None = None
     ) -> list[Tree]:
         """Draw trees from the posterior over a sentence's parses; no parse gives an empty list."""
+        if count < 0:
+            raise UsageError(f"the number of trees must not be negative: {count}")
+        sentence = list(sentence)
         words, _ = self._read(sentence)
         chart = self.chart(sentence)
         if chart is None:
@@ -198,7 +215,9 @@ class Parser:
 
     def tree_log_probability(self, tree: Tree) -> float:
         """Return `log p(tree)` of a treebank tree (words included), -inf if the grammar cannot build it."""
-        clean = self.grammar.normaliser(tree)
+        # A parse can have words that look like traces; they are not, unless the tree says so.
+        has_empties = any(tag == "-NONE-" for tag in tree.tags())
+        clean = (self.grammar.normaliser if has_empties else replace(self.grammar.normaliser, empties=False))(tree)
         if clean is None:
             raise UsageError("nothing is left of the tree after normalising")
         _, leaves = self._read(clean.words())
@@ -206,10 +225,17 @@ class Parser:
         return tree_log_probability(self.compiled, leaves, base_tree(self.grammar.transform(clean)))
 
     def _read(self, sentence: Sentence) -> tuple[list[str], list[Leaf]]:
-        words = [token if isinstance(token, str) else token[0] for token in sentence]
-        tags = [None if isinstance(token, str) else token[1] for token in sentence]
-        pairs = zip(words, tags, strict=True)
-        return words, [self._leaf(word, tag, index == 0) for index, (word, tag) in enumerate(pairs)]
+        if isinstance(sentence, str):
+            raise UsageError("a sentence is a sequence of words, not a string: split or tokenise it first")
+        words: list[str] = []
+        leaves: list[Leaf] = []
+        for token in sentence:
+            pair = (token, None) if isinstance(token, str) else token
+            if not (isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[0], str)):
+                raise UsageError(f"a token is a word or a (word, tag) pair, not {token!r}")
+            leaves.append(self._leaf(pair[0], pair[1], not words))
+            words.append(pair[0])
+        return words, leaves
 
     def _attempts(self, leaves: list[Leaf]) -> Iterator[tuple[Status, CompiledGrammar, list[Leaf], float]]:
         """Yield what to try in turn: status, grammar, lexical weights, threshold."""
@@ -218,11 +244,11 @@ class Parser:
             if len(leaves) <= _LOOSE_WORDS:
                 yield "loosened", self.compiled, leaves, self.threshold * _LOOSER
             if len(leaves) <= _EXACT_WORDS:
-                yield "loosened", self.compiled, leaves, 0.0
+                yield "loosened", self.compiled, leaves, _HARDLY
         # As a last resort any word may also be what an unknown word can be, if it must.
         rows = np.tile(self._unknown_row, (len(leaves), 1))
         for row, leaf in zip(rows, leaves, strict=True):
-            row *= _UNLIKELY * leaf.values.max(initial=0.0)
+            row *= 0.0 if leaf.fixed else _UNLIKELY * leaf.values.max(initial=0.0)
             row[leaf.symbols] += leaf.values
         coarse = self._coarse_compiled
         yield "coarse", coarse, [coarse.leaf(row[coarse.grammar.n_interminals :]) for row in rows], self.threshold
@@ -248,21 +274,26 @@ class Parser:
             if len(self._leaves) >= _KEPT_WORDS:
                 self._leaves.clear()
             leaf = self._leaves[terminal] = self.compiled.leaf(emissions.row(terminal))
-        if tag is None or tag not in emissions.tags:
+        if tag is None:
             return leaf
+        if tag not in emissions.tags:
+            raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(emissions.tags)}")
         row = emissions.row(terminal)
         allowed = (emissions.tag_of == emissions.tags.index(tag))[emissions.symbol_of_state]
         restricted = np.where(allowed, row, 0.0)
         if not restricted.any():  # a tag that the lexicon has never seen on such a word
             restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
-        return self.compiled.leaf(restricted)
+        return self.compiled.leaf(restricted)._replace(fixed=True)
 
     def _flat(self, words: list[str], leaves: list[Leaf]) -> Tree:
         """Return the root label over the most probable tags."""
         coarse = self.compiled.coarse
         children = []
         for word, leaf in zip(words, leaves, strict=True):
-            symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
+            if len(leaf.symbols):
+                symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
+            else:  # a word that the grammar has no place for: the most frequent tag
+                symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
             children.append(Tree(symbol_labels(coarse.symbols[symbol])[-1], word=word))
         return Tree(self.grammar.transform.root, children)
 
