@@ -185,7 +185,8 @@ def coarse_inside(
                                     total += factor[k] * by_start[left + k] * rows[k, at]
                         if total * pair_merit[p] <= hopeless:
                             continue
-                        hopeless = max(hopeless, total * pair_merit[p] * beam)
+                        if cell_rule[cell] == -1:  # else what counts here may not be allowed
+                            hopeless = max(hopeless, total * pair_merit[p] * beam)
                         met_pair[n_met] = p
                         met_total[n_met] = total
                         n_met += 1
@@ -201,10 +202,11 @@ def coarse_inside(
                     n_met += 1
                     for r in range(pair_rule_offsets[p], pair_rule_offsets[p + 1]):
                         s = rule_parent[r]
-                        if row[s] == 0.0:
+                        added = total * rule_weight[r]
+                        if row[s] == 0.0 and added > 0.0:  # (it can be too small for a number)
                             touched[n_touched] = s
                             n_touched += 1
-                        row[s] += total * rule_weight[r]
+                        row[s] += added
             largest = 0.0
             merit = 0.0
             for x in range(n_touched):
