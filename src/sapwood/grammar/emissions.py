@@ -22,6 +22,11 @@ import numpy as np
 from sapwood.trees.lexicon import Lexicon
 
 
+def run_offsets(sorted_numbers: np.ndarray, size: int) -> np.ndarray:
+    """Return where the run of each number below `size` begins in a sorted array, `(size + 1,)` int64."""
+    return np.searchsorted(sorted_numbers, np.arange(size + 1)).astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Emissions:
     """See the module's text; `T` terminals, `P` preterminals with `m_a` states each.

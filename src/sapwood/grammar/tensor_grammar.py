@@ -164,6 +164,9 @@ class TensorGrammar:
         `matrices[a]` is the invertible `G^a`, `(m_a, m_a)`. Inside row vectors become `f = b (G^a)^{-1}`,
         outside column vectors `G^a b`; no tree probability and no marginal changes.
         """
+        shapes = [matrix.shape for matrix in matrices]
+        if shapes != [(m, m) for m in self.states]:
+            raise GrammarError("a change of basis takes one square matrix for each symbol, as large as it has states")
         inverses = [np.linalg.inv(matrix) for matrix in matrices]
         tensors = np.concatenate(
             [

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from sapwood.grammar.coarsen import averaging_weights, coarsen
+from sapwood.grammar.emissions import run_offsets
 from sapwood.grammar.tensor_grammar import TensorGrammar
 
 # Coarse lexical weights never vanish where the fine grammar has a word.
@@ -157,7 +158,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         rule_left=b[by_pair],
         rule_right=c[by_pair],
         rule_weight=coarse.tensors[by_pair],
-        pair_offsets=_run_offsets(pairs // n_coarse, n_coarse),
+        pair_offsets=run_offsets(pairs // n_coarse, n_coarse),
         pair_right=(pairs % n_coarse).astype(np.int32),
         pair_rule_offsets=np.append(first, len(pair_key)).astype(np.int64),
         pair_merit=np.maximum.reduceat((coarse.tensors * prior[a])[by_pair], first) if len(first) else np.zeros(0),
@@ -176,8 +177,3 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
 def _rule_keys(rules: np.ndarray, n_symbols: int) -> np.ndarray:
     wide = rules.astype(np.int64)
     return (wide[:, 0] * n_symbols + wide[:, 1]) * n_symbols + wide[:, 2]
-
-
-def _run_offsets(sorted_numbers: np.ndarray, size: int) -> np.ndarray:
-    """Return where each number's run begins in a sorted array, `(size + 1,)`."""
-    return np.searchsorted(sorted_numbers, np.arange(size + 1)).astype(np.int64)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sapwood.grammar.emissions import Emissions
+from sapwood.grammar.emissions import Emissions, run_offsets
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import SignatureModel, count_tags
@@ -130,7 +130,7 @@ def learn_emissions(corpus: Corpus, settings: LexicalSettings) -> Emissions:
     return Emissions(
         lexicon=lexicon,
         states=np.ones(n_leaf, np.int32),
-        offsets=_offsets(symbol_word, lexicon.n_terminals),
+        offsets=run_offsets(symbol_word, lexicon.n_terminals),
         symbol=symbol.astype(np.int32),
         values=own_part / mass[symbol],
         backoff=backoff,
@@ -138,7 +138,7 @@ def learn_emissions(corpus: Corpus, settings: LexicalSettings) -> Emissions:
         tags=tag_names,
         tag_of=tag_of,
         share=division / mass,
-        tag_offsets=_offsets(tag_terminal, lexicon.n_terminals),
+        tag_offsets=run_offsets(tag_terminal, lexicon.n_terminals),
         tag=np.concatenate([pair_tag, sig_tag]).astype(np.int32),
         tag_values=np.concatenate([tag_part, sig_value]),
     )
@@ -182,8 +182,3 @@ def _count_pairs(first: np.ndarray, second: np.ndarray, n_second: int) -> tuple[
     """Return the distinct pairs in order and their counts."""
     keys, counts = np.unique(first.astype(np.int64) * n_second + second, return_counts=True)
     return keys // n_second, keys % n_second, counts.astype(float)
-
-
-def _offsets(sorted_numbers: np.ndarray, size: int) -> np.ndarray:
-    """Return where each number's run begins in a sorted array, `(size + 1,)`."""
-    return np.searchsorted(sorted_numbers, np.arange(size + 1)).astype(np.int64)
