@@ -134,6 +134,10 @@ class Emissions:
 
     def totals(self) -> np.ndarray:
         """Return `sum over x of q(a -> x)`, a dense row; all ones for a probabilistic grammar."""
+        return self._totals
+
+    @cached_property
+    def _totals(self) -> np.ndarray:
         n_words, n_terminals = self.lexicon.n_words, self.lexicon.n_terminals
         # How much of each terminal's own entries is used in all: once as a word, and by back-off.
         used = np.zeros(n_terminals)

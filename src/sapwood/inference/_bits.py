@@ -1,4 +1,4 @@
-"""Bit sets of sentence positions: the two machine instructions that Numba does not offer by name."""
+"""Bit sets of sentence positions: the machine instruction that Numba does not offer by name."""
 
 from __future__ import annotations
 
@@ -6,16 +6,6 @@ from typing import Any
 
 from numba.core import types
 from numba.extending import intrinsic
-
-
-@intrinsic
-def popcount(typing_context: Any, word: Any) -> Any:  # noqa: ARG001
-    """Return the number of bits set in a uint64."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.uint64), generate
 
 
 @intrinsic

@@ -103,7 +103,8 @@ def k_best(chart: Chart, leaves: Sequence[Leaf], words: Sequence[str], count: in
             heapq.heappush(heaps[node], (-value, edge, left, right))
 
     # Bottom-up by cell each inner node gets its best derivations, as many as could be asked for.
-    order = sorted(incoming, key=lambda node: _rank_of_cell(int(forest.node_cell[node])))
+    spans = chart.spans()
+    order = sorted(incoming, key=lambda node: (spans[node, 1], -spans[node, 0]))
     for node in order:
         done[node], heaps[node], seen[node] = [], [], set()
         for edge in incoming[node]:
@@ -203,12 +204,6 @@ def sample(chart: Chart, words: Sequence[str], count: int, rng: np.random.Genera
 
 def _draw(cumulative: np.ndarray, rng: np.random.Generator) -> int:
     return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
-
-
-def _rank_of_cell(cell: int) -> tuple[int, int]:
-    """Return a key that sorts cells so that every cell comes after the cells inside it."""
-    j = int((math.sqrt(8.0 * cell + 1) + 1) / 2 + 1e-9)
-    return j, j - (cell - j * (j - 1) // 2)
 
 
 def _edges_by_parent(chart: Chart) -> dict[int, list[int]]:
