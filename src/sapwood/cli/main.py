@@ -18,6 +18,7 @@ _COMMANDS = {
     "eval": "sapwood.cli.evaluate",
     "inspect": "sapwood.cli.inspect",
     "convert": "sapwood.cli.convert",
+    "plot": "sapwood.cli.plot",
 }
 _INTERRUPTED = 130
 _BUG = 70
