@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +148,6 @@ class Corpus:
         transform: TreeTransform,
         dropped: int,
     ) -> Corpus:
-        from sapwood.trees._kernels import link_nodes
-
         code = np.frombuffer(codes, np.int32)
         is_leaf = code < 0
         inner_names, inner_new = _by_frequency(list(inner_ids), code[~is_leaf])
@@ -162,22 +160,50 @@ class Corpus:
         word[is_leaf] = word_new[np.frombuffer(words, np.int32)[is_leaf]]
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(np.frombuffer(sizes, np.int32), out=offsets[1:])
-        left, right, parent, start, end = (np.full(len(code), -1, np.int32) for _ in range(5))
-        broken = link_nodes(is_leaf, offsets, left, right, parent, start, end)
+        return cls.from_columns(
+            inner_names + leaf_names,
+            len(inner_names),
+            word_names,
+            symbol,
+            word,
+            offsets,
+            normaliser,
+            transform,
+            dropped,
+        )
+
+    @classmethod
+    def from_columns(
+        cls,
+        symbols: list[str],
+        n_interminals: int,
+        words: list[str],
+        symbol: np.ndarray,
+        word: np.ndarray,
+        offsets: np.ndarray,
+        normaliser: Normaliser,
+        transform: TreeTransform,
+        dropped: int = 0,
+    ) -> Corpus:
+        """Build from symbols and words of all nodes in preorder; the rest follows, leaves being where words are."""
+        from sapwood.trees._kernels import link_nodes
+
+        left, right, parent, start, end = (np.full(len(symbol), -1, np.int32) for _ in range(5))
+        broken = link_nodes(word >= 0, offsets, left, right, parent, start, end)
         if broken >= 0:
             raise InputError(f"tree {broken + 1} is not binary after the transform")
-        inner = np.flatnonzero(~is_leaf)
-        n_symbols = len(inner_names) + len(leaf_names)
+        inner = np.flatnonzero(word < 0)
+        n_symbols = len(symbols)
         keys = (symbol[inner].astype(np.int64) * n_symbols + symbol[left[inner]]) * n_symbols + symbol[right[inner]]
         distinct, rule_of = np.unique(keys, return_inverse=True)
         rules = np.stack([distinct // n_symbols**2, distinct // n_symbols % n_symbols, distinct % n_symbols], axis=1)
-        rule = np.full(len(code), -1, np.int32)
+        rule = np.full(len(symbol), -1, np.int32)
         rule[inner] = rule_of
         return cls(
-            symbols=inner_names + leaf_names,
-            n_interminals=len(inner_names),
+            symbols=symbols,
+            n_interminals=n_interminals,
             rules=np.ascontiguousarray(rules, dtype=np.int32).reshape(-1, 3),
-            words=word_names,
+            words=words,
             symbol=symbol,
             rule=rule,
             left=left,
@@ -191,6 +217,34 @@ class Corpus:
             transform=transform,
             dropped=dropped,
         )
+
+    def renumbered(self, symbols: Sequence[str], n_interminals: int, rules: np.ndarray) -> tuple[Corpus, int]:
+        """Return the trees that can be built from these symbols and rules, numbered like them, and how many cannot."""
+        known = {(name, number >= n_interminals): number for number, name in enumerate(symbols)}
+        new = np.array(
+            [known.get((name, number >= self.n_interminals), -1) for number, name in enumerate(self.symbols)], np.int32
+        )
+        size = len(symbols)
+        keys = (rules[:, 0].astype(np.int64) * size + rules[:, 1]) * size + rules[:, 2]
+        ours = new[self.rules].astype(np.int64)
+        wanted = np.where((ours >= 0).all(axis=1), (ours[:, 0] * size + ours[:, 1]) * size + ours[:, 2], -1)
+        at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+        new_rule = np.where(keys[at] == wanted, at, -1) if len(keys) else np.full(len(wanted), -1)
+        inner = self.word < 0
+        bad = new[self.symbol] < 0
+        bad[inner] |= new_rule[self.rule[inner]] < 0
+        sizes = np.diff(self.offsets)
+        keep = np.add.reduceat(bad, self.offsets[:-1], dtype=np.int64) == 0
+        nodes = np.repeat(keep, sizes)
+        if not keep.any():
+            raise InputError("none of the trees can be built from the grammar's symbols and rules")
+        corpus = Corpus.from_columns(
+            list(symbols), n_interminals, self.words, new[self.symbol[nodes]], self.word[nodes],
+            np.concatenate([[0], np.cumsum(sizes[keep])]), self.normaliser, self.transform,
+        )  # fmt: skip
+        rule = np.full(corpus.n_nodes, -1, np.int32)
+        rule[inner[nodes]] = new_rule[self.rule[nodes & inner]]
+        return replace(corpus, rules=rules, rule=rule), int((~keep).sum())
 
     def tree(self, index: int) -> Tree:
         """Return skeletal tree number `index` (the transform undoes it: `corpus.transform.invert`)."""
