@@ -134,10 +134,15 @@ def make_transform(
 NORMALISER_OPTIONS = ("function_tags", "keep_empties", "keep_repeated")
 
 
+def was_given(context: click.Context, name: str) -> bool:
+    """Return whether an option was given on the command line."""
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
 def refuse_given(context: click.Context, names: Sequence[str], reason: str) -> None:
     """Raise a `UsageError` if any of these options was given, rather than let it do nothing."""
     for parameter in context.command.params:
-        if parameter.name in names and context.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE:
+        if parameter.name is not None and parameter.name in names and was_given(context, parameter.name):
             raise UsageError(f"{max(parameter.opts, key=len)} {reason}")
 
 
@@ -234,16 +239,16 @@ def bundled_model() -> str:
     return str(path)
 
 
-def load_parser(model: str | None, progress: Progress, **options: Any) -> Any:
-    """Load a model (None: the bundled one) and make its parser ready to go."""
+def load_parser(model: str | Sequence[str] | None, progress: Progress, **options: Any) -> Any:
+    """Load a model or several (none: the bundled one) and make their parser ready to go."""
     from sapwood.inference import Parser
 
-    if model == STANDARD_STREAM:
+    paths = [model] if isinstance(model, str) else list(model or [bundled_model()])
+    if STANDARD_STREAM in paths:
         raise UsageError("a model cannot be read from standard input; name a file")
-    if model == "":
+    if "" in paths:
         raise UsageError("-m: the name of the model is empty")
-    path = model if model is not None else bundled_model()
     with compiling_note(progress):
-        parser = Parser(path, **options)
+        parser = Parser(paths, **options)
         parser.parse_one(["warm", "up"])
     return parser

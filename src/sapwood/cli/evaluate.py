@@ -24,7 +24,14 @@ from sapwood.trees.tree import Tree
 @click.command("eval", short_help="Score trees or a model against gold trees.")
 @click.argument("gold")
 @click.argument("predicted", required=False)
-@click.option("-m", "--model", help="Parse the gold sentences with this model and score the result. [default: bundled]")
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    multiple=True,
+    help="Parse the gold sentences with this model, or the product of several, and score the result. "
+    "[default: bundled]",
+)
 @click.option(
     "--params",
     default="default",
@@ -45,7 +52,7 @@ def command(
     context: click.Context,
     gold: str,
     predicted: str | None,
-    model: str | None,
+    models: tuple[str, ...],
     params: str,
     gold_tags: bool,
     decoder: str,
@@ -68,9 +75,10 @@ def command(
     \b
     Examples:
       sapwood eval test.mrg -m model.sapwood
+      sapwood eval test.mrg -m seed1.sapwood -m seed2.sapwood
       sapwood eval test.mrg parsed.mrg --params collins --json
     """
-    if predicted is not None and model is not None:
+    if predicted is not None and models:
         raise UsageError("give either PREDICTED trees or a model (-m), not both")
     if predicted is not None:
         common.refuse_given(context, ["gold_tags", "decoder", "threshold", "threads"], "goes with -m")
@@ -86,7 +94,7 @@ def command(
     parameters = get_parameters(params)
     if predicted is None:
         parser = common.load_parser(
-            model, progress, decoder=decoder, threshold=threshold, threads=common.default_threads(threads)
+            models, progress, decoder=decoder, threshold=threshold, threads=common.default_threads(threads)
         )
         result, seconds = evaluate_model(
             parser, gold, input_format, parameters, skip_bad, progress, gold_tags=gold_tags

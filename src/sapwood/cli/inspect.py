@@ -40,6 +40,8 @@ def command(
 ) -> None:
     """Show what is in a model or a treebank FILE (default: the bundled model).
 
+    Of a file that holds several grammars, it says how many, and describes the first.
+
     \b
     Examples:
       sapwood inspect
@@ -88,16 +90,19 @@ def _is_sapwood_file(path: str) -> bool:
 
 
 def _inspect_model(path: str, top: int, as_json: bool) -> None:
-    from sapwood.grammar import TensorGrammar
+    from sapwood.grammar.bundle import load_models
 
-    grammar = TensorGrammar.load(path)
+    grammars = load_models(path)
+    grammar = grammars[0]
     if not as_json:
-        click.echo(f"model        {path}\n{grammar.describe(top=top)}")
+        several = f"grammars     {len(grammars)}; this is the first\n" if len(grammars) > 1 else ""
+        click.echo(f"model        {path}\n{several}{grammar.describe(top=top)}")
         return
     order = sorted(range(len(grammar.rules)), key=lambda rule: -grammar.rule_counts[rule])[:top]
     common.print_json(
         {
             "kind": "model",
+            "grammars": len(grammars),
             "symbols": len(grammar.symbols),
             "interminals": grammar.n_interminals,
             "states": {"min": int(grammar.states.min()), "max": int(grammar.states.max())},

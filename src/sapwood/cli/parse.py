@@ -30,7 +30,13 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
 @click.argument("file", required=False)
-@click.option("-m", "--model", help="Model file. [default: the bundled English model]")
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    multiple=True,
+    help="Model file; give several to parse with their product. [default: the bundled English model]",
+)
 @click.option("-s", "--sentence", "text", help="Parse this plain text instead of a file.")
 @click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
 @click.option("--tags", is_flag=True, help="Tokens are word/TAG, and the tags must hold.")
@@ -57,7 +63,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
 def command(
     context: click.Context,
     file: str | None,
-    model: str | None,
+    models: tuple[str, ...],
     text: str | None,
     raw: bool,
     tags: bool,
@@ -84,10 +90,14 @@ def command(
     empty (a blank line; its tree is null). --marginals adds [label, start, end, probability] for each phrase and tag,
     --alternatives the best trees with their log probabilities.
 
+    Several models (-m more than once, or a file that holds several) must have been trained on the same trees. The
+    product of their posteriors chooses the tree; probabilities are means over the models.
+
     \b
     Examples:
       sapwood parse -s "The dog that chased the cat sleeps."
       sapwood parse tokens.txt -m model.sapwood > trees.mrg
+      sapwood parse tokens.txt -m seed1.sapwood -m seed2.sapwood > trees.mrg
       sapwood parse --raw < novel.txt
       echo "time/NN flies/VBZ" | sapwood parse --tags
       sapwood parse -s "I saw her duck." --json --marginals --alternatives 3
@@ -117,7 +127,7 @@ def command(
     # Several threads work ahead of the output; a stream is answered line by line unless asked otherwise.
     workers = (threads or 1) if from_stream else common.default_threads(threads)
     parser = common.load_parser(
-        model,
+        models,
         progress,
         decoder=decoder,
         threshold=0.0 if exact else threshold,

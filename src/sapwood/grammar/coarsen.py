@@ -62,16 +62,15 @@ def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: in
     n_leaf = n_coarse - n_inner
     owner = leaf_of[fine.symbol_of_state]
     average = averaging_weights(grammar, owner, n_leaf)
-    share = np.bincount(owner, weights=average * fine.share, minlength=n_leaf)
-    # Entries: weight each state's value, sum over the entry's states, then over entries of one coarse symbol.
+    emitting = fine.emitting_state
+    share = np.bincount(owner, weights=average * fine.share[emitting], minlength=n_leaf)
+    # Terminals by emitting states, times emitting states by coarse symbols.
     sizes = fine.states[fine.symbol]
     at = np.repeat(fine.state_offsets[fine.symbol] - fine.value_offsets[:-1], sizes) + np.arange(len(fine.values))
-    terminal = np.repeat(np.arange(fine.lexicon.n_terminals), np.diff(fine.offsets))
-    table = scipy.sparse.coo_array(
-        (fine.values * average[at], (np.repeat(terminal, sizes), np.repeat(leaf_of[fine.symbol], sizes))),
-        shape=(fine.lexicon.n_terminals, n_leaf),
-    ).tocsr()
-    table.sum_duplicates()
+    terminal = np.repeat(np.repeat(np.arange(fine.lexicon.n_terminals), np.diff(fine.offsets)), sizes)
+    values = scipy.sparse.coo_array((fine.values, (terminal, at)), shape=(fine.lexicon.n_terminals, len(owner)))
+    weights = scipy.sparse.coo_array((average, (emitting, owner)), shape=(len(owner), n_leaf))
+    table = (values.tocsr() @ weights.tocsr()).sorted_indices()
     tag_of = np.zeros(n_leaf, np.int32)
     tag_of[leaf_of] = fine.tag_of
     return replace(
@@ -82,6 +81,7 @@ def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: in
         values=table.data,
         tag_of=tag_of,
         share=share,
+        emitter=None,
     )
 
 

@@ -10,16 +10,25 @@ composite preterminals that end in that tag (`NN`, `NP|NN`, `S|VP|NN`, ...). The
 exist only for words. Signatures lean on coarser ones, `E*[a, s] = E[a, s] + climb[s] E*[a, parent(s)]`,
 and so does `G*`. All terms are linear in the vectors, so smoothing works the same for
 probabilities and for spectral weights, and a change of basis touches `E` and `share` alone.
+
+Preterminals that emit words alike (`NN` and `NP|NN`, where the unary step says nothing of the word) can have one
+*emitter* among them, whose vectors serve all.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from sapwood.trees.lexicon import Lexicon
+
+
+def offsets_of(sizes: np.ndarray) -> np.ndarray:
+    """Return where runs of the given sizes begin, and where the last one ends, `(runs + 1,)` int64."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def run_offsets(sorted_numbers: np.ndarray, size: int) -> np.ndarray:
@@ -50,6 +59,9 @@ class Emissions:
         `(sum of states,)`: each preterminal state's part of its tag's weights.
     tag_offsets, tag, tag_values
         `G` by terminal.
+    emitter
+        `(P,)` int32: the preterminal whose `E` and `share` each preterminal uses, with as many states; an emitter is
+        its own. None: every preterminal has its own.
     """
 
     lexicon: Lexicon
@@ -65,6 +77,7 @@ class Emissions:
     tag_offsets: np.ndarray
     tag: np.ndarray
     tag_values: np.ndarray
+    emitter: np.ndarray | None = None
 
     @cached_property
     def state_offsets(self) -> np.ndarray:
@@ -80,6 +93,15 @@ class Emissions:
     def symbol_of_state(self) -> np.ndarray:
         """The preterminal of each position of a dense row."""
         return np.repeat(np.arange(len(self.states)), self.states)
+
+    @cached_property
+    def emitting_state(self) -> np.ndarray:
+        """The emitter's state that each position of a dense row stands for."""
+        positions = np.arange(self.state_offsets[-1])
+        if self.emitter is None:
+            return positions
+        symbol = self.symbol_of_state
+        return positions - self.state_offsets[symbol] + self.state_offsets[self.emitter[symbol]]
 
     def row(self, terminal: int) -> np.ndarray:
         """Return `q(a -> x)` for all preterminals: a dense row of all their states."""
@@ -99,7 +121,7 @@ class Emissions:
             weight *= float(self.climb[number])
         if by_tag.any():
             row += self.share * by_tag[self.tag_of][self.symbol_of_state]
-        return row
+        return row if self.emitter is None else row[self.emitting_state]
 
     def _add(self, row: np.ndarray, by_tag: np.ndarray, terminal: int, weight: float) -> None:
         first, last = self.offsets[terminal], self.offsets[terminal + 1]
@@ -115,6 +137,8 @@ class Emissions:
 
     def column(self, preterminal: int) -> np.ndarray:
         """Return `q(a -> x)` of one preterminal (numbered from 0) for all terminals, shape `(T, m_a)`."""
+        if self.emitter is not None:
+            preterminal = int(self.emitter[preterminal])
         lexicon, size = self.lexicon, int(self.states[preterminal])
         n_words, terminals = lexicon.n_words, np.arange(lexicon.n_terminals)
         own = np.zeros((lexicon.n_terminals, size))
@@ -154,14 +178,40 @@ class Emissions:
         np.add.at(row, at, self.values * np.repeat(weight, sizes))
         by_tag = np.zeros(len(self.tags))
         np.add.at(by_tag, self.tag, self.tag_values * np.repeat(used, np.diff(self.tag_offsets)))
-        return row + self.share * by_tag[self.tag_of][self.symbol_of_state]
+        row += self.share * by_tag[self.tag_of][self.symbol_of_state]
+        return row if self.emitter is None else row[self.emitting_state]
+
+    def separate(self) -> Emissions:
+        """Return the same weights with every preterminal its own emitter."""
+        if self.emitter is None:
+            return self
+        users = np.argsort(self.emitter, kind="stable")
+        counts = np.bincount(self.emitter, minlength=len(self.states))
+        first = np.cumsum(counts) - counts
+        times = counts[self.symbol]
+        entry = np.repeat(np.arange(len(self.symbol)), times)
+        nth = np.arange(len(entry)) - np.repeat(np.cumsum(times) - times, times)
+        symbol = users[first[self.symbol[entry]] + nth]
+        sizes = self.states[symbol].astype(np.int64)
+        begins = np.repeat(self.value_offsets[entry] - (np.cumsum(sizes) - sizes), sizes)
+        terminal = np.repeat(np.arange(self.lexicon.n_terminals), np.diff(self.offsets))[entry]
+        return replace(
+            self,
+            offsets=run_offsets(terminal, self.lexicon.n_terminals),
+            symbol=symbol.astype(np.int32),
+            values=self.values[begins + np.arange(int(sizes.sum()))],
+            share=self.share[self.emitting_state],
+            emitter=None,
+        )
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return everything as arrays, for storage."""
         from sapwood.storage import pack_strings
 
+        shared = {} if self.emitter is None else {"emissions.emitter": self.emitter}
         return {
             **self.lexicon.to_arrays(),
+            **shared,
             "emissions.offsets": self.offsets,
             "emissions.symbol": self.symbol,
             "emissions.values": self.values,
@@ -192,5 +242,6 @@ class Emissions:
             "tag",
             "tag_values",
         )
-        columns = {name: arrays[f"emissions.{name}"] for name in names}
+        columns: dict[str, Any] = {name: arrays[f"emissions.{name}"] for name in names}
+        columns["emitter"] = arrays.get("emissions.emitter")
         return cls(Lexicon.from_arrays(arrays), states, tags=unpack_strings(arrays["emissions.tags"]), **columns)

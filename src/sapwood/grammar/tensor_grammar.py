@@ -17,13 +17,15 @@ import numpy as np
 
 from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.emissions import Emissions
-from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
+from sapwood.storage import content_digest, pack_strings, read_arrays, read_header, unpack_strings, write_arrays
 from sapwood.trees.lexicon import Lexicon
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.signatures import UNKNOWN, SignatureModel
 from sapwood.trees.transform import TreeTransform, symbol_labels
 
 FORMAT_VERSION = 1
+# Files with several grammars (`sapwood.grammar.bundle`) say that they are of this kind.
+BUNDLE_KIND = "bundle"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,9 @@ class TensorGrammar:
         averaging over states and for deriving coarser grammars.
     rule_counts
         `(rules,)`: how often each rule occurs (or is expected) in the training trees.
+    levels
+        Coarser versions of the states, the coarsest first: for each, `(sum of states,)` int32, the number of each
+        state's group among the groups of its symbol, not falling within a symbol. Parsers prune with them.
     normaliser, transform
         How training trees were prepared, and so how parses are turned back into trees.
     info
@@ -67,6 +72,7 @@ class TensorGrammar:
     probabilistic: bool
     occupancy: np.ndarray
     rule_counts: np.ndarray
+    levels: tuple[np.ndarray, ...] = ()
     normaliser: Normaliser = field(default_factory=Normaliser)
     transform: TreeTransform = field(default_factory=TreeTransform)
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -181,7 +187,7 @@ class TensorGrammar:
         occupancy = np.concatenate(
             [matrix @ self.occupancy[part] for matrix, part in zip(matrices, parts, strict=True)]
         )
-        old = self.emissions
+        old = self.emissions.separate()
         ours = inverses[self.n_interminals :]
         values = [
             old.values[old.value_offsets[entry] : old.value_offsets[entry + 1]] @ ours[symbol]
@@ -192,10 +198,16 @@ class TensorGrammar:
             for symbol, matrix in enumerate(ours)
         ]
         emissions = replace(old, values=np.concatenate(values or [np.zeros(0)]), share=np.concatenate(share))
-        return replace(self, tensors=tensors, root=root, occupancy=occupancy, emissions=emissions, probabilistic=False)
+        return replace(
+            self, tensors=tensors, root=root, occupancy=occupancy, emissions=emissions, probabilistic=False, levels=()
+        )
+
+    def digest(self) -> str:
+        """Return a fingerprint of everything but `info`."""
+        return content_digest(*self._content())
 
     def save(self, path: str | Path) -> None:
-        """Write the grammar to one file: whole or not at all."""
+        """Write the grammar to one file: whole or not at all (several: `sapwood.grammar.bundle.save_models`)."""
         arrays, metadata = self._content()
         metadata["info"] = dict(self.info)
         write_arrays(path, arrays, metadata, kind="model", version=FORMAT_VERSION)
@@ -203,26 +215,37 @@ class TensorGrammar:
     @classmethod
     def load(cls, path: str | Path) -> TensorGrammar:
         """Read a saved grammar; a damaged file raises `ModelError`, never gives a wrong grammar."""
+        if read_header(path).get("kind") == BUNDLE_KIND:
+            raise ModelError(
+                f"{path}: holds several grammars, not one; load them with sapwood.grammar.bundle.load_models, "
+                "or parse with all of them: Parser(path)"
+            )
         arrays, metadata = read_arrays(path, kind="model", version=FORMAT_VERSION)
         try:
-            n_interminals = int(metadata["n_interminals"])
-            return cls(
-                symbols=unpack_strings(arrays["symbols"]),
-                n_interminals=n_interminals,
-                states=arrays["states"],
-                rules=arrays["rules"],
-                tensors=arrays["tensors"],
-                root=arrays["root"],
-                emissions=Emissions.from_arrays(arrays, arrays["states"][n_interminals:]),
-                probabilistic=bool(metadata["probabilistic"]),
-                occupancy=arrays["occupancy"],
-                rule_counts=arrays["rule_counts"],
-                normaliser=Normaliser.from_dict(metadata["normaliser"]),
-                transform=TreeTransform.from_dict(metadata["transform"]),
-                info=metadata["info"],
-            ).validate(tolerance=1e-3)
+            return cls._from_content(arrays, metadata)
         except (KeyError, TypeError, GrammarError) as error:
             raise ModelError(f"{path}: not a complete model: {error}") from error
+
+    @classmethod
+    def _from_content(cls, arrays: dict[str, np.ndarray], metadata: Mapping[str, Any]) -> TensorGrammar:
+        """Build from `_content`'s result, with `info` in its metadata, and validate."""
+        n_interminals = int(metadata["n_interminals"])
+        return cls(
+            symbols=unpack_strings(arrays["symbols"]),
+            n_interminals=n_interminals,
+            states=arrays["states"],
+            rules=arrays["rules"],
+            tensors=arrays["tensors"],
+            root=arrays["root"],
+            emissions=Emissions.from_arrays(arrays, arrays["states"][n_interminals:]),
+            probabilistic=bool(metadata["probabilistic"]),
+            occupancy=arrays["occupancy"],
+            rule_counts=arrays["rule_counts"],
+            levels=tuple(arrays[f"level.{number}"] for number in range(int(metadata.get("levels", 0)))),
+            normaliser=Normaliser.from_dict(metadata["normaliser"]),
+            transform=TreeTransform.from_dict(metadata["transform"]),
+            info=metadata["info"],
+        ).validate(tolerance=1e-3)
 
     def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {
@@ -233,14 +256,17 @@ class TensorGrammar:
             "root": self.root,
             "occupancy": self.occupancy,
             "rule_counts": self.rule_counts,
+            **{f"level.{number}": level for number, level in enumerate(self.levels)},
             **self.emissions.to_arrays(),
         }
-        metadata = {
+        metadata: dict[str, Any] = {
             "n_interminals": self.n_interminals,
             "probabilistic": self.probabilistic,
             "normaliser": self.normaliser.to_dict(),
             "transform": self.transform.to_dict(),
         }
+        if self.levels:
+            metadata["levels"] = len(self.levels)
         return arrays, metadata
 
     @classmethod

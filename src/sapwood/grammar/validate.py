@@ -74,6 +74,24 @@ def _check_shapes(grammar: TensorGrammar) -> None:
         ("word_signature", emissions.lexicon.word_signature, len(emissions.lexicon.signatures)),
     ):
         _require(not len(index) or bool(index.min() >= 0 and index.max() < bound), f"emissions: {name} is out of range")
+    inside = np.repeat(np.arange(len(grammar.states)), grammar.states)
+    for level in grammar.levels:
+        fits = level.shape == inside.shape and level.dtype.kind == "i" and bool((level >= 0).all())
+        steps = np.diff(level) if fits else np.ones(1)
+        fits = fits and bool((level[grammar.state_offsets[:-1]] == 0).all())
+        _require(
+            fits and bool(np.isin(steps[inside[1:] == inside[:-1]], (0, 1)).all()),
+            "a level's groups are not numbered from 0 in the order of the states",
+        )
+    if emissions.emitter is not None:
+        emitter = emissions.emitter
+        shape = emitter.shape == (n_leaf,) and bool((emitter >= 0).all() and (emitter < n_leaf).all())
+        _require(
+            shape
+            and np.array_equal(emitter[emitter], emitter)
+            and np.array_equal(emissions.states[emitter], emissions.states),
+            "emissions: emitter does not fit the preterminals",
+        )
     parent = emissions.lexicon.parent
     rising = bool(np.all(parent[:-1] > np.arange(len(parent) - 1)) and parent.max(initial=-1) == len(parent) - 1)
     _require(rising, "emissions: a signature does not come before its parent")

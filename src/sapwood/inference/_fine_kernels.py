@@ -267,3 +267,88 @@ def node_posteriors(vector_offsets, inside, outside, posterior):
         for x in range(vector_offsets[v], vector_offsets[v + 1]):
             total += inside[x] * outside[x]
         posterior[v] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def filter_forest(
+    node_offsets, node_cell, node_symbol, is_leaf, group_parent, group_rule, group_offsets, children, posterior,
+    threshold, first_root,
+):  # fmt: skip
+    """Keep the edges whose posterior reaches the threshold, and of those what a whole tree can use.
+
+    Returns the new forest's arrays: node offsets, symbols, cells, group parents, rules, offsets and children. Nodes
+    from `first_root` on span the sentence.
+    """
+    n_nodes, n_groups = node_symbol.shape[0], group_parent.shape[0]
+    alive = np.zeros(n_nodes, np.bool_)
+    for v in range(n_nodes):
+        alive[v] = is_leaf[node_symbol[v]]
+    kept = np.zeros(children.shape[0], np.bool_)
+    for g in range(n_groups - 1, -1, -1):  # bottom-up
+        for e in range(group_offsets[g], group_offsets[g + 1]):
+            if posterior[e] >= threshold and alive[children[e, 0]] and alive[children[e, 1]]:
+                kept[e] = True
+                alive[group_parent[g]] = True
+    reached = np.zeros(n_nodes, np.bool_)
+    reached[first_root:] = alive[first_root:]
+    n_kept, n_kept_groups = 0, 0
+    for g in range(n_groups):
+        some = False
+        for e in range(group_offsets[g], group_offsets[g + 1]):
+            kept[e] = kept[e] and reached[group_parent[g]]
+            if kept[e]:
+                some = True
+                n_kept += 1
+                reached[children[e, 0]] = True
+                reached[children[e, 1]] = True
+        n_kept_groups += some
+    number = np.empty(n_nodes, np.int32)
+    offsets = np.empty_like(node_offsets)
+    count, cell = 0, 0
+    for v in range(n_nodes):
+        while cell <= node_cell[v]:
+            offsets[cell] = count
+            cell += 1
+        number[v] = count
+        count += reached[v]
+    offsets[cell:] = count
+    symbols, cells = np.empty(count, node_symbol.dtype), np.empty(count, node_cell.dtype)
+    for v in range(n_nodes):
+        if reached[v]:
+            symbols[number[v]] = node_symbol[v]
+            cells[number[v]] = node_cell[v]
+    parents, rules = np.empty(n_kept_groups, group_parent.dtype), np.empty(n_kept_groups, group_rule.dtype)
+    edge_offsets, pairs = np.zeros(n_kept_groups + 1, group_offsets.dtype), np.empty((n_kept, 2), children.dtype)
+    group, edge = 0, 0
+    for g in range(n_groups):
+        before = edge
+        for e in range(group_offsets[g], group_offsets[g + 1]):
+            if kept[e]:
+                pairs[edge, 0] = number[children[e, 0]]
+                pairs[edge, 1] = number[children[e, 1]]
+                edge += 1
+        if edge > before:
+            parents[group] = number[group_parent[g]]
+            rules[group] = group_rule[g]
+            group += 1
+            edge_offsets[group] = edge
+    return offsets, symbols, cells, parents, rules, edge_offsets, pairs
+
+
+@numba.njit(cache=True, nogil=True)
+def project_tensors(places, sizes, offsets, tensors, groups, shares, new_sizes, new_offsets, result):
+    """Add rule tensors over finer states to `result`, tensors over groups of them.
+
+    Rule `r` is `sizes[r]` from `offsets[r]`; its symbols' states begin at `places[r]` in `groups`, which has each
+    state's number among the new ones of its symbol, and in `shares`, its part of the new one as a parent.
+    """
+    for r in range(places.shape[0]):
+        n_b, n_c = new_sizes[r, 1], new_sizes[r, 2]
+        at = offsets[r]
+        for a in range(sizes[r, 0]):
+            share = shares[places[r, 0] + a]
+            for b in range(sizes[r, 1]):
+                base = new_offsets[r] + (groups[places[r, 0] + a] * n_b + groups[places[r, 1] + b]) * n_c
+                for c in range(sizes[r, 2]):
+                    result[base + groups[places[r, 2] + c]] += share * tensors[at]
+                    at += 1

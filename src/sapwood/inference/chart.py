@@ -11,13 +11,16 @@ from typing import NamedTuple
 import numpy as np
 
 from sapwood.inference._coarse_kernels import coarse_inside, coarse_outside, link_edges, number_nodes
-from sapwood.inference._fine_kernels import fine_inside, fine_outside, node_posteriors, place_leaves
+from sapwood.inference._fine_kernels import filter_forest, fine_inside, fine_outside, node_posteriors, place_leaves
 from sapwood.inference.compiled import CompiledGrammar, Leaf
 from sapwood.inference.constraints import Phrase, compile_constraints
 from sapwood.trees.transform import symbol_labels
 
-# The beam of the coarse inside pass, as a multiple of the threshold.
+# The beam of the coarse inside pass, and what is negligible in the fine pass, as multiples of the threshold.
 _BEAM = 10.0
+NEGLIGIBLE = 0.01
+# How much harder than the coarse grammar finer versions prune: they know better.
+LEVEL = 10.0
 
 
 class Workspace(threading.local):
@@ -78,11 +81,13 @@ class Forest(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Chart:
-    """What inference knows about a sentence.
+class Posteriors:
+    """What decoders need to know about a sentence.
 
     Attributes
     ----------
+    compiled
+        The grammar; its coarse symbols and rules are those of the forest.
     forest
         The nodes and edges that were not pruned.
     log_probability
@@ -90,8 +95,6 @@ class Chart:
         which real-valued grammars can give).
     node_posterior, edge_posterior
         Posterior probability of each node and edge.
-    vector_offsets, inside, outside, exponent
-        Scaled vectors of the nodes' states and the exponents of the cells.
     """
 
     compiled: CompiledGrammar
@@ -99,10 +102,6 @@ class Chart:
     log_probability: float
     node_posterior: np.ndarray
     edge_posterior: np.ndarray
-    vector_offsets: np.ndarray
-    inside: np.ndarray
-    outside: np.ndarray
-    exponent: np.ndarray
 
     @property
     def n(self) -> int:
@@ -114,16 +113,10 @@ class Chart:
         end = ((np.sqrt(8.0 * self.forest.node_cell + 1) + 1) / 2 + 1e-9).astype(np.int64)
         return np.stack([self.forest.node_cell - end * (end - 1) // 2, end], axis=1)
 
-    def symbol_posteriors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return, for every fine symbol at every node, node number, symbol number and posterior."""
-        compiled = self.compiled
-        sizes = np.diff(self.vector_offsets)
-        node = np.repeat(np.arange(len(sizes)), sizes)
-        within = np.arange(len(node)) - self.vector_offsets[node]
-        symbol = compiled.symbol_of_place[compiled.symbol_offsets[self.forest.node_symbol[node]] + within]
-        keys, which = np.unique(node * len(compiled.grammar.symbols) + symbol, return_inverse=True)
-        posterior = np.bincount(which, weights=self.inside.astype(float) * self.outside)
-        return keys // len(compiled.grammar.symbols), keys % len(compiled.grammar.symbols), posterior
+    def log_posteriors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the logarithms of the nodes' and edges' posteriors, -inf where they are not positive."""
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(self.node_posterior, 0)), np.log(np.maximum(self.edge_posterior, 0))
 
     def label_posteriors(self) -> dict[tuple[str, int, int], float]:
         """Return the posterior probability of each phrase `(label, start, end)`; tags are phrases of one word here.
@@ -140,6 +133,33 @@ class Chart:
                 key = (label, start, end)
                 found[key] = found.get(key, 0.0) + posterior
         return {key: min(max(value, 0.0), 1.0) for key, value in found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Chart(Posteriors):
+    """What inference with one grammar knows about a sentence.
+
+    Attributes
+    ----------
+    vector_offsets, inside, outside, exponent
+        Scaled vectors of the nodes' states and the exponents of the cells.
+    """
+
+    vector_offsets: np.ndarray
+    inside: np.ndarray
+    outside: np.ndarray
+    exponent: np.ndarray
+
+    def symbol_posteriors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return, for every fine symbol at every node, node number, symbol number and posterior."""
+        compiled = self.compiled
+        sizes = np.diff(self.vector_offsets)
+        node = np.repeat(np.arange(len(sizes)), sizes)
+        within = np.arange(len(node)) - self.vector_offsets[node]
+        symbol = compiled.symbol_of_place[compiled.symbol_offsets[self.forest.node_symbol[node]] + within]
+        keys, which = np.unique(node * len(compiled.grammar.symbols) + symbol, return_inverse=True)
+        posterior = np.bincount(which, weights=self.inside.astype(float) * self.outside)
+        return keys // len(compiled.grammar.symbols), keys % len(compiled.grammar.symbols), posterior
 
 
 def build_chart(
@@ -167,8 +187,35 @@ def build_chart(
         Phrases that must be there (`sapwood.inference.constraints`).
     """
     workspace = workspace or Workspace()
+    forest = pruned_forest(compiled, leaves, threshold, workspace, phrases)
+    return None if forest is None else fine_chart(compiled, leaves, forest, workspace, NEGLIGIBLE * threshold)
+
+
+def pruned_forest(
+    compiled: CompiledGrammar,
+    leaves: Sequence[Leaf],
+    threshold: float,
+    workspace: Workspace,
+    phrases: Sequence[Phrase] = (),
+) -> Forest | None:
+    """Return what survives pruning by the coarse grammar and by the versions between it and the grammar itself."""
     forest = coarse_forest(compiled, leaves, threshold, workspace, phrases)
-    return None if forest is None else fine_chart(compiled, leaves, forest, workspace, 0.01 * threshold)
+    if forest is None or threshold == 0:
+        return forest
+    for level in compiled.levels:
+        chart = fine_chart(level.compiled, level.leaves(leaves), forest, workspace, NEGLIGIBLE * threshold)
+        if chart is None:
+            continue
+        is_leaf = np.arange(compiled.n_coarse) >= compiled.coarse.n_interminals
+        top = forest.n * (forest.n - 1) // 2
+        smaller = filter_forest(
+            forest.node_offsets, forest.node_cell, forest.node_symbol, is_leaf, forest.group_parent, forest.group_rule,
+            forest.group_offsets, forest.children, chart.edge_posterior, LEVEL * threshold, forest.node_offsets[top],
+        )  # fmt: skip
+        if smaller[0][top + 1] > smaller[0][top]:  # a tree is left
+            offsets, symbols, cells, *edges = smaller
+            forest = Forest(forest.n, offsets, symbols, cells, *edges)
+    return forest
 
 
 def fine_chart(

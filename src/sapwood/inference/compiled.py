@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -10,11 +11,14 @@ import numpy as np
 import scipy.sparse
 
 from sapwood.grammar.coarsen import averaging_weights, coarsen
-from sapwood.grammar.emissions import run_offsets
+from sapwood.grammar.emissions import offsets_of, run_offsets
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference._fine_kernels import project_tensors
 
 # Coarse lexical weights never vanish where the fine grammar has a word.
 _FLOOR = 1e-12
+# The states of the version of a grammar between the coarse one and itself.
+_LEVEL_STATES = 4
 
 
 class Leaf(NamedTuple):
@@ -55,7 +59,8 @@ class CompiledGrammar:
     pair_right: np.ndarray
     pair_rule_offsets: np.ndarray
     pair_merit: np.ndarray
-    # The fine rules of each coarse rule.
+    # The coarse symbol of each symbol, and the fine rules of each coarse rule.
+    coarse_of: np.ndarray
     fine_offsets: np.ndarray
     fine_rule: np.ndarray
     fine_places: np.ndarray
@@ -66,6 +71,8 @@ class CompiledGrammar:
     coarse_emission: scipy.sparse.csr_array
     coarse_presence: scipy.sparse.csr_array
     row_order: np.ndarray
+    # Coarser versions with the same symbols and rules, the coarsest first.
+    levels: tuple[Level, ...] = ()
 
     @property
     def n_coarse(self) -> int:
@@ -104,6 +111,61 @@ class CompiledGrammar:
         """The fine symbol of each position in rows over all states."""
         by_state = np.repeat(np.arange(len(self.grammar.symbols)), self.grammar.states)
         return by_state[self.state_order]
+
+
+class Level(NamedTuple):
+    """A version of a grammar with fewer states, those of the finer one being put together in groups.
+
+    `compiled` has the coarser tensors; `starts` and `shares` give its rows of lexical weights: sums of runs of the
+    finer row times the shares.
+    """
+
+    compiled: CompiledGrammar
+    starts: np.ndarray
+    shares: np.ndarray
+
+    def leaves(self, leaves: Sequence[Leaf]) -> list[Leaf]:
+        """Return the lexical weights of words for the coarser grammar."""
+        rows = np.add.reduceat([leaf.row for leaf in leaves] * self.shares, self.starts, axis=1)
+        return [leaf._replace(row=row) for leaf, row in zip(leaves, rows, strict=True)]
+
+
+def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
+    """Return the version with each state's `groups` number among those of its symbol for its state."""
+    grammar = compiled.grammar
+    symbol = np.repeat(np.arange(len(grammar.symbols)), grammar.states)
+    counts = np.zeros(len(grammar.symbols), np.int64)
+    np.maximum.at(counts, symbol, groups.astype(np.int64) + 1)
+    new_state = offsets_of(counts)[symbol] + groups
+    # A state's share of its group, equal where none is expected.
+    occupancy = np.maximum(grammar.occupancy, 1e-300)
+    shares = occupancy / np.bincount(new_state, weights=occupancy)[new_state]
+    rules = grammar.rules[compiled.fine_rule]
+    sizes, new_sizes = grammar.states[rules].astype(np.int64), counts[rules]
+    offsets = offsets_of(new_sizes.prod(axis=1))
+    tensors = np.zeros(int(offsets[-1]))
+    project_tensors(
+        grammar.state_offsets[rules], sizes, compiled.tensor_offsets, compiled.tensors, groups.astype(np.int64), shares,
+        new_sizes, offsets, tensors,
+    )  # fmt: skip
+    # Rows are ordered by coarse symbol, and by symbol within it: so are groups.
+    ordered = new_state[compiled.state_order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    symbol_offsets = np.searchsorted(starts, compiled.symbol_offsets)
+    places = np.searchsorted(starts, compiled.symbol_offsets[compiled.coarse_of[rules]] + compiled.fine_places)
+    root = np.add.reduceat(compiled.root.astype(float), starts)
+    level = replace(
+        compiled,
+        vector_sizes=np.diff(symbol_offsets),
+        symbol_offsets=symbol_offsets,
+        root=root.astype(compiled.dtype),
+        fine_places=(places - symbol_offsets[compiled.coarse_of[rules]]).astype(np.int32),
+        fine_states=new_sizes.astype(np.int32),
+        tensor_offsets=offsets,
+        tensors=tensors.astype(compiled.dtype),
+        levels=(),
+    )
+    return Level(level, starts, shares[compiled.state_order].astype(compiled.dtype))
 
 
 def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> CompiledGrammar:
@@ -145,7 +207,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     owner = coarse_of[grammar.n_interminals :][grammar.emissions.symbol_of_state]
     weights = averaging_weights(grammar, owner, n_coarse)
     matrix = (owner, np.arange(len(owner)))
-    return CompiledGrammar(
+    compiled = CompiledGrammar(
         grammar=grammar,
         coarse=coarse,
         dtype=dtype,
@@ -162,6 +224,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         pair_right=(pairs % n_coarse).astype(np.int32),
         pair_rule_offsets=np.append(first, len(pair_key)).astype(np.int64),
         pair_merit=np.maximum.reduceat((coarse.tensors * prior[a])[by_pair], first) if len(first) else np.zeros(0),
+        coarse_of=coarse_of,
         fine_offsets=np.concatenate([[0], np.cumsum(fine_counts)]).astype(np.int64),
         fine_rule=rule_order,
         fine_places=place[rules].astype(np.int32),
@@ -172,6 +235,15 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         coarse_presence=scipy.sparse.csr_array((np.ones(len(owner)), matrix), shape=(n_coarse, len(owner))),
         row_order=state_order[symbol_offsets[coarse.n_interminals] :] - leaf_states,
     )
+    levels = tuple(_make_level(compiled, groups) for groups in _useful_levels(grammar))
+    return replace(compiled, levels=levels)
+
+
+def _useful_levels(grammar: TensorGrammar) -> list[np.ndarray]:
+    """Return the levels of a grammar that are worth a pass of their own."""
+    if int(grammar.states.max()) < 2 * _LEVEL_STATES:
+        return []
+    return [groups for groups in grammar.levels if int(groups.max()) + 1 == _LEVEL_STATES]
 
 
 def _rule_keys(rules: np.ndarray, n_symbols: int) -> np.ndarray:

@@ -11,7 +11,8 @@
     The single most probable derivation, states included.
 
 Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, the others count
-them as zero.
+them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their posteriors,
+`max-rule-sum` and `recall` their mean; `viterbi` is for one grammar only.
 """
 
 from __future__ import annotations
@@ -21,17 +22,22 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from sapwood.errors import UsageError
 from sapwood.inference._decode_kernels import best_by_edges, viterbi_states
-from sapwood.inference.chart import Chart
+from sapwood.inference.chart import Chart, Posteriors
 from sapwood.trees.tree import Tree, from_preorder
 
 Decoder = Literal["max-rule", "max-rule-sum", "recall", "viterbi"]
 DECODERS: tuple[str, ...] = get_args(Decoder)
+# Those that work with several grammars: states of different grammars have nothing to do with each other.
+PRODUCT_DECODERS = tuple(name for name in DECODERS if name != "viterbi")
 
 
-def decode(chart: Chart, words: list[str], decoder: Decoder) -> Tree | None:
+def decode(chart: Posteriors, words: list[str], decoder: Decoder) -> Tree | None:
     """Return the chosen skeletal tree (base symbols; the grammar's own for `viterbi`), None if there is none."""
     if decoder == "viterbi":
+        if not isinstance(chart, Chart):
+            raise UsageError(f"viterbi takes one grammar; for several choose from {', '.join(PRODUCT_DECODERS)}")
         return _viterbi(chart, words)
     forest, coarse = chart.forest, chart.compiled.coarse
     leaf_score, score, gain = edge_scores(chart, decoder)
@@ -50,16 +56,16 @@ def decode(chart: Chart, words: list[str], decoder: Decoder) -> Tree | None:
     return _assemble(root, children, lambda node: coarse.symbols[forest.node_symbol[node]], words)
 
 
-def edge_scores(chart: Chart, decoder: Decoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def edge_scores(chart: Posteriors, decoder: Decoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what leaves, edges and inner nodes score: `(nodes,)`, `(edges,)`, `(nodes,)`."""
     is_leaf = chart.forest.node_symbol >= chart.compiled.coarse.n_interminals
+    if decoder == "max-rule":
+        log_nodes, log_edges = chart.log_posteriors()
+        return np.where(is_leaf, log_nodes, -np.inf), log_edges, np.zeros(len(log_nodes))
     nodes, edges = np.maximum(chart.node_posterior, 0), np.maximum(chart.edge_posterior, 0)
-    with np.errstate(divide="ignore"):
-        if decoder == "max-rule":
-            return np.where(is_leaf, np.log(nodes), -np.inf), np.log(edges), np.zeros(len(nodes))
-        if decoder == "max-rule-sum":
-            return np.where(is_leaf, nodes, -np.inf), edges, np.zeros(len(nodes))
-        return np.where(is_leaf, nodes, -np.inf), np.zeros(len(edges)), nodes
+    if decoder == "max-rule-sum":
+        return np.where(is_leaf, nodes, -np.inf), edges, np.zeros(len(nodes))
+    return np.where(is_leaf, nodes, -np.inf), np.zeros(len(edges)), nodes
 
 
 def _viterbi(chart: Chart, words: list[str]) -> Tree | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from sapwood.errors import GrammarError
-from sapwood.inference.chart import Chart
+from sapwood.inference.chart import Chart, Posteriors
 from sapwood.inference.compiled import CompiledGrammar, Leaf
 from sapwood.inference.decode import binary_tree, edge_scores
 from sapwood.trees.tree import Tree
@@ -69,12 +69,14 @@ def tree_log_probability(compiled: CompiledGrammar, leaves: Sequence[Leaf], tree
     return math.log(total) + scale if total > 0 else (-math.inf if total == 0 else math.nan)
 
 
-def k_best(chart: Chart, leaves: Sequence[Leaf], words: Sequence[str], count: int) -> list[Derivation]:
+def k_best(
+    chart: Posteriors, words: Sequence[str], count: int, log_probability: Callable[[Tree], float]
+) -> list[Derivation]:
     """Return up to `count` different trees with the largest products of rule posteriors, most probable first.
 
     The search is Huang and Chiang's lazy one (2005) over the chart's edges. With one state per symbol and no finer
     symbols the order is exact; otherwise finding the most probable trees is NP-hard, and these are the best by
-    posteriors, ordered by their exact probabilities.
+    posteriors, ordered by their exact probabilities (`log_probability` of a skeletal tree over base symbols).
     """
     forest, compiled = chart.forest, chart.compiled
     # Some candidates turn out less probable than others behind them, or impossible: take more than are asked for.
@@ -137,7 +139,7 @@ def k_best(chart: Chart, leaves: Sequence[Leaf], words: Sequence[str], count: in
         for rank in range(1 if is_leaf[node] else len(done.get(node, ())))
     ]
     chosen = [build(node, rank) for _, node, rank in heapq.nsmallest(count, candidates)]
-    scored = [Derivation(tree, tree_log_probability(compiled, leaves, tree)) for tree in chosen]
+    scored = [Derivation(tree, log_probability(tree)) for tree in chosen]
     possible = [found for found in scored if found.log_probability > -math.inf]
     return sorted(possible, key=lambda found: -found.log_probability)[:wanted]
 
@@ -206,7 +208,7 @@ def _draw(cumulative: np.ndarray, rng: np.random.Generator) -> int:
     return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
 
 
-def _edges_by_parent(chart: Chart) -> dict[int, list[int]]:
+def _edges_by_parent(chart: Posteriors) -> dict[int, list[int]]:
     forest = chart.forest
     found: dict[int, list[int]] = {}
     for group, parent in enumerate(forest.group_parent):

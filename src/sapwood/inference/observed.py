@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -145,6 +145,27 @@ class _Weights:
     lexical_exponent: np.ndarray
 
 
+class TreeWeights(Protocol):
+    """What a pass over observed trees needs of a grammar; a `TensorGrammar` has it."""
+
+    @property
+    def symbols(self) -> list[str]: ...  # noqa: D102
+    @property
+    def n_interminals(self) -> int: ...  # noqa: D102
+    @property
+    def states(self) -> np.ndarray: ...  # noqa: D102
+    @property
+    def rules(self) -> np.ndarray: ...  # noqa: D102
+    @property
+    def tensors(self) -> np.ndarray: ...  # noqa: D102
+    @property
+    def root(self) -> np.ndarray: ...  # noqa: D102
+    @property
+    def state_offsets(self) -> np.ndarray: ...  # noqa: D102
+    @property
+    def tensor_offsets(self) -> np.ndarray: ...  # noqa: D102
+
+
 class ObservedTrees:
     """A corpus prepared for passes with any grammar that has its symbols and rules, whatever the states.
 
@@ -190,13 +211,13 @@ class ObservedTrees:
         """Number of parts that are worked on independently."""
         return len(self._shards)
 
-    def lexical_offsets(self, grammar: TensorGrammar) -> np.ndarray:
+    def lexical_offsets(self, grammar: TreeWeights) -> np.ndarray:
         """Return `(pairs + 1,)`: where each pair's vector begins in tables of lexical vectors."""
         return _offsets(grammar.states[self.pair_symbol])
 
     def inside(
         self,
-        grammar: TensorGrammar,
+        grammar: TreeWeights,
         *,
         lexical: np.ndarray | None = None,
         dtype: DTypeLike = np.float32,
@@ -230,7 +251,7 @@ class ObservedTrees:
 
     def inside_outside(
         self,
-        grammar: TensorGrammar,
+        grammar: TreeWeights,
         *,
         lexical: np.ndarray | None = None,
         dtype: DTypeLike = np.float32,
@@ -243,7 +264,7 @@ class ObservedTrees:
 
     def expectations(
         self,
-        grammar: TensorGrammar,
+        grammar: TreeWeights,
         *,
         lexical: np.ndarray | None = None,
         dtype: DTypeLike = np.float32,
@@ -269,7 +290,7 @@ class ObservedTrees:
             tensors, lexical_sums, weights.lexical_offsets, root, occupancy, np.concatenate(log_likelihoods)
         )
 
-    def _weights(self, grammar: TensorGrammar, lexical: np.ndarray | None, dtype: DTypeLike) -> _Weights:
+    def _weights(self, grammar: TreeWeights, lexical: np.ndarray | None, dtype: DTypeLike) -> _Weights:
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise UsageError(f"vectors are float32 or float64, not {np.dtype(dtype)}")
         corpus = self.corpus
@@ -279,6 +300,8 @@ class ObservedTrees:
             raise GrammarError("the grammar's rules are not those of the corpus: train it on this corpus")
         offsets = self.lexical_offsets(grammar)
         if lexical is None:
+            if not isinstance(grammar, TensorGrammar):
+                raise UsageError("these weights say nothing of words: give a table of lexical vectors")
             lexical = lexical_table(grammar, corpus)
         if lexical.shape != (offsets[-1],):
             raise UsageError(f"the table of lexical vectors has shape {lexical.shape}, not ({offsets[-1]},)")
@@ -336,6 +359,15 @@ def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> np.ndarray:
         preterminal = symbol[pair] - grammar.n_interminals
         table[offsets[pair] : offsets[pair + 1]] = row[row_offsets[preterminal] : row_offsets[preterminal + 1]]
     return table
+
+
+def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, threads: int = 1) -> float:
+    """Return the log-likelihood per word of other trees, those that the grammar cannot build left out."""
+    known, _ = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
+    passed = ObservedTrees(known).inside(grammar, threads=threads)
+    possible = np.isfinite(passed.log_likelihoods)
+    leaves = np.add.reduceat(known.word >= 0, known.offsets[:-1], dtype=np.int64)
+    return float(passed.log_likelihoods[possible].sum() / max(leaves[possible].sum(), 1))
 
 
 def _prepare(corpus: Corpus, first: int, last: int, height: np.ndarray, pair_keys: np.ndarray) -> _Shard:

@@ -4,6 +4,8 @@ If pruning leaves no parse, the sentence is parsed again with less of it (up to 
 to 60); if the grammar has no parse, with the coarse grammar that it implies, every word being allowed the tags of
 unknown words, too; if even that has none, a flat tree over the most probable tags is returned. The result's `status`
 says which happened.
+
+With several grammars all of this is done with the product of their posteriors (`sapwood.inference.product`).
 """
 
 from __future__ import annotations
@@ -11,19 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
 
 from sapwood.errors import GrammarError, InputError, UsageError
-from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.chart import Chart, Workspace, build_chart
-from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
+from sapwood.grammar.emissions import Emissions
+from sapwood.inference.chart import Chart, Posteriors, Workspace
+from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
-from sapwood.inference.decode import DECODERS, Decoder, decode
-from sapwood.inference.forest_trees import Derivation, k_best, sample, tree_log_probability
+from sapwood.inference.decode import DECODERS, PRODUCT_DECODERS, Decoder, decode
+from sapwood.inference.forest_trees import Derivation, k_best, sample
+from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
 from sapwood.run.parallel import map_in_order
 from sapwood.trees.transform import base_tree, symbol_labels
 from sapwood.trees.tree import Tree
@@ -39,7 +41,7 @@ _EXACT_WORDS = 60
 _UNLIKELY = 1e-3
 # Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence.
 _WINDOW = 32
-# Words whose lexical weights are kept at hand.
+# Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
 Sentence = Iterable[str | tuple[str, str | None]]
 
@@ -55,13 +57,15 @@ class ParseResult:
     tree
         The tree, labels and all as in the treebank; None for an empty sentence.
     log_probability
-        Natural logarithm of the sentence's probability under the grammar; NaN where it has no parse.
+        Natural logarithm of the sentence's probability under the grammar (the mean of its probabilities under several
+        ones); NaN where it has no parse.
     status
         `parsed`; `loosened` (pruning had left no parse and was loosened); `coarse` (the grammar has no parse, the
         coarse grammar that it implies has); `fallback` (no parse at all: a flat tree over the best tags); `too long`
         (beyond the parser's `max_words`: likewise flat); `empty`.
     marginals
-        For each phrase of the tree and each tag, `(label, start, end, posterior)`, if the parser was asked for them.
+        For each phrase of the tree and each tag, `(label, start, end, posterior)`, if the parser was asked for them;
+        means of the posteriors of several grammars.
     alternatives
         The best trees with `log p(tree)`, if the parser was asked for them (see `Parser.k_best`).
     """
@@ -80,14 +84,17 @@ class ParseResult:
 
 
 class Parser:
-    """Parses with a grammar.
+    """Parses with a grammar, or with the product of several.
 
     Parameters
     ----------
     model
-        A grammar, or the path of a saved one.
+        A grammar, or the path of a file with one or several; or a sequence of these. Several grammars must have the
+        same symbols, rules and words, as those have that were trained on the same trees from different seeds.
     decoder
-        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall` or `viterbi`.
+        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall` or `viterbi`. Of several
+        grammars `max-rule` takes the product of posteriors, `max-rule-sum` and `recall` the mean, and `viterbi`, which
+        looks at states, is for one grammar alone.
     threshold
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
@@ -98,11 +105,18 @@ class Parser:
         Whether results tell how probable each phrase of the tree is.
     alternatives
         How many of the best trees results come with.
+
+    Attributes
+    ----------
+    grammars
+        All grammars.
+    grammar
+        The first of them: symbols, rules, words and how trees are turned back are the same for all.
     """
 
     def __init__(
         self,
-        model: TensorGrammar | str | Path,
+        model: Model,
         *,
         decoder: Decoder = "max-rule",
         threshold: float = 6e-6,
@@ -120,7 +134,12 @@ class Parser:
         for name, value in (("max_words", max_words), ("alternatives", alternatives)):
             if value < 0:
                 raise UsageError(f"{name} must not be negative: {value}")
-        self.grammar = model if isinstance(model, TensorGrammar) else TensorGrammar.load(model)
+        self.grammars = gather_grammars(model)
+        self.grammar = self.grammars[0]
+        if len(self.grammars) > 1 and decoder not in PRODUCT_DECODERS:
+            raise UsageError(
+                f"{decoder} takes one grammar, not {len(self.grammars)}; choose from {', '.join(PRODUCT_DECODERS)}"
+            )
         if decoder == "viterbi" and not self.grammar.probabilistic:
             raise GrammarError("viterbi needs a probabilistic grammar; this one has real-valued weights")
         self.decoder: Decoder = decoder
@@ -130,9 +149,11 @@ class Parser:
         self.marginals = marginals
         self.alternatives = alternatives
         # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
-        largest = max(float(np.abs(values).max(initial=0.0)) for values in (self.grammar.tensors, self.grammar.root))
+        weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
+        largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
         self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
-        self.compiled = compile_grammar(self.grammar, self._dtype)
+        self._ensemble = Ensemble(self.grammars, self._dtype)
+        self.compiled = self._ensemble.joint
         self._leaves: dict[int, Leaf] = {}
         self._workspace = Workspace()
 
@@ -154,30 +175,36 @@ class Parser:
             return ParseResult([], None, math.nan, "empty")
         if len(words) > self.max_words:
             return ParseResult(words, self._flat(words, leaves), math.nan, "too long")
-        for status, compiled, attempt_leaves, threshold in self._attempts(leaves):
-            chart = build_chart(
-                compiled, attempt_leaves, threshold=threshold, workspace=self._workspace, phrases=phrases
-            )
+        for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
+            chart = ensemble.chart(attempt_leaves, threshold=threshold, workspace=self._workspace, phrases=phrases)
             tree = None if chart is None else decode(chart, words, self.decoder)
             if tree is not None and chart is not None:
                 clean = self.grammar.transform.invert(tree)
                 marginals = _phrases_of(clean, chart) if self.marginals else None
-                best = self._k_best(chart, attempt_leaves, words, self.alternatives) if self.alternatives else None
+                best = (
+                    self._k_best(ensemble, chart, attempt_leaves, words, self.alternatives)
+                    if self.alternatives
+                    else None
+                )
                 score = chart.log_probability if status != "coarse" else math.nan
                 return ParseResult(words, clean, score, status, marginals, best)
         if phrases:
             raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
         return ParseResult(words, self._flat(words, leaves), math.nan, "fallback")
 
-    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | None:
-        """Return the chart of posteriors of a sentence under the grammar; None if there is no parse."""
-        words, leaves = self._read(sentence)
-        phrases = [Phrase(*phrase) for phrase in phrases]
-        if not words:
+    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | ProductChart | None:
+        """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse."""
+        _, leaves = self._read(sentence)
+        return self._chart(leaves, None, [Phrase(*phrase) for phrase in phrases])
+
+    def _chart(
+        self, leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Phrase] = ()
+    ) -> Chart | ProductChart | None:
+        if not leaves:
             return None
-        for status, compiled, attempt_leaves, threshold in self._attempts(leaves):
+        for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
             if status != "coarse":
-                chart = build_chart(compiled, attempt_leaves, threshold=threshold, phrases=phrases)
+                chart = ensemble.chart(attempt_leaves, threshold=threshold, workspace=workspace, phrases=phrases)
                 if chart is not None:
                     return chart
         return None
@@ -186,35 +213,43 @@ class Parser:
         """Return up to `count` different trees, the most probable first, with `log p(tree)` summed over states.
 
         They are found by their rule posteriors, which with hidden states or finer symbols need not be the very most
-        probable ones (see `forest_trees.k_best`). No parse gives an empty list.
+        probable ones (see `forest_trees.k_best`). Of several grammars the products of posteriors find the trees, and
+        the mean of their probabilities orders them. No parse gives an empty list.
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
-        sentence = list(sentence)
         words, leaves = self._read(sentence)
-        chart = self.chart(sentence)
-        return [] if chart is None else self._k_best(chart, leaves, words, count)
+        chart = self._chart(leaves, self._workspace)
+        return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
 
-    def _k_best(self, chart: Chart, leaves: Sequence[Leaf], words: list[str], count: int) -> list[Derivation]:
-        invert = self.grammar.transform.invert
-        return [Derivation(invert(tree), score) for tree, score in k_best(chart, leaves, words, count)]
+    def _k_best(
+        self, ensemble: Ensemble, chart: Posteriors, leaves: Sequence[Leaf], words: list[str], count: int
+    ) -> list[Derivation]:
+        invert, score = self.grammar.transform.invert, partial(ensemble.tree_log_probability, leaves)
+        return [Derivation(invert(tree), value) for tree, value in k_best(chart, words, count, score)]
 
     def sample(
         self, sentence: Sentence, count: int, *, random_state: int | np.random.Generator | None = None
     ) -> list[Tree]:
-        """Draw trees from the posterior over a sentence's parses; no parse gives an empty list."""
+        """Draw trees from the posterior over a sentence's parses; no parse gives an empty list.
+
+        With several grammars each tree is drawn from one of them, chosen by how probable it makes the sentence.
+        """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
-        sentence = list(sentence)
-        words, _ = self._read(sentence)
-        chart = self.chart(sentence)
+        words, leaves = self._read(sentence)
+        chart = self._chart(leaves, None)
         if chart is None:
             return []
         rng = np.random.default_rng(random_state)
-        return [self.grammar.transform.invert(tree) for tree in sample(chart, words, count, rng)]
+        drawn = sample(chart, words, count, rng) if isinstance(chart, Chart) else chart.sample(words, count, rng)
+        return [self.grammar.transform.invert(tree) for tree in drawn]
 
     def tree_log_probability(self, tree: Tree) -> float:
-        """Return `log p(tree)` of a treebank tree (words included), -inf if the grammar cannot build it."""
+        """Return `log p(tree)` of a treebank tree (words included), -inf if the grammar cannot build it.
+
+        The probability under several grammars is the mean of those under each.
+        """
         # A parse can have words that look like traces; they are not, unless the tree says so.
         has_empties = any(tag == "-NONE-" for tag in tree.tags())
         clean = (self.grammar.normaliser if has_empties else replace(self.grammar.normaliser, empties=False))(tree)
@@ -222,7 +257,7 @@ class Parser:
             raise UsageError("nothing is left of the tree after normalising")
         _, leaves = self._read(clean.words())
         # Ancestors and siblings follow from the tree itself, so base symbols say everything.
-        return tree_log_probability(self.compiled, leaves, base_tree(self.grammar.transform(clean)))
+        return self._ensemble.tree_log_probability(leaves, base_tree(self.grammar.transform(clean)))
 
     def _read(self, sentence: Sentence) -> tuple[list[str], list[Leaf]]:
         if isinstance(sentence, str):
@@ -237,53 +272,52 @@ class Parser:
             words.append(pair[0])
         return words, leaves
 
-    def _attempts(self, leaves: list[Leaf]) -> Iterator[tuple[Status, CompiledGrammar, list[Leaf], float]]:
-        """Yield what to try in turn: status, grammar, lexical weights, threshold."""
-        yield "parsed", self.compiled, leaves, self.threshold
+    def _attempts(self, leaves: list[Leaf]) -> Iterator[tuple[Status, Ensemble, list[Leaf], float]]:
+        """Yield what to try in turn: status, grammars, lexical weights, threshold."""
+        yield "parsed", self._ensemble, leaves, self.threshold
         if self.threshold > 0:
             if len(leaves) <= _LOOSE_WORDS:
-                yield "loosened", self.compiled, leaves, self.threshold * _LOOSER
+                yield "loosened", self._ensemble, leaves, self.threshold * _LOOSER
             if len(leaves) <= _EXACT_WORDS:
-                yield "loosened", self.compiled, leaves, _HARDLY
+                yield "loosened", self._ensemble, leaves, _HARDLY
         # As a last resort any word may also be what an unknown word can be, if it must.
         rows = np.tile(self._unknown_row, (len(leaves), 1))
         for row, leaf in zip(rows, leaves, strict=True):
             row *= 0.0 if leaf.fixed else _UNLIKELY * leaf.values.max(initial=0.0)
             row[leaf.symbols] += leaf.values
-        coarse = self._coarse_compiled
-        yield "coarse", coarse, [coarse.leaf(row[coarse.grammar.n_interminals :]) for row in rows], self.threshold
+        first = self.compiled.coarse.n_interminals
+        coarse = self._coarse_ensemble
+        yield "coarse", coarse, [coarse.leaf([row[first:]]) for row in rows], self.threshold
 
     @cached_property
     def _unknown_row(self) -> np.ndarray:
         """Coarse lexical weights of a word of which nothing is known, the largest being 1."""
-        leaf = self.compiled.leaf(self.grammar.emissions.row(self.grammar.lexicon.n_terminals - 1))
+        terminal = self.grammar.lexicon.n_terminals - 1
+        leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self.grammars])
         row = np.zeros(self.compiled.n_coarse)
         row[leaf.symbols] = leaf.values / leaf.values.max(initial=1e-300)
         return row
 
     @cached_property
-    def _coarse_compiled(self) -> CompiledGrammar:
-        return compile_grammar(self.compiled.coarse, self._dtype)
+    def _coarse_ensemble(self) -> Ensemble:
+        return Ensemble([self.compiled.coarse], self._dtype)
 
     def _leaf(self, word: str, tag: str | None, initial: bool) -> Leaf:
         """Return the lexical weights of a word, only those of the given tag if there is one."""
-        emissions = self.grammar.emissions
         terminal = self.grammar.lexicon.terminal(word, initial)
-        leaf = self._leaves.get(terminal)
-        if leaf is None:
-            if len(self._leaves) >= _KEPT_WORDS:
-                self._leaves.clear()
-            leaf = self._leaves[terminal] = self.compiled.leaf(emissions.row(terminal))
         if tag is None:
+            leaf = self._leaves.get(terminal)
+            if leaf is None:
+                if len(self._leaves) >= _KEPT_WORDS // len(self.grammars):
+                    self._leaves.clear()
+                leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self.grammars])
+                self._leaves[terminal] = leaf
             return leaf
-        if tag not in emissions.tags:
-            raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(emissions.tags)}")
-        row = emissions.row(terminal)
-        allowed = (emissions.tag_of == emissions.tags.index(tag))[emissions.symbol_of_state]
-        restricted = np.where(allowed, row, 0.0)
-        if not restricted.any():  # a tag that the lexicon has never seen on such a word
-            restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
-        return self.compiled.leaf(restricted)._replace(fixed=True)
+        tags = self.grammar.emissions.tags
+        if tag not in tags:
+            raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
+        rows = [_tagged_row(grammar.emissions, terminal, tag) for grammar in self.grammars]
+        return self._ensemble.leaf(rows)._replace(fixed=True)
 
     def _flat(self, words: list[str], leaves: list[Leaf]) -> Tree:
         """Return the root label over the most probable tags."""
@@ -298,7 +332,17 @@ class Parser:
         return Tree(self.grammar.transform.root, children)
 
 
-def _phrases_of(tree: Tree, chart: Chart) -> list[tuple[str, int, int, float]]:
+def _tagged_row(emissions: Emissions, terminal: int, tag: str) -> np.ndarray:
+    """Return a word's lexical weights with those of all other tags left out."""
+    row = emissions.row(terminal)
+    allowed = (emissions.tag_of == emissions.tags.index(tag))[emissions.symbol_of_state]
+    restricted = np.where(allowed, row, 0.0)
+    if not restricted.any():  # a tag that the lexicon has never seen on such a word
+        restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
+    return restricted
+
+
+def _phrases_of(tree: Tree, chart: Posteriors) -> list[tuple[str, int, int, float]]:
     """Return the tree's phrases (without the root label, if it was added) and tags with their posteriors."""
     posterior = chart.label_posteriors()
     tags = [(label, position, position + 1) for position, label in enumerate(tree.tags())]

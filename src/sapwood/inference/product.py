@@ -1,0 +1,283 @@
+"""Several grammars as one: products of their posteriors (Petrov 2010, "Products of random latent variable grammars").
+
+Grammars that were trained on the same trees from different seeds have the same symbols, rules and words, and differ in
+what their hidden states have learnt. Each is wrong in other places, so what they agree on is more often right: the
+product is better than its best member.
+
+The members prune together, with the mean of the coarse grammars that they imply, so that the nodes and edges of a
+sentence are the same for all of them. Each then runs its own fine pass over that one forest, and what they find is
+combined (`ProductChart`). A member that has no parse there is left out for this sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sapwood.errors import GrammarError, UsageError
+from sapwood.grammar.bundle import load_models
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.chart import (
+    NEGLIGIBLE,
+    Chart,
+    Posteriors,
+    Workspace,
+    build_chart,
+    fine_chart,
+    pruned_forest,
+)
+from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
+from sapwood.inference.constraints import Phrase
+from sapwood.inference.forest_trees import sample, tree_log_probability
+from sapwood.trees.tree import Tree
+
+Source = TensorGrammar | str | os.PathLike[str]
+Model = Source | Iterable[Source]
+
+# What a member gives no posterior counts as this in a product (as a multiple of what is negligible, which is not
+# computed), or as the smallest number there is: most unlikely, but not forbidden as long as another member has it.
+_UNSEEN = 1e-3
+_TINY = float(np.finfo(float).tiny)
+# Posteriors that are added up at a time, so that what is made on the way stays small.
+_CHUNK = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class ProductChart(Posteriors):
+    """What several grammars together know about a sentence.
+
+    `node_posterior` and `edge_posterior` are means over the members, `log_posteriors` the logarithms of products.
+    `log_probability` is that of the uniform mixture: the mean of the members' sentence probabilities, 0 for those that
+    have no parse. `compiled` is the first member's, with the mean of the coarse grammars.
+
+    Attributes
+    ----------
+    members
+        The charts of the members that have a parse; empty if the chart was built in a workspace, where each took the
+        place of the one before.
+    """
+
+    log_nodes: np.ndarray
+    log_edges: np.ndarray
+    members: tuple[Chart, ...] = ()
+
+    def log_posteriors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the sums over members of the logarithms of the nodes' and edges' posteriors.
+
+        They are -inf only where no member has a positive posterior.
+        """
+        return self.log_nodes, self.log_edges
+
+    def symbol_posteriors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return, for every fine symbol at every node, node number, symbol number and mean posterior."""
+        found = [chart.symbol_posteriors() for chart in self.members]
+        return found[0][0], found[0][1], np.mean([posterior for _, _, posterior in found], axis=0)
+
+    def sample(self, words: Sequence[str], count: int, rng: np.random.Generator) -> list[Tree]:
+        """Draw skeletal trees: a member by how probable it makes the sentence, then a tree from its posterior."""
+        if not all(chart.compiled.grammar.probabilistic for chart in self.members):
+            raise GrammarError("trees can be sampled from probabilistic grammars only; one has real-valued weights")
+        logs = np.array([chart.log_probability for chart in self.members])
+        weights = np.exp(logs - logs.max())
+        drawn = rng.choice(len(weights), size=count, p=weights / weights.sum())
+        trees: list[Tree | None] = [None] * count
+        for number, chart in enumerate(self.members):
+            places = np.flatnonzero(drawn == number).tolist()
+            for place, tree in zip(places, sample(chart, words, len(places), rng), strict=True):
+                trees[place] = tree
+        return [tree for tree in trees if tree is not None]
+
+
+class Ensemble:
+    """One or several grammars over the same symbols, rules and words, laid out for the kernels.
+
+    A word's `Leaf` holds the rows of all members, one behind the other, and the mean of their coarse weights. With one
+    member everything is as it is for a `CompiledGrammar`.
+
+    Attributes
+    ----------
+    members
+        The compiled grammars.
+    joint
+        The first member with the mean of all coarse grammars, which prunes for all.
+    """
+
+    def __init__(self, grammars: Sequence[TensorGrammar], dtype: type) -> None:
+        self.members = [compile_grammar(grammar, dtype) for grammar in grammars]
+        self.joint = self.members[0] if len(self.members) == 1 else _join(self.members)
+        self._row_offsets = np.cumsum([0] + [int(member.symbol_offsets[-1]) for member in self.members]).tolist()
+
+    def leaf(self, rows: Sequence[np.ndarray]) -> Leaf:
+        """Return a word's lexical weights, given as one dense row over preterminal states for each member."""
+        leaves = [member.leaf(row) for member, row in zip(self.members, rows, strict=True)]
+        if len(leaves) == 1:
+            return leaves[0]
+        row = np.concatenate([leaf.row for leaf in leaves])
+        dense = np.zeros((len(leaves), self.joint.n_coarse))
+        for values, leaf in zip(dense, leaves, strict=True):
+            values[leaf.symbols] = leaf.values
+        symbols = np.flatnonzero(dense.any(axis=0)).astype(np.int32)
+        return Leaf(row, symbols, _mean(list(dense[:, symbols])))
+
+    def chart(
+        self,
+        leaves: Sequence[Leaf],
+        *,
+        threshold: float,
+        workspace: Workspace | None = None,
+        phrases: Sequence[Phrase] = (),
+    ) -> Chart | ProductChart | None:
+        """Return the chart of a sentence, as `build_chart` does; None if no member has a parse.
+
+        A `ProductChart` keeps the members' charts if no workspace is given; with one they use it in turn.
+        """
+        if len(self.members) == 1:
+            return build_chart(self.joint, leaves, threshold=threshold, workspace=workspace, phrases=phrases)
+        memory = workspace or Workspace()
+        forest = pruned_forest(self.joint, leaves, threshold, memory, phrases)
+        if forest is None:
+            return None
+        floor = max(_UNSEEN * NEGLIGIBLE * threshold, _TINY)
+        nodes = _Combination(len(forest.node_symbol), "nodes", memory, floor)
+        edges = _Combination(len(forest.children), "edges", memory, floor)
+        kept: list[Chart] = []
+        logs: list[float] = []
+        for number, member in enumerate(self.members):
+            # A chart of its own, or one whose memory the next may have.
+            place = workspace or Workspace()
+            chart = fine_chart(member, self._leaves_of(number, leaves), forest, place, NEGLIGIBLE * threshold)
+            if chart is None:
+                logs.append(-math.inf)
+                continue
+            nodes.add(chart.node_posterior)
+            edges.add(chart.edge_posterior)
+            logs.append(chart.log_probability)
+            if workspace is None:
+                kept.append(chart)
+            del chart  # a large one goes before the next comes
+        if not nodes.count:
+            return None
+        (mean_nodes, log_nodes), (mean_edges, log_edges) = nodes.result(), edges.result()
+        return ProductChart(
+            self.joint, forest, log_mean(logs), mean_nodes, mean_edges, log_nodes, log_edges, tuple(kept)
+        )
+
+    def tree_log_probability(self, leaves: Sequence[Leaf], tree: Tree) -> float:
+        """Return `log p(tree)` of a skeletal tree over base symbols under the uniform mixture of the members."""
+        return log_mean(
+            [
+                tree_log_probability(member, self._leaves_of(number, leaves), tree)
+                for number, member in enumerate(self.members)
+            ]
+        )
+
+    def _leaves_of(self, number: int, leaves: Sequence[Leaf]) -> Sequence[Leaf]:
+        """Return the leaves with the rows of one member."""
+        if len(self.members) == 1:
+            return leaves
+        part = slice(self._row_offsets[number], self._row_offsets[number + 1])
+        return [leaf._replace(row=leaf.row[part]) for leaf in leaves]
+
+
+class _Combination:
+    """Sums of posteriors and of their logarithms, one member after the other."""
+
+    def __init__(self, size: int, name: str, memory: Workspace, floor: float) -> None:
+        self.count = 0
+        self._floor = floor
+        self._total = memory.take(f"total {name}", (size,), np.float64, zero=True)
+        self._logs = memory.take(f"logs {name}", (size,), np.float64, zero=True)
+        self._seen = memory.take(f"seen {name}", (size,), np.bool_, zero=True)
+
+    def add(self, posterior: np.ndarray) -> None:
+        self.count += 1
+        self._total += posterior
+        for begin in range(0, len(posterior), _CHUNK):
+            part = slice(begin, begin + _CHUNK)
+            positive = posterior[part] > 0
+            self._logs[part] += np.log(np.where(positive, posterior[part], self._floor))
+            self._seen[part] |= positive
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means, and the sums of logarithms."""
+        self._total /= self.count
+        self._logs[~self._seen] = -np.inf
+        return self._total, self._logs
+
+
+def log_mean(logs: Sequence[float]) -> float:
+    """Return the logarithm of the mean of numbers that are given by their logarithms; NaN if one of them is."""
+    if len(logs) == 1 or any(math.isnan(value) for value in logs):
+        return logs[0] if len(logs) == 1 else math.nan
+    return float(np.logaddexp.reduce(logs)) - math.log(len(logs))
+
+
+def gather_grammars(model: Model) -> list[TensorGrammar]:
+    """Return the grammars that a parser is given: grammars, or paths of files with one or several.
+
+    Raises `GrammarError` if they do not go together.
+    """
+    sources = [model] if isinstance(model, TensorGrammar | str | os.PathLike) else list(model)
+    named: list[tuple[str, TensorGrammar]] = []
+    for number, source in enumerate(sources, 1):
+        if isinstance(source, TensorGrammar):
+            named.append((f"grammar {number}", source))
+            continue
+        if not isinstance(source, str | os.PathLike):
+            raise UsageError(f"a model is a grammar or the path of one, not {source!r}")
+        found = load_models(os.fspath(source))
+        for place, grammar in enumerate(found, 1):
+            named.append((f"{source}" if len(found) == 1 else f"{source} (grammar {place})", grammar))
+    if not named:
+        raise UsageError("no model is given; name at least one")
+    first_name, first = named[0]
+    for name, grammar in named[1:]:
+        different = _difference(first, grammar)
+        if different:
+            raise GrammarError(
+                f"{name} and {first_name} do not go together, for their {different} differ; take grammars that were "
+                "trained on the same trees with the same options"
+            )
+    return [grammar for _, grammar in named]
+
+
+def _difference(one: TensorGrammar, other: TensorGrammar) -> str:
+    """Return what keeps two grammars from sharing forests and terminals; empty if nothing does."""
+    ours, theirs = one.lexicon, other.lexicon
+    same = {
+        "symbols": one.symbols == other.symbols and one.n_interminals == other.n_interminals,
+        "rules": np.array_equal(one.rules, other.rules),
+        "transforms": one.transform == other.transform,
+        "normalisers": one.normaliser == other.normaliser,
+        "words": ours.words == theirs.words,
+        "signatures": ours.signatures == theirs.signatures and ours.model == theirs.model,
+        "tags": one.emissions.tags == other.emissions.tags
+        and np.array_equal(one.emissions.tag_of, other.emissions.tag_of),
+    }
+    return next((name for name, holds in same.items() if not holds), "")
+
+
+def _join(members: Sequence[CompiledGrammar]) -> CompiledGrammar:
+    """Return the first member with the mean of all coarse grammars: what any of them has, it has too."""
+    first = members[0]
+    coarse = replace(
+        first.coarse,
+        tensors=_mean([member.coarse.tensors for member in members]),
+        root=_mean([member.coarse.root for member in members]),
+        occupancy=_mean([member.coarse.occupancy for member in members]),
+        rule_counts=_mean([member.coarse.rule_counts for member in members]),
+    )
+    weight, prior = _mean([member.rule_weight for member in members]), _mean([member.prior for member in members])
+    starts = first.pair_rule_offsets[:-1]
+    merit = np.maximum.reduceat(weight * prior[first.rule_parent], starts) if len(starts) else np.zeros(0)
+    return replace(first, coarse=coarse, rule_weight=weight, prior=prior, pair_merit=merit)
+
+
+def _mean(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the mean of arrays; if they are all the same, to the last bit."""
+    first = arrays[0]
+    return first if all(np.array_equal(first, array) for array in arrays[1:]) else np.mean(arrays, axis=0)
