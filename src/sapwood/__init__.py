@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
     from sapwood.grammar import TensorGrammar
     from sapwood.inference import Parser, ParseResult
-    from sapwood.learn import PCFG
+    from sapwood.learn import EM, PCFG, SplitMerge
     from sapwood.models import default_model_path
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Corpus": "sapwood.trees",
+    "EM": "sapwood.learn",
     "EvaluationResult": "sapwood.evaluate",
     "HeadRules": "sapwood.trees",
     "Lexicon": "sapwood.trees",
@@ -37,6 +38,7 @@ _HOMES = {
     "ParseResult": "sapwood.inference",
     "Parser": "sapwood.inference",
     "Scorer": "sapwood.evaluate",
+    "SplitMerge": "sapwood.learn",
     "TensorGrammar": "sapwood.grammar",
     "Tree": "sapwood.trees",
     "TreeTransform": "sapwood.trees",
@@ -48,6 +50,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "EM",
     "PCFG",
     "Corpus",
     "EvaluationResult",
@@ -57,6 +60,7 @@ __all__ = [
     "ParseResult",
     "Parser",
     "Scorer",
+    "SplitMerge",
     "TensorGrammar",
     "Tree",
     "TreeTransform",

@@ -219,7 +219,7 @@ CASES: dict[str, list[Case]] = {
         Case("train trees.mrg -o out --vertical 0", USAGE, "0 is not in the range"),
         Case("train trees.mrg -o out --seed -1", USAGE, "'--seed': -1 is not in the range"),
         Case("train trees.mrg -o out --method magic", USAGE, "'magic' is not"),
-        Case("train trees.mrg -o out --states 8", USAGE, "--states 8: a PCFG has one state"),
+        Case("train trees.mrg -o out --states 8", USAGE, "--states goes with --method em"),
         Case("train trees.mrg -o out --function-tags some", USAGE, "'some' is not one of"),
     ],
     "wrong calls": [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +14,57 @@ import click
 from sapwood.cli import _common as common
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM, is_regular
+from sapwood.run.log import Log, NoLog, TrainingLog
+from sapwood.run.progress import Progress
+from sapwood.storage import read_header
+
+METHODS = ("pcfg", "em", "split-merge")
+# Options that mean something to some methods only.
+_LATENT = ("ensemble", "resume", "log_path", "unaries", "rare")
+_ONLY: dict[str, tuple[str, ...]] = {
+    "pcfg": (),
+    "em": (*_LATENT, "states", "iterations", "restarts", "stop", "init", "prior"),
+    "split-merge": (*_LATENT, "cycles"),
+}
+# Hidden states find out for themselves what ancestors and siblings say.
+_PLAIN = {"vertical": 1, "horizontal": 0, "annotate_tags": False}
 
 
 @click.command("train", short_help="Learn a grammar from treebanks.")
 @click.argument("treebank", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, help="Where to write the model.")
-@click.option("--method", type=click.Choice(["pcfg"]), default="pcfg", show_default=True, help="How to learn.")
-@click.option("--dev", help="Treebank to score the model on after training.")
-@click.option("--states", type=click.IntRange(min=1), help="Hidden states per symbol (a PCFG has one).")
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="pcfg",
+    show_default=True,
+    help="How to learn: count rules (seconds), or find hidden states by EM or by split-merge (a minute or two; best).",
+)
+@click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
+@click.option("--cycles", type=click.IntRange(1, 10), help="split-merge: how often to split. [default: 5]")
+@click.option("--states", type=click.IntRange(min=1), help="em: hidden states per symbol. [default: 16]")
+@click.option("--iterations", type=click.IntRange(min=1), help="em: the most iterations. [default: 40]")
+@click.option("--restarts", type=click.IntRange(min=1), help="em: random starts, the best of which is kept.")
+@click.option(
+    "--stop",
+    type=click.Choice(["iterations", "f1", "log-likelihood"]),
+    help="em: when to stop: after all iterations, or when this figure of --dev gets no better.",
+)
+@click.option("--init", help="em: a model to start from, over the same trees.")
+@click.option(
+    "--prior", type=click.FloatRange(min=0), help="em: as if every rule and word had been seen so often more."
+)
+@click.option(
+    "--unaries",
+    type=click.Choice(["steps", "collapsed"]),
+    help="em, split-merge: unary rules as steps with weights of their own, or part of the symbols. [default: steps]",
+)
+@click.option(
+    "--rare", type=click.IntRange(min=0), help="em, split-merge: words seen no more often show their form only."
+)
+@click.option("--ensemble", type=click.IntRange(1, 64), help="em, split-merge: grammars to train, from as many seeds.")
+@click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
+@click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @common.threads_option
 @click.option(
@@ -35,19 +81,18 @@ from sapwood.files import STANDARD_STREAM, is_regular
 @common.skip_bad_option
 @common.json_option
 @common.quiet_option
+@click.pass_context
 def command(
+    context: click.Context,
+    /,
     treebank: tuple[str, ...],
     output: str,
     method: str,
     dev: str | None,
-    states: int | None,
     seed: int,
     threads: int | None,
-    vertical: int,
-    horizontal: int,
     direction: Any,
     heads: str | None,
-    annotate_tags: bool,
     function_tags: str,
     keep_empties: bool,
     keep_repeated: bool,
@@ -55,56 +100,250 @@ def command(
     skip_bad: bool,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Learn a grammar from one or more TREEBANK files and write it to a model file.
+
+    Training by em and split-merge can be interrupted at any time: what is done is kept beside the model, in
+    MODEL.checkpoint, and the same command with --resume goes on from there to the same result.
+
+    With em and split-merge symbols know neither ancestors nor siblings (--vertical 1 --horizontal 0 --plain-tags)
+    unless asked to.
 
     \b
     Examples:
       sapwood train train.mrg -o model.sapwood
-      sapwood train wsj/*.mrg --dev dev.mrg --horizontal 2 -o model.sapwood --json
+      sapwood train train.mrg --dev dev.mrg --method split-merge --log train.jsonl -o model.sapwood
+      sapwood train wsj/*.mrg --method split-merge --ensemble 4 -o model.sapwood
+      sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
     """
-    from sapwood.learn import PCFG
     from sapwood.trees import Corpus
 
-    if states not in (None, 1) and method == "pcfg":
-        raise UsageError(f"--states {states}: a PCFG has one state per symbol; leave --states out")
+    _refuse_foreign(context, method)
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
-    common.check_inputs(*treebank, dev, heads)
+    init, log_path = options["init"], options["log_path"]
+    common.check_inputs(*treebank, dev, heads, init)
     common.check_output(output)
-    for path in (*treebank, dev, heads):
-        if path and is_regular(path) and is_regular(output) and Path(path).samefile(output):
-            raise UsageError(f"-o {output}: is one of the input files; the model would replace it")
+    for path in (*treebank, dev, heads, init):
+        for written, name in ((output, "-o"), (log_path, "--log")):
+            if path and written and is_regular(path) and is_regular(written) and Path(path).samefile(written):
+                raise UsageError(f"{name} {written}: is one of the input files; it would be replaced")
     progress = common.make_progress(quiet)
     started = time.perf_counter()
     normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
-    transform = common.make_transform(direction, vertical, horizontal, heads, annotate_tags, normaliser.root)
+    shape = {name: options[name] for name in ("vertical", "horizontal", "annotate_tags")}
+    if method != "pcfg":
+        shape |= {name: value for name, value in _PLAIN.items() if not common.was_given(context, name)}
+    transform = common.make_transform(
+        direction, shape["vertical"], shape["horizontal"], heads, shape["annotate_tags"], normaliser.root
+    )
     trees = common.trees_from(treebank, input_format, skip_bad, progress)
     with common.naming(treebank):
         corpus = Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
     if corpus.dropped:
         progress.note(f"left out {corpus.dropped} tree(s) of which normalising left nothing")
-    grammar = PCFG().fit(corpus, progress=progress).with_info(seed=seed)
-    seconds = time.perf_counter() - started
-    grammar.save(output)
-    progress.note(f"{output}: {grammar!r} from {corpus.n_trees:,} trees in {seconds:.1f} s")
+    workers = common.default_threads(threads)
     report: dict[str, Any] = {
         "model": output,
         "method": method,
         "trees": corpus.n_trees,
         "words": corpus.n_words,
         "dropped": corpus.dropped,
-        "symbols": len(grammar.symbols),
-        "rules": len(grammar.rules),
+    }
+    if method == "pcfg":
+        from sapwood.learn import PCFG
+
+        grammars = [PCFG().fit(corpus, progress=progress).with_info(seed=seed)]
+        grammars[0].save(output)
+    else:
+        evaluate = None
+        if dev is not None:
+            evaluate = _evaluation(dev, corpus, input_format, skip_bad, workers)
+        run = _Run(output, options["resume"], log_path)
+        options = {name: value for name, value in options.items() if name in _ONLY[method] and value is not None}
+        grammars = run.train(method, corpus, options, seed, workers, evaluate, progress)
+    seconds = time.perf_counter() - started
+    many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
+    progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} trees in {seconds:.1f} s")
+    report |= {
+        "grammars": len(grammars),
+        "symbols": len(grammars[0].symbols),
+        "states": int(grammars[0].states.sum()),
+        "rules": len(grammars[0].rules),
         "seconds": round(seconds, 3),
     }
     if dev is not None:
         from sapwood.cli.evaluate import evaluate_model
 
-        parser = common.load_parser(output, progress, threads=common.default_threads(threads))
+        parser = common.load_parser(output, progress, threads=workers)
         result, parse_seconds = evaluate_model(parser, dev, input_format, "default", skip_bad, progress)
         report["dev"] = {**result.to_dict(), "seconds": round(parse_seconds, 3)}
         if not as_json:
             click.echo(result.format())
     if as_json:
         common.print_json(report)
+
+
+def _refuse_foreign(context: click.Context, method: str) -> None:
+    """Refuse options of other methods, rather than let them do nothing."""
+    known = set(_ONLY[method])
+    for name in sorted({option for options in _ONLY.values() for option in options} - known):
+        users = " and ".join(other for other, options in _ONLY.items() if name in options)
+        common.refuse_given(context, [name], f"goes with --method {users}")
+    if context.params["stop"] in ("f1", "log-likelihood") and context.params["dev"] is None:
+        raise UsageError(f"--stop {context.params['stop']} needs --dev")
+
+
+def _evaluation(dev: str, corpus: Any, input_format: Any, skip_bad: bool, threads: int) -> Callable[[Any], Any]:
+    """Return a function that measures a grammar on the development treebank."""
+    from sapwood.evaluate import Scorer, get_parameters
+    from sapwood.inference import Parser
+    from sapwood.inference.observed import held_out_log_likelihood
+    from sapwood.trees import Corpus
+    from sapwood.trees.formats import BadTrees, read_trees
+
+    trees = [
+        clean
+        for tree in read_trees(dev, format=input_format, on_bad=BadTrees() if skip_bad else None)
+        if (clean := corpus.normaliser(tree)) is not None
+    ]
+    with common.naming([dev]):
+        observed = Corpus.from_trees(trees, normaliser=corpus.normaliser, transform=corpus.transform)
+
+    def evaluate(grammar: Any) -> dict[str, float]:
+        scorer = Scorer(get_parameters("default"))
+        results = Parser(grammar, threads=threads).parse([tree.words() for tree in trees])
+        for tree, result in zip(trees, results, strict=True):
+            scorer.add(tree, result.tree)
+        figures = scorer.result().to_dict()
+        return {
+            "f1": figures["f1"],
+            "exact": figures["exact"],
+            "tags": figures["tag_accuracy"],
+            "log_likelihood": held_out_log_likelihood(grammar, observed, threads=threads),
+        }
+
+    return evaluate
+
+
+class _Run:
+    """A training run of one or several grammars whose progress is kept in files beside the model."""
+
+    def __init__(self, output: str, resume: bool, log_path: str | None) -> None:
+        self.output = output
+        self.resume = resume
+        self.log_path = log_path
+        self.members = Path(f"{output}.members")
+        if log_path is not None:
+            common.check_output(log_path)
+        if not resume and (left := self._left()):
+            raise UsageError(
+                f"{left[0]}: training was interrupted here; go on with --resume, or remove this file to start anew"
+            )
+
+    def _checkpoints(self) -> list[Path]:
+        path = Path(self.output)
+        return sorted(path.parent.glob(f"{glob.escape(path.name)}.checkpoint*"))
+
+    def _left(self) -> list[Path]:
+        """Return the files that an interrupted run has left."""
+        return [path for path in (*self._checkpoints(), self.members) if path.exists()]
+
+    def _checkpoint(self, member: int, count: int) -> str:
+        """Return where the state of one grammar's training is kept, and clear away what others have left."""
+        path = f"{self.output}.checkpoint" + (f"-{member:02d}" if count > 1 else "")
+        for other in self._checkpoints():
+            if str(other) != path:
+                other.unlink()
+        return path
+
+    def train(
+        self,
+        method: str,
+        corpus: Any,
+        options: dict[str, Any],
+        seed: int,
+        threads: int,
+        evaluate: Callable[[Any], Any] | None,
+        progress: Progress,
+    ) -> list[Any]:
+        """Train, save, and clear away what was kept for the case of an interruption."""
+        from sapwood.grammar.bundle import load_models, save_models
+
+        count = options.pop("ensemble", 1)
+        for name in ("resume", "log_path"):
+            options.pop(name, None)
+        done = load_models(self.members) if self.resume and self.members.exists() else []
+        if len(done) > count:
+            raise UsageError(f"{self.members}: holds {len(done)} grammars, more than --ensemble {count} asks for")
+        steps = sum(grammar.info["iterations"] for grammar in done)
+        with self._open_log(steps) as log:
+            if steps == 0:
+                log.write(
+                    "start", step=0, method=method, settings={**options, "seed": seed, "ensemble": count},
+                    trees=corpus.n_trees, words=corpus.n_words,
+                )  # fmt: skip
+            for member in range(len(done), count):
+                if count > 1:
+                    progress.note(f"grammar {member + 1} of {count}")
+                learner = make_learner(method, options, _member_seed(seed, member), threads)
+                checkpoint = self._checkpoint(member, count)
+                view = _MemberLog(log, steps, {"member": member} if count > 1 else {})
+                grammar = learner.fit(corpus, evaluate=evaluate, progress=progress, log=view, checkpoint=checkpoint)
+                done.append(grammar.with_info(seed=seed))
+                steps += grammar.info["iterations"]
+                if count > 1:
+                    save_models(done, self.members)
+            log.write("end", step=steps)
+        if count > 1:
+            save_models(done, self.output)
+        else:
+            done[0].save(self.output)
+        for path in self._left():
+            path.unlink(missing_ok=True)
+        return done
+
+    def _open_log(self, steps: int) -> contextlib.AbstractContextManager[Log]:
+        if self.log_path is None:
+            return contextlib.nullcontext(NoLog())
+        if not self.resume:
+            return TrainingLog(self.log_path)
+        # Lines behind the last checkpoint will be written again.
+        current = self._checkpoints()
+        if current:
+            steps += int(read_header(current[-1])["metadata"]["step"])
+        return TrainingLog.resume(self.log_path, step=steps)
+
+
+class _MemberLog:
+    """One grammar's part of a log."""
+
+    def __init__(self, log: Log, steps: int, labels: dict[str, Any]) -> None:
+        self._log, self._steps, self._labels = log, steps, labels
+
+    def write(self, event: str, *, step: int, seconds: float | None = None, **figures: object) -> None:
+        """Note an event, its step counted on from the grammars before."""
+        self._log.write(event, step=self._steps + step, seconds=seconds, **self._labels, **figures)
+
+
+def make_learner(method: str, options: dict[str, Any], seed: int, threads: int) -> Any:
+    """Return the learner that the options ask for."""
+    from sapwood.grammar.tensor_grammar import TensorGrammar
+    from sapwood.learn import EM, SplitMerge
+
+    options = {**options, "random_state": seed, "threads": threads}
+    if method == "split-merge":
+        return SplitMerge(**options)
+    if "stop" in options:
+        options["stop"] = options["stop"].replace("-", "_")
+    if "init" in options:
+        options["init"] = TensorGrammar.load(options["init"])
+    return EM(**options)
+
+
+def _member_seed(seed: int, member: int) -> int:
+    """Return the seed of a member of an ensemble; the first one is trained as it would be alone."""
+    import numpy as np
+
+    return seed if member == 0 else int(np.random.SeedSequence([seed, member]).generate_state(1)[0])

@@ -1,5 +1,7 @@
 """Learners: a corpus in, a `TensorGrammar` out."""
 
+from sapwood.learn.em import EM
 from sapwood.learn.pcfg import PCFG
+from sapwood.learn.split_merge import SplitMerge
 
-__all__ = ["PCFG"]
+__all__ = ["EM", "PCFG", "SplitMerge"]

@@ -1,4 +1,4 @@
-"""Lexical probabilities that hold for rare and unknown words too.
+"""Lexical probabilities that hold for rare and unknown words too, by tag and by hidden state.
 
 Everything is built from a joint distribution over tags and words. For a known word `w` seen `c(w)`
 times the tag is smoothed towards the signature `s` that the word would have if it were unknown,
@@ -7,23 +7,28 @@ times the tag is smoothed towards the signature `s` that the word would have if 
 
 where `P(t | s)` is estimated on the treebank's rare words and itself smoothed towards the coarser
 signatures of the chain. The share of unseen words is Good and Turing's: as large as that of words
-seen once, spread over signatures as those are. Composite preterminals `a` of a tag (`NN`, `NP|NN`,
-...) divide the mass that is the word's own by `P(a | t, w) = (c(a, w) + k' P(a | t)) / (c(t, w) + k')`,
-and what comes from the signature by `P(a | t)`.
-Each preterminal's weights sum to one over all words and signatures (checked by `validate`).
+seen once, spread over signatures as those are.
+
+The states `z` of all preterminals of a tag (`NN`, `NP|NN`, ...; one state each in a PCFG) divide its mass, on a word by
+`P(z | t, w) = (c(z, w) + k' P(z | t)) / (c(t, w) + k')` and on a signature by the same with `k''`; counts of states are
+expected ones. Each state's weights sum to one over all words and signatures (checked by `validate`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sapwood.grammar.emissions import Emissions, run_offsets
+from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import SignatureModel, count_tags
 from sapwood.trees.transform import symbol_labels
+
+# Lost when it is added to a count, but not zero.
+_NEXT_TO_NOTHING = 2.0**-80
 
 
 @dataclass(frozen=True)
@@ -40,19 +45,185 @@ class LexicalSettings:
         `k`: how many observations the signature is worth beside the word's own.
     signature_strength
         The same for a signature beside the next coarser one.
-    composite_strength
-        `k'`: the same for a tag's usual division among composites beside the word's own.
+    state_strength
+        `k'`: the same for a tag's usual division among states beside the word's own.
+    signature_state_strength
+        `k''`: the same beside that of a signature; None: always the usual division.
     """
 
     rare: int = 2
     frequent: int = 100
     word_strength: float = 0.5
     signature_strength: float = 2.0
-    composite_strength: float = 20.0
+    state_strength: float = 20.0
+    signature_state_strength: float | None = None
 
 
-def learn_lexicon(corpus: Corpus, settings: LexicalSettings) -> tuple[Lexicon, np.ndarray, np.ndarray]:
-    """Choose signatures and number the words.
+class LexicalModel:
+    """The words of a corpus prepared for estimating lexical weights, however many states there are.
+
+    Parameters
+    ----------
+    corpus
+        The trees.
+    settings
+        How statistics are smoothed.
+    preterminal
+        `(leaves,)`: the preterminal of each leaf, and the `names` of the preterminals; by default the corpus' own
+        (numbered from 0).
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        settings: LexicalSettings,
+        preterminal: np.ndarray | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.settings = settings
+        leaves = np.flatnonzero(corpus.word >= 0)
+        if preterminal is None or names is None:
+            preterminal, names = corpus.symbol[leaves] - corpus.n_interminals, corpus.symbols[corpus.n_interminals :]
+        labels = [symbol_labels(name)[-1] for name in names]
+        self.tags = sorted(set(labels))
+        self.tag_of = np.array([self.tags.index(label) for label in labels], np.int32)
+        self.lexicon, self.word_map, self._signature = learn_lexicon(corpus, settings, self.tag_of[preterminal])
+        self._symbol = preterminal
+        self._word = self.word_map[corpus.word[leaves]]
+        # Distinct pairs of preterminal and corpus word, in the order of `ObservedTrees`.
+        keys = preterminal.astype(np.int64) * len(corpus.words) + corpus.word[leaves]
+        pairs, self._pair, self.pair_counts = np.unique(keys, return_inverse=True, return_counts=True)
+        self.pair_symbol, self.pair_word = pairs // len(corpus.words), self.word_map[pairs % len(corpus.words)]
+
+    def word_classes(self, rare: int) -> np.ndarray:
+        """Return the class of each corpus word: its own, or that of its signature if it occurs `rare` times or less."""
+        counts = np.bincount(self._word, minlength=self.lexicon.n_words)[self.word_map]
+        signature = self.lexicon.n_words + self.lexicon.word_signature[self.word_map]
+        return np.unique(np.where(counts > rare, self.word_map, signature), return_inverse=True)[1]
+
+    def emissions(self, states: np.ndarray | None = None, counts: np.ndarray | None = None) -> Emissions:
+        """Estimate the weights.
+
+        Parameters
+        ----------
+        states
+            `(preterminals,)` int32: their numbers of states; by default one.
+        counts
+            How often each state is expected with each pair of preterminal and word, one vector behind the other; by
+            default the pairs' counts.
+        """
+        settings, lexicon, tag_of = self.settings, self.lexicon, self.tag_of
+        if states is None or counts is None:
+            states, counts = np.ones(len(tag_of), np.int32), self.pair_counts.astype(float)
+        n_tags, n_words = len(self.tags), lexicon.n_words
+        offsets = offsets_of(states)
+        n_states = int(offsets[-1])
+        state_symbol = np.repeat(np.arange(len(states)), states)
+        state_tag = tag_of[state_symbol]
+        leaf_tag = tag_of[self._symbol]
+        word_counts = np.bincount(self._word, minlength=n_words).astype(float)
+        total = float(len(self._word))
+        sig, sig_tag, sig_value, climb = signature_tags(
+            lexicon, self._signature, leaf_tag, n_tags, settings.signature_strength
+        )
+
+        # The share of unseen words, and how it is spread over signatures.
+        once = (word_counts[self._word] == 1) & (self._signature >= 0)
+        unseen = min(max(once.sum(), 1.0) / total, 0.5)
+        spread = np.bincount(self._signature[once], minlength=len(lexicon.signatures)) + 0.1
+        spread = spread / spread.sum()
+
+        strength = np.where(word_counts <= settings.frequent, settings.word_strength, 0.0)
+        word_share = (1 - unseen) * word_counts / total
+        backoff = np.concatenate([word_share * strength / (word_counts + strength), unseen * spread])
+
+        # Joint weights of (tag, word) from the word's own observations, sorted by word; then their division by states.
+        pair_word, pair_tag, pair_count = _count_pairs(self._word, leaf_tag, n_tags)
+        own = word_share[pair_word] * pair_count / (word_counts + strength)[pair_word]
+        sizes = states[self.pair_symbol].astype(np.int64)
+        begins = offsets_of(sizes)
+        state = np.repeat(offsets[self.pair_symbol] - begins[:-1], sizes) + np.arange(int(begins[-1]))
+        # A state that no word is expected in is like its whole preterminal, with next to no weight beside the others.
+        dead = np.bincount(state, weights=counts, minlength=n_states) <= 0
+        counts = np.where(dead[state], _NEXT_TO_NOTHING * np.repeat(self.pair_counts, sizes), counts)
+        word, word_state, word_count = _sum_pairs(np.repeat(self.pair_word, sizes), state, n_states, counts)
+        at = np.searchsorted(pair_word * n_tags + pair_tag, word * n_tags + state_tag[word_state])
+        own_part, tag_part = _divide(own, pair_count, at, word_count, settings.state_strength)
+
+        signature, sig_state, sig_count = self._signature_states(states, state, begins, n_states, counts)
+        sig_total = np.bincount(
+            signature * n_tags + state_tag[sig_state], weights=sig_count, minlength=len(lexicon.signatures) * n_tags
+        )[sig * n_tags + sig_tag]
+        at = np.searchsorted(sig * n_tags + sig_tag, signature * n_tags + state_tag[sig_state])
+        own_sig_part, sig_part = _divide(sig_value, sig_total, at, sig_count, settings.signature_state_strength)
+
+        # Mass of each tag through its shared part, of each state in all; then conditional weights.
+        used = np.bincount(lexicon.word_signature, weights=backoff[:n_words], minlength=len(lexicon.signatures))
+        used += backoff[n_words:]
+        for number, above in enumerate(lexicon.parent[:-1]):
+            used[above] += used[number] * climb[number]
+        shared_mass = np.bincount(pair_tag, weights=tag_part, minlength=n_tags)
+        shared_mass += np.bincount(sig_tag, weights=used[sig] * sig_part, minlength=n_tags)
+        state_total = np.bincount(state, weights=counts, minlength=n_states)
+        division = state_total / np.bincount(leaf_tag, minlength=n_tags)[state_tag]
+        mass = np.bincount(word_state, weights=own_part, minlength=n_states) + shared_mass[state_tag] * division
+        mass += np.bincount(sig_state, weights=used[signature] * own_sig_part, minlength=n_states)
+
+        terminal = np.concatenate([word, n_words + signature])
+        entry_state = np.concatenate([word_state, sig_state])
+        parts = np.concatenate([own_part, own_sig_part])
+        if settings.signature_state_strength is None:
+            terminal, entry_state, parts = word, word_state, own_part
+        values = parts / mass[entry_state]
+        keys, entry = np.unique(terminal * len(states) + state_symbol[entry_state], return_inverse=True)
+        entry_symbol = keys % len(states)
+        entry_offsets = offsets_of(states[entry_symbol])
+        vectors = np.zeros(int(entry_offsets[-1]))
+        vectors[entry_offsets[entry] + entry_state - offsets[state_symbol[entry_state]]] = values
+        tag_terminal = np.concatenate([pair_word, n_words + sig])
+        return Emissions(
+            lexicon=lexicon,
+            states=states.astype(np.int32),
+            offsets=run_offsets(keys // len(states), lexicon.n_terminals),
+            symbol=entry_symbol.astype(np.int32),
+            values=vectors,
+            backoff=backoff,
+            climb=climb,
+            tags=self.tags,
+            tag_of=tag_of,
+            share=division / mass,
+            tag_offsets=run_offsets(tag_terminal, lexicon.n_terminals),
+            tag=np.concatenate([pair_tag, sig_tag]).astype(np.int32),
+            tag_values=np.concatenate([tag_part, sig_part]),
+        )
+
+    def _signature_states(
+        self, states: np.ndarray, state: np.ndarray, begins: np.ndarray, n_states: int, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return how often each state is expected with rare words of each signature: `(signature, state, count)`.
+
+        Tokens of one pair of preterminal and word are taken to be alike.
+        """
+        rare = self._signature >= 0
+        tokens, pairs = self._signature[rare].astype(np.int64), self._pair[rare]
+        keys = []
+        while len(tokens):
+            keys.append(tokens * len(self.pair_symbol) + pairs)
+            above = self.lexicon.parent[tokens]
+            climbing = above != tokens
+            tokens, pairs = above[climbing].astype(np.int64), pairs[climbing]
+        distinct, times = np.unique(np.concatenate(keys or [np.zeros(0, np.int64)]), return_counts=True)
+        signature, pair = distinct // len(self.pair_symbol), distinct % len(self.pair_symbol)
+        sizes = states[self.pair_symbol[pair]].astype(np.int64)
+        at = np.repeat(begins[pair] - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+        weights = counts[at] * np.repeat(times / self.pair_counts[pair], sizes)
+        return _sum_pairs(np.repeat(signature, sizes), state[at], n_states, weights)
+
+
+def learn_lexicon(
+    corpus: Corpus, settings: LexicalSettings, leaf_tag: np.ndarray
+) -> tuple[Lexicon, np.ndarray, np.ndarray]:
+    """Choose signatures and number the words, given the `(leaves,)` tag of each leaf.
 
     Returns the lexicon; `(words of the corpus,)` int32, the lexicon's number for each corpus word;
     and `(leaves,)` int32, the signature of each leaf whose word is rare, -1 for the others.
@@ -64,11 +235,11 @@ def learn_lexicon(corpus: Corpus, settings: LexicalSettings) -> tuple[Lexicon, n
     leaves = np.flatnonzero(corpus.word >= 0)
     leaf_word = word_map[corpus.word[leaves]]
     counts = np.bincount(leaf_word, minlength=len(names))
-    symbol_tag = [symbol_labels(name)[-1] for name in corpus.symbols[corpus.n_interminals :]]
     rare = np.flatnonzero(counts[leaf_word] <= settings.rare)
     rare_words = [names[number] for number in leaf_word[rare]]
-    rare_tags = [symbol_tag[number - corpus.n_interminals] for number in corpus.symbol[leaves[rare]]]
-    model = SignatureModel.learn(count_tags((w, t, 1.0) for w, t in zip(rare_words, rare_tags, strict=True)))
+    model = SignatureModel.learn(
+        count_tags((w, str(t), 1.0) for w, t in zip(rare_words, leaf_tag[rare].tolist(), strict=True))
+    )
     initial = (corpus.start[leaves[rare]] == 0).tolist()
     lexicon = Lexicon.build(names, zip(rare_words, initial, strict=True), model)
     signature = np.full(len(leaves), -1, np.int32)
@@ -76,72 +247,15 @@ def learn_lexicon(corpus: Corpus, settings: LexicalSettings) -> tuple[Lexicon, n
     return lexicon, word_map, signature
 
 
-def learn_emissions(corpus: Corpus, settings: LexicalSettings) -> Emissions:
-    """Estimate the lexical weights of a one-state grammar."""
-    lexicon, word_map, leaf_signature = learn_lexicon(corpus, settings)
-    preterminals = corpus.symbols[corpus.n_interminals :]
-    tag_names = sorted({symbol_labels(name)[-1] for name in preterminals})
-    tag_ids = {name: number for number, name in enumerate(tag_names)}
-    tag_of = np.array([tag_ids[symbol_labels(name)[-1]] for name in preterminals], np.int32)
-    n_tags, n_words, n_leaf = len(tag_names), lexicon.n_words, len(preterminals)
-
-    leaves = np.flatnonzero(corpus.word >= 0)
-    leaf_symbol = corpus.symbol[leaves] - corpus.n_interminals
-    leaf_tag = tag_of[leaf_symbol]
-    leaf_word = word_map[corpus.word[leaves]]
-    word_counts = np.bincount(leaf_word, minlength=n_words).astype(float)
-    total = float(len(leaves))
-
-    sig, sig_tag, sig_value, climb = signature_tags(
-        lexicon, leaf_signature, leaf_tag, n_tags, settings.signature_strength
-    )
-
-    # The share of unseen words, and how it is spread over signatures.
-    once = (word_counts[leaf_word] == 1) & (leaf_signature >= 0)
-    unseen = min(max(once.sum(), 1.0) / total, 0.5)
-    spread = np.bincount(leaf_signature[once], minlength=len(lexicon.signatures)) + 0.1
-    spread = spread / spread.sum()
-
-    strength = np.where(word_counts <= settings.frequent, settings.word_strength, 0.0)
-    word_share = (1 - unseen) * word_counts / total
-    backoff = np.concatenate([word_share * strength / (word_counts + strength), unseen * spread])
-
-    # Joint weights of (tag, word) from the word's own observations, sorted by word.
-    pair_word, pair_tag, pair_count = _count_pairs(leaf_word, leaf_tag, n_tags)
-    own = word_share[pair_word] * pair_count / (word_counts + strength)[pair_word]
-    k = settings.composite_strength
-    tag_part = own * k / (pair_count + k)
-    symbol_word, symbol, symbol_count = _count_pairs(leaf_word, leaf_symbol, n_leaf)
-    at = np.searchsorted(pair_word * n_tags + pair_tag, symbol_word * n_tags + tag_of[symbol])
-    own_part = own[at] * symbol_count / (pair_count + k)[at]
-
-    # Mass of each tag through its shared part, of each preterminal in all; then conditional weights.
-    used = np.bincount(lexicon.word_signature, weights=backoff[:n_words], minlength=len(lexicon.signatures))
-    used += backoff[n_words:]
-    for signature, above in enumerate(lexicon.parent[:-1]):
-        used[above] += used[signature] * climb[signature]
-    shared_mass = np.bincount(pair_tag, weights=tag_part, minlength=n_tags)
-    shared_mass += np.bincount(sig_tag, weights=used[sig] * sig_value, minlength=n_tags)
-    symbol_total = np.bincount(leaf_symbol, minlength=n_leaf)
-    division = symbol_total / np.bincount(leaf_tag, minlength=n_tags)[tag_of]
-    mass = np.bincount(symbol, weights=own_part, minlength=n_leaf) + shared_mass[tag_of] * division
-
-    tag_terminal = np.concatenate([pair_word, n_words + sig])
-    return Emissions(
-        lexicon=lexicon,
-        states=np.ones(n_leaf, np.int32),
-        offsets=run_offsets(symbol_word, lexicon.n_terminals),
-        symbol=symbol.astype(np.int32),
-        values=own_part / mass[symbol],
-        backoff=backoff,
-        climb=climb,
-        tags=tag_names,
-        tag_of=tag_of,
-        share=division / mass,
-        tag_offsets=run_offsets(tag_terminal, lexicon.n_terminals),
-        tag=np.concatenate([pair_tag, sig_tag]).astype(np.int32),
-        tag_values=np.concatenate([tag_part, sig_value]),
-    )
+def _divide(
+    mass: np.ndarray, total: np.ndarray, at: np.ndarray, count: np.ndarray, strength: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Divide each mass among states: what goes by their counts (whose mass is `at`), and what goes the usual way."""
+    if strength is None:
+        return np.zeros(len(count)), mass
+    whole = total + strength
+    usual = np.divide(strength, whole, out=np.ones(len(whole)), where=whole > 0)
+    return mass[at] * count / whole[at], mass * usual
 
 
 def signature_tags(
@@ -176,6 +290,14 @@ def signature_tags(
         signature
     ]
     return signature, tag, part, below * strengths / (all_total + strengths)
+
+
+def _sum_pairs(
+    first: np.ndarray, second: np.ndarray, n_second: int, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct pairs in order and the sums of their weights."""
+    keys, which = np.unique(first.astype(np.int64) * n_second + second, return_inverse=True)
+    return keys // n_second, keys % n_second, np.bincount(which, weights=weights, minlength=len(keys))
 
 
 def _count_pairs(first: np.ndarray, second: np.ndarray, n_second: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.lexical import LexicalSettings, learn_emissions
+from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.run.progress import Progress, Silent
 from sapwood.trees.corpus import Corpus
 
@@ -37,7 +37,7 @@ class PCFG:
             counts = corpus.rule_counts().astype(float)
             symbol_counts = corpus.symbol_counts().astype(float)
             stage.step()
-            emissions = learn_emissions(corpus, self.lexical)
+            emissions = LexicalModel(corpus, self.lexical).emissions()
             stage.step()
         return TensorGrammar(
             symbols=corpus.symbols,

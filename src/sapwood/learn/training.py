@@ -1,0 +1,294 @@
+"""The loop that EM and split-merge share: operations one after the other, each noted, saved and resumable.
+
+A training run is a list of *operations* fixed in advance. Each takes a `TrainingState` to the next and depends on
+nothing else but the corpus and the settings (randomness comes from the seed and the operation's own number), so a run
+that is resumed from any state ends in the same grammar, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from sapwood.errors import ModelError, UsageError
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.observed import Expectations
+from sapwood.learn.latent import LatentTrees, LatentWeights
+from sapwood.learn.lexical import LexicalModel, LexicalSettings
+from sapwood.learn.unary import fold, share_emissions, unfold
+from sapwood.run.log import Log, NoLog
+from sapwood.run.progress import Progress, Silent, Stage
+from sapwood.storage import content_digest, read_arrays, write_arrays
+from sapwood.trees.corpus import Corpus
+
+Unaries = Literal["steps", "collapsed"]
+# What a grammar is worth on held-out data: `f1`, `log_likelihood`, whatever; the learner says which one it goes by.
+Evaluate = Callable[[TensorGrammar], Mapping[str, float]]
+_FORMAT = 1
+_PARTS = ("states", "tensors", "root", "lexical")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingState:
+    """Where a run stands.
+
+    Attributes
+    ----------
+    weights
+        The grammar so far.
+    done
+        Operations done.
+    step
+        EM iterations done.
+    log_likelihood
+        Of the weights before the last iteration, which is when it was measured.
+    score, best, worse
+        The best value of what the run goes by, the weights that had it (None: not measured yet), and how many
+        measurements since then were no better.
+    levels
+        For each level of coarser states, `(sum of states,)`: the coarser state that each state came from.
+    """
+
+    weights: LatentWeights
+    done: int = 0
+    step: int = 0
+    log_likelihood: float = float("nan")
+    score: float = float("-inf")
+    best: LatentWeights | None = None
+    best_levels: tuple[np.ndarray, ...] = ()
+    worse: int = 0
+    levels: tuple[np.ndarray, ...] = ()
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One step of a training run: what to do, what it costs beside the others, and what to call it."""
+
+    apply: Callable[[TrainingState], TrainingState]
+    cost: float = 0.0
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+
+class LatentProblem:
+    """A corpus as learners with hidden states see it, and the way from their weights to a grammar.
+
+    Parameters
+    ----------
+    corpus
+        The trees.
+    unaries
+        `steps`: unary chains get an explicit last step with a matrix of its own (see `learn.unary`); `collapsed`: every
+        chain is a symbol of its own.
+    rare
+        Words seen at most this often are known by their signature while states are learned.
+    lexical
+        How lexical weights are smoothed in the resulting grammar.
+    threads, executor
+        Where passes over the corpus run.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        unaries: Unaries,
+        rare: int,
+        lexical: LexicalSettings,
+        threads: int,
+        executor: Executor | None,
+    ) -> None:
+        if unaries not in get_args(Unaries):
+            raise UsageError(f"unaries are {' or '.join(get_args(Unaries))}, not {unaries!r}")
+        self.corpus = corpus
+        self.threads, self.executor = threads, executor
+        self.unfolded = unfold(corpus) if unaries == "steps" else None
+        if self.unfolded is not None and not self.unfolded.has_steps:
+            self.unfolded = None
+        if self.unfolded is None:
+            self.lexical = LexicalModel(corpus, lexical)
+            self.trees = LatentTrees(corpus, self.lexical.word_classes(rare))
+        else:
+            inner = self.unfolded.corpus.n_interminals
+            leaves = corpus.word >= 0
+            tags = self.unfolded.bottom[corpus.symbol[leaves]] - inner
+            self.lexical = LexicalModel(corpus, lexical, tags, self.unfolded.corpus.symbols[inner:-1])
+            classes = self.lexical.word_classes(rare)
+            self.trees = LatentTrees(self.unfolded.corpus, np.append(classes, classes.max() + 1))
+
+    def expectations(self, weights: LatentWeights) -> Expectations:
+        """Return expected counts and likelihoods."""
+        return self.trees.expectations(weights, threads=self.threads, executor=self.executor)
+
+    def splittable(self) -> np.ndarray:
+        """Return `(symbols,)`: whether a symbol can have hidden states at all."""
+        possible = np.ones(len(self.trees.corpus.symbols), bool)
+        if self.unfolded is not None:
+            possible[self.unfolded.empty] = False
+        return possible
+
+    def grammar(
+        self, weights: LatentWeights, info: Mapping[str, Any], levels: Sequence[np.ndarray] = ()
+    ) -> TensorGrammar:
+        """Return the grammar that the weights stand for, with lexical weights from a last pass over the corpus.
+
+        `levels` are those of `TrainingState`.
+        """
+        expected = self.expectations(weights)
+        corpus = self.corpus
+        parts: dict[str, Any]
+        if self.unfolded is None:
+            emissions = self.lexical.emissions(weights.states[corpus.n_interminals :], expected.lexical)
+            parts = {
+                "states": weights.states,
+                "rules": corpus.rules,
+                "tensors": weights.tensors,
+                "rule_counts": corpus.rule_counts().astype(float),
+                "root": weights.root,
+                "occupancy": expected.occupancy,
+                "levels": levels,
+            }
+        else:
+            inner = self.unfolded.corpus.n_interminals
+            tags = self.lexical.emissions(weights.states[inner:-1], expected.lexical[:-1])
+            emissions = share_emissions(self.unfolded, tags)
+            parts = vars(fold(self.unfolded, weights, expected))
+            begins, sizes = weights.state_offsets[self.unfolded.bottom], parts["states"].astype(np.int64)
+            states = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+            parts["levels"] = [level[states] for level in levels]
+        parts["levels"] = tuple(level.astype(np.int32) for level in parts["levels"] if level.any())
+        return TensorGrammar(
+            symbols=corpus.symbols,
+            n_interminals=corpus.n_interminals,
+            emissions=emissions,
+            probabilistic=True,
+            normaliser=corpus.normaliser,
+            transform=corpus.transform,
+            info={
+                **info,
+                "training": {"trees": corpus.n_trees, "words": corpus.n_words, "digest": corpus.digest()},
+                "lexical": asdict(self.lexical.settings),
+                "tokeniser": corpus.tokeniser_style(),
+            },
+            **parts,
+        ).validate(tolerance=1e-4)
+
+
+class Checkpoints:
+    """Keeps the state of a training run in a file, whole or not at all, after every operation.
+
+    Parameters
+    ----------
+    path
+        The file.
+    key
+        What the run depends on (settings, data): a checkpoint of another run is refused.
+    """
+
+    def __init__(self, path: str | Path, key: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        self._key = content_digest({}, key)
+
+    def save(self, state: TrainingState) -> None:
+        """Write the state."""
+        arrays = {name: getattr(state.weights, name) for name in _PARTS}
+        if state.best is not None:
+            arrays.update({f"best.{name}": getattr(state.best, name) for name in _PARTS})
+        for prefix, levels in (("level", state.levels), ("best.level", state.best_levels)):
+            arrays.update({f"{prefix}.{number}": level for number, level in enumerate(levels)})
+        arrays["figures"] = np.array([state.log_likelihood, state.score])
+        metadata = {
+            "key": self._key, "done": state.done, "step": state.step, "worse": state.worse,
+        }  # fmt: skip
+        write_arrays(self.path, arrays, metadata, kind="checkpoint", version=_FORMAT)
+
+    def load(self, layout: LatentWeights) -> TrainingState | None:
+        """Return the saved state, None if there is none; `layout` says which symbols and rules it is about."""
+        if not self.path.exists():
+            return None
+        arrays, metadata = read_arrays(self.path, kind="checkpoint", version=_FORMAT)
+        if metadata.get("key") != self._key:
+            raise UsageError(
+                f"{self.path}: the checkpoint of a training run with other settings or trees; "
+                "give the same ones again, or remove it to start anew"
+            )
+        try:
+            best = _weights(layout, arrays, "best.") if "best.states" in arrays else None
+            return TrainingState(
+                weights=_weights(layout, arrays, ""),
+                done=metadata["done"],
+                step=metadata["step"],
+                log_likelihood=float(arrays["figures"][0]),
+                score=float(arrays["figures"][1]),
+                best=best,
+                best_levels=_levels(arrays, "best.level"),
+                worse=metadata["worse"],
+                levels=_levels(arrays, "level"),
+            )
+        except (KeyError, TypeError) as error:
+            raise ModelError(f"{self.path}: not a complete checkpoint: {error}; remove it to start anew") from error
+
+    def clear(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+
+def _weights(layout: LatentWeights, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:
+    parts: dict[str, Any] = {name: arrays[prefix + name] for name in _PARTS}
+    return replace(layout, **parts)
+
+
+def _levels(arrays: Mapping[str, np.ndarray], prefix: str) -> tuple[np.ndarray, ...]:
+    count = sum(name.startswith(f"{prefix}.") for name in arrays)
+    return tuple(arrays[f"{prefix}.{number}"] for number in range(count))
+
+
+def run_operations(
+    operations: Sequence[Operation],
+    state: TrainingState,
+    *,
+    progress: Progress | None = None,
+    log: Log | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> TrainingState:
+    """Apply the operations that are not done yet; returns the last state.
+
+    After each one the state is saved and, if it was an EM iteration, noted in the log.
+    """
+    log, progress = log or NoLog(), progress or Silent()
+    whole = sum(operation.cost for operation in operations) or 1.0
+    # Costs are in percent, so that the time left is right although later iterations take longer.
+    with progress.stage("learning", total=100, unit="%") as stage:
+        _advance(stage, 100 * sum(operation.cost for operation in operations[: state.done]) / whole, state, {})
+        for operation in operations[state.done :]:
+            before, after = state, operation.apply(state)
+            state = replace(after, done=before.done + 1)
+            if state.step > before.step:
+                figures = {"log_likelihood": state.log_likelihood, "states": int(state.weights.states.sum())}
+                log.write("iteration", step=state.step, **operation.labels, **figures)
+            # Logged first: lines behind the checkpoint are dropped at resuming, lines before it would be missing.
+            if checkpoints is not None and after is not before:
+                checkpoints.save(state)
+            _advance(stage, 100 * operation.cost / whole, state, operation.labels)
+    return state
+
+
+def _advance(stage: Stage, percent: float, state: TrainingState, labels: Mapping[str, Any]) -> None:
+    figures: dict[str, object] = {name: labels[name] for name in ("cycle", "phase", "iteration") if name in labels}
+    if np.isfinite(state.log_likelihood):
+        figures["logL"] = f"{state.log_likelihood:.6g}"
+    figures["states"] = int(state.weights.states.sum())
+    if np.isfinite(state.score):
+        figures["best"] = f"{state.score:.6g}"
+    stage.step(round(percent, 2), **figures)  # type: ignore[arg-type]
+
+
+def keep_better(state: TrainingState, score: float) -> TrainingState:
+    """Return the state with its weights kept if the score is the best so far."""
+    if score > state.score:
+        return replace(state, score=score, best=state.weights, best_levels=state.levels, worse=0)
+    return replace(state, worse=state.worse + 1)

@@ -1,0 +1,289 @@
+"""Unary steps made explicit for learning, and folded into composite symbols again for parsing.
+
+A `Corpus` has every unary chain collapsed into one symbol (`NP|NN`, `S|VP`), which hides that the words of `NP|NN` and
+of `NN` are the same nouns. `unfold` gives each chain back its last step: `NP|NN` becomes `NP` over `NN`, `S|VP|VB`
+becomes `S|VP` over `VB`, so there is at most one step per span. A unary node `X -> Z` stands in the unfolded corpus as
+a binary one, `X -> Z EMPTY`, whose right child always is the same leaf without a choice, so everything made for binary
+trees holds for it as it is; its tensor `(m_X, m_Z, 1)` is the matrix of the step.
+
+`fold` turns an L-PCFG of unfolded trees into one of collapsed trees with the same parameters. Symbol `X|Z` gets the
+states of `Z`. With `u(x, z)` the probability that state `x` of `X` takes the step to `z`, and `T` the probabilities of
+binary rules if no step is taken,
+
+    A -> B C            T(a, b, c) stop(b) stop(c)          stop(b) = 1 - sum over steps of u(b, z)
+    A -> B|Z C          sum over b of T(a, b, c) u(b, z) stop(c)
+    X|A -> B C          the same as A -> B C
+
+so children may combine that were never seen together. Those expected too rarely (`folded_rules`) are left out, and rows
+are divided by what remains.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from sapwood.grammar.emissions import Emissions, offsets_of
+from sapwood.inference.observed import Expectations
+from sapwood.learn.latent import LatentWeights
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.transform import parse_symbol, quote_label
+
+EMPTY = "EMPTY|"  # not a symbol that a tree can have: composites never end in nothing
+_NO_WORD = "\0"
+
+
+@dataclass(frozen=True, eq=False)
+class Unfolded:
+    """A corpus with unary steps.
+
+    Attributes
+    ----------
+    folded
+        The corpus as it was.
+    corpus
+        The corpus with a node for each unary step. Its last preterminal and its last word are the empty leaf, if there
+        are any steps.
+    top, bottom
+        `(symbols of folded,)` int32: for a composite symbol the unfolded symbols above and below its step, for
+        another one -1 and its own number.
+    """
+
+    folded: Corpus
+    corpus: Corpus
+    top: np.ndarray
+    bottom: np.ndarray
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether there is any unary step."""
+        return bool((self.top >= 0).any())
+
+    @cached_property
+    def empty(self) -> int:
+        """The number of the empty leaf's preterminal, -1 if there is none."""
+        return len(self.corpus.symbols) - 1 if self.has_steps else -1
+
+
+def unfold(corpus: Corpus) -> Unfolded:
+    """Give each unary chain its last step back."""
+    is_leaf = np.arange(len(corpus.symbols)) >= corpus.n_interminals
+    plain = is_leaf & (not corpus.transform.annotate_tags)
+    parts = [_step(name, bool(bare)) for name, bare in zip(corpus.symbols, plain, strict=True)]
+    inner = dict.fromkeys(top for top, _ in parts if top is not None)
+    inner.update(dict.fromkeys(bottom for (_, bottom), leaf in zip(parts, is_leaf, strict=True) if not leaf))
+    tags = dict.fromkeys(bottom for (_, bottom), leaf in zip(parts, is_leaf, strict=True) if leaf)
+    composite = np.array([top is not None for top, _ in parts])
+    names = [*inner, *tags, *([EMPTY] if composite.any() else [])]
+    inner_ids = {name: number for number, name in enumerate(inner)}
+    tag_ids = {name: len(inner) + number for number, name in enumerate(tags)}
+    top = np.array([-1 if above is None else inner_ids[above] for above, _ in parts], np.int32)
+    bottom = np.array(
+        [(tag_ids if leaf else inner_ids)[below] for (_, below), leaf in zip(parts, is_leaf, strict=True)], np.int32
+    )
+    # Each composite node is followed by its lower half; behind its last descendant comes the empty leaf.
+    nodes = np.arange(corpus.n_nodes)
+    stepping = np.flatnonzero(composite[corpus.symbol])
+    behind = stepping + 2 * (corpus.end[stepping] - corpus.start[stepping]) - 1
+    position = np.concatenate([nodes, stepping, behind])
+    kind = np.repeat([2, 1, 0], [len(nodes), len(stepping), len(stepping)])  # lower half or whole, upper half, empty
+    order = np.lexsort((-np.concatenate([nodes, stepping, stepping]), kind, position))
+    symbol = np.concatenate(
+        [bottom[corpus.symbol], top[corpus.symbol[stepping]], np.full(len(stepping), len(names) - 1, np.int32)]
+    )
+    n_words = len(corpus.words)
+    word = np.concatenate([corpus.word, np.full(len(stepping), -1), np.full(len(stepping), n_words)])
+    tree_of_step = np.searchsorted(corpus.offsets, stepping, side="right") - 1
+    added = np.concatenate([[0], np.cumsum(2 * np.bincount(tree_of_step, minlength=corpus.n_trees))])
+    unfolded = Corpus.from_columns(
+        names,
+        len(inner),
+        [*corpus.words, *([_NO_WORD] if composite.any() else [])],
+        symbol[order].astype(np.int32),
+        word[order].astype(np.int32),
+        corpus.offsets + added,
+        corpus.normaliser,
+        corpus.transform,
+    )
+    return Unfolded(corpus, unfolded, top, bottom)
+
+
+def _step(symbol: str, plain: bool) -> tuple[str | None, str]:
+    """Return what stands above and below the last unary step of a symbol: None above if there is no step.
+
+    With `plain`, what stands below is a tag without ancestors, as tags are that no phrase was collapsed onto.
+    """
+    intermediate, labels, ancestors, _ = parse_symbol(symbol)
+    if intermediate or len(labels) == 1:
+        return None, symbol
+    quoted = [quote_label(label) for label in labels]
+    above = "^".join(["|".join(quoted[:-1]), *map(quote_label, ancestors)])
+    if plain:
+        return above, quoted[-1]
+    below = "^".join([quoted[-1], *(quoted[:-1][::-1] + [quote_label(name) for name in ancestors])[: len(ancestors)]])
+    return above, below
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedRules:
+    """What `fold` returns: rules and root of a grammar over the collapsed symbols, as in `TensorGrammar`."""
+
+    states: np.ndarray
+    rules: np.ndarray
+    tensors: np.ndarray
+    rule_counts: np.ndarray
+    root: np.ndarray
+    occupancy: np.ndarray
+
+
+def folded_rules(unfolded: Unfolded, *, least: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rules over collapsed symbols worth having, sorted, and the unfolded rule of each.
+
+    Those are the observed ones, and all that the treebank's PCFG of unfolded trees expects at least `least` times in as
+    many trees. They depend on the trees alone, so grammars that differ in their states have the same rules.
+    """
+    corpus, folded = unfolded.corpus, unfolded.folded
+    counts = folded.symbol_counts().astype(float)
+    below = np.bincount(unfolded.bottom, weights=counts, minlength=len(corpus.symbols))
+    outer = np.where(unfolded.top >= 0, unfolded.top, unfolded.bottom)
+    outside = np.bincount(outer, weights=counts, minlength=len(corpus.symbols))
+    as_parent = counts / np.maximum(below, 1)[unfolded.bottom]
+    as_child = counts / np.maximum(outside, 1)[outer]
+    is_inner = np.arange(len(folded.symbols)) < folded.n_interminals
+    parents, children = defaultdict(list), defaultdict(list)
+    for s in range(len(folded.symbols)):
+        children[int(outer[s])].append(s)
+        if is_inner[s]:
+            parents[int(unfolded.bottom[s])].append(s)
+    observed = set(map(tuple, folded.rules.tolist()))
+    found: dict[tuple[int, int, int], int] = {}
+    for r, ((a, b, c), often) in enumerate(zip(corpus.rules.tolist(), corpus.rule_counts().tolist(), strict=True)):
+        if c == unfolded.empty:
+            continue
+        for parent in parents[a]:
+            for left in children[b]:
+                share = often * as_parent[parent] * as_child[left]
+                for right in children[c]:
+                    if share * as_child[right] >= least or (parent, left, right) in observed:
+                        found[parent, left, right] = r
+    rules = sorted(found)
+    return np.array(rules, np.int32).reshape(-1, 3), np.array([found[rule] for rule in rules], np.int64)
+
+
+def fold(unfolded: Unfolded, weights: LatentWeights, counts: Expectations, *, least: float = 0.1) -> FoldedRules:
+    """Return the rules over collapsed symbols that an L-PCFG of unfolded trees implies.
+
+    `counts` are its expectations on those trees; for `least` see `folded_rules`.
+    """
+    corpus, folded = unfolded.corpus, unfolded.folded
+    offsets = weights.state_offsets
+    parts = [slice(offsets[s], offsets[s + 1]) for s in range(len(corpus.symbols))]
+    tensors, expected = _by_rule(weights, weights.tensors), _by_rule(weights, counts.tensors)
+    is_step = corpus.rules[:, 2] == unfolded.empty
+    steps = {(int(a), int(b)): r for r, (a, b, _) in enumerate(corpus.rules) if is_step[r]}
+    states = weights.states[unfolded.bottom]
+
+    # How often each state of each collapsed symbol is expected, and of unfolded ones that are not below a step.
+    seen: list[np.ndarray] = [np.zeros(0)] * len(folded.symbols)
+    composite = np.flatnonzero(unfolded.top >= 0).tolist()
+    direct = np.flatnonzero(unfolded.top < 0).tolist()
+    free = counts.occupancy.copy()
+    step_counts = {s: expected[steps[int(unfolded.top[s]), int(unfolded.bottom[s])]][:, :, 0] for s in composite}
+    for s in composite:
+        seen[s] = step_counts[s].sum(axis=0)
+        free[parts[unfolded.bottom[s]]] -= seen[s]
+    free = np.maximum(free, 0.0)
+    # The probability of each step given the state above it, and of none.
+    stop = np.ones(len(weights.root))
+    child: list[np.ndarray] = [np.zeros((0, 0))] * len(folded.symbols)
+    for s in composite:
+        above = parts[unfolded.top[s]]
+        child[s] = step_counts[s] / np.where(free[above] > 0, free[above], 1.0)[:, None]
+        stop[above] -= child[s].sum(axis=1)
+    stop = np.maximum(stop, 0.0)
+    for s in direct:
+        seen[s] = free[parts[unfolded.bottom[s]]]
+        child[s] = np.diag(stop[parts[unfolded.bottom[s]]])
+    # What stands below a step takes no other: its binary rules alone.
+    binary = np.zeros(len(weights.root))
+    for r in np.flatnonzero(~is_step).tolist():
+        binary[parts[corpus.rules[r, 0]]] += tensors[r].sum(axis=(1, 2))
+
+    rules, source = folded_rules(unfolded, least=least)
+    folded_offsets = offsets_of(states)
+    rows = np.zeros(int(states.sum()))
+    pieces: list[np.ndarray] = [np.zeros((0, 0, 0))] * len(rules)
+    made: dict[tuple[int, int], np.ndarray] = {}
+    last = -1
+    for number in np.argsort(source, kind="stable").tolist():
+        r = int(source[number])
+        if r != last:  # parents of one unfolded rule share its tensors
+            made, last = {}, r
+            tensor = _rows(tensors[r], binary[parts[corpus.rules[r, 0]]])
+        parent, left, right = rules[number].tolist()
+        if (left, right) not in made:
+            made[left, right] = np.einsum("abc,bx,cy->axy", tensor, child[left], child[right], optimize=True)
+        pieces[number] = made[left, right]
+        rows[folded_offsets[parent] : folded_offsets[parent + 1]] += pieces[number].sum(axis=(1, 2))
+    rule_counts = np.zeros(len(rules))
+    for number, parent in enumerate(rules[:, 0].tolist()):
+        totals = rows[folded_offsets[parent] : folded_offsets[parent + 1]]
+        pieces[number] = _rows(pieces[number], totals).astype(np.float32)
+        rule_counts[number] = seen[parent] @ pieces[number].sum(axis=(1, 2), dtype=np.float64)
+    root = np.zeros(int(states.sum()))
+    for s in direct + composite:
+        outer = unfolded.top[s] if unfolded.top[s] >= 0 else unfolded.bottom[s]
+        root[folded_offsets[s] : folded_offsets[s + 1]] = weights.root[parts[outer]] @ child[s]
+    return FoldedRules(
+        states=states.astype(np.int32),
+        rules=rules,
+        tensors=np.concatenate([piece.ravel() for piece in pieces] or [np.zeros(0, np.float32)]),
+        rule_counts=rule_counts,
+        root=root / root.sum(),
+        occupancy=np.concatenate(seen),
+    )
+
+
+def share_emissions(unfolded: Unfolded, emissions: Emissions) -> Emissions:
+    """Return the emissions of the collapsed preterminals, given those of the tags below their steps.
+
+    One preterminal of each tag is the emitter for all that end in it.
+    """
+    first = unfolded.folded.n_interminals
+    tags = unfolded.bottom[first:] - unfolded.corpus.n_interminals
+    owner: dict[int, int] = {}
+    for preterminal, tag in enumerate(tags.tolist()):
+        owner.setdefault(tag, preterminal)
+    emitter = np.array([owner[tag] for tag in tags.tolist()], np.int32)
+    owners = np.array([owner[tag] for tag in range(len(owner))], np.int32)
+    sizes = emissions.states[tags].astype(np.int64)
+    begins = np.repeat(emissions.state_offsets[tags] - (np.cumsum(sizes) - sizes), sizes)
+    return replace(
+        emissions,
+        states=emissions.states[tags],
+        symbol=owners[emissions.symbol],
+        tag_of=emissions.tag_of[tags],
+        share=emissions.share[begins + np.arange(int(sizes.sum()))],
+        emitter=emitter,
+    )
+
+
+def _rows(tensor: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Divide each row by its total; states without one are like the mean of the others."""
+    alive = totals > 0
+    rows = tensor / np.where(alive, totals, 1.0)[:, None, None]
+    if not alive.all():
+        rows[~alive] = rows[alive].mean(axis=0) if alive.any() else 0.0
+    return rows
+
+
+def _by_rule(weights: LatentWeights, flat: np.ndarray) -> list[np.ndarray]:
+    return [
+        flat[begin:end].astype(np.float64).reshape(shape)
+        for begin, end, shape in zip(
+            weights.tensor_offsets[:-1], weights.tensor_offsets[1:], weights.sizes.tolist(), strict=True
+        )
+    ]
