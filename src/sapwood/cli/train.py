@@ -250,6 +250,12 @@ class _Run:
         """Return the files that an interrupted run has left."""
         return [path for path in (*self._checkpoints(), self.members) if path.exists()]
 
+    def _torn(self) -> list[Path]:
+        """Return what being killed in the middle of writing has left."""
+        path = Path(self.output)
+        names = (f"{path.name}.checkpoint", self.members.name, path.name)
+        return [torn for name in names for torn in path.parent.glob(f".{glob.escape(name[:40])}*.part")]
+
     def _checkpoint(self, member: int, count: int) -> str:
         """Return where the state of one grammar's training is kept, and clear away what others have left."""
         path = f"{self.output}.checkpoint" + (f"-{member:02d}" if count > 1 else "")
@@ -279,7 +285,7 @@ class _Run:
             raise UsageError(f"{self.members}: holds {len(done)} grammars, more than --ensemble {count} asks for")
         steps = sum(grammar.info["iterations"] for grammar in done)
         with self._open_log(steps) as log:
-            if steps == 0:
+            if getattr(log, "is_new", True):
                 log.write(
                     "start", step=0, method=method, settings={**options, "seed": seed, "ensemble": count},
                     trees=corpus.n_trees, words=corpus.n_words,
@@ -300,7 +306,7 @@ class _Run:
             save_models(done, self.output)
         else:
             done[0].save(self.output)
-        for path in self._left():
+        for path in (*self._left(), *self._torn()):
             path.unlink(missing_ok=True)
         return done
 
@@ -310,10 +316,11 @@ class _Run:
         if not self.resume:
             return TrainingLog(self.log_path)
         # Lines behind the last checkpoint will be written again.
-        current = self._checkpoints()
-        if current:
-            steps += int(read_header(current[-1])["metadata"]["step"])
-        return TrainingLog.resume(self.log_path, step=steps)
+        step = measured = 0
+        if current := self._checkpoints():
+            metadata = read_header(current[-1])["metadata"]
+            step, measured = int(metadata["step"]), int(metadata["measured"])
+        return TrainingLog.resume(self.log_path, step=steps + step, measured=steps + measured)
 
 
 class _MemberLog:

@@ -28,6 +28,7 @@ from sapwood.learn.training import (
     Operation,
     TrainingState,
     Unaries,
+    evaluated,
     keep_better,
     run_operations,
 )
@@ -253,8 +254,7 @@ class EM:
     ) -> TrainingState:
         if self.worse_enough(state):
             return state
-        figures = evaluate(self._grammar(problem, state.weights, state.step))
-        log.write("dev", step=state.step, **labels, **figures)
+        state, figures = evaluated(state, self._grammar(problem, state.weights, state.step), evaluate, log, labels)
         return state if self.stop == "iterations" else keep_better(state, figures[self.stop])
 
     def _compare(self, problem: LatentProblem, state: TrainingState) -> TrainingState:

@@ -26,6 +26,7 @@ from sapwood.learn.training import (
     Operation,
     TrainingState,
     Unaries,
+    evaluated,
     keep_better,
     run_operations,
 )
@@ -229,6 +230,6 @@ class SplitMerge:
     def _evaluate(
         self, problem: LatentProblem, evaluate: Evaluate, log: Log, labels: Mapping[str, Any], state: TrainingState
     ) -> TrainingState:
-        figures = evaluate(self._grammar(problem, state.weights, state.levels, state.step))
-        log.write("dev", step=state.step, **labels, **figures)
+        grammar = self._grammar(problem, state.weights, state.levels, state.step)
+        state, figures = evaluated(state, grammar, evaluate, log, labels)
         return keep_better(state, figures["f1"])

@@ -50,6 +50,8 @@ class TrainingState:
     score, best, worse
         The best value of what the run goes by, the weights that had it (None: not measured yet), and how many
         measurements since then were no better.
+    measured
+        The step at which the grammar was last evaluated.
     levels
         For each level of coarser states, `(sum of states,)`: the coarser state that each state came from.
     """
@@ -62,6 +64,7 @@ class TrainingState:
     best: LatentWeights | None = None
     best_levels: tuple[np.ndarray, ...] = ()
     worse: int = 0
+    measured: int = 0
     levels: tuple[np.ndarray, ...] = ()
 
 
@@ -203,6 +206,7 @@ class Checkpoints:
         arrays["figures"] = np.array([state.log_likelihood, state.score])
         metadata = {
             "key": self._key, "done": state.done, "step": state.step, "worse": state.worse,
+            "measured": state.measured,
         }  # fmt: skip
         write_arrays(self.path, arrays, metadata, kind="checkpoint", version=_FORMAT)
 
@@ -227,6 +231,7 @@ class Checkpoints:
                 best=best,
                 best_levels=_levels(arrays, "best.level"),
                 worse=metadata["worse"],
+                measured=metadata["measured"],
                 levels=_levels(arrays, "level"),
             )
         except (KeyError, TypeError) as error:
@@ -285,6 +290,15 @@ def _advance(stage: Stage, percent: float, state: TrainingState, labels: Mapping
     if np.isfinite(state.score):
         figures["best"] = f"{state.score:.6g}"
     stage.step(round(percent, 2), **figures)  # type: ignore[arg-type]
+
+
+def evaluated(
+    state: TrainingState, grammar: TensorGrammar, evaluate: Evaluate, log: Log, labels: Mapping[str, Any]
+) -> tuple[TrainingState, Mapping[str, float]]:
+    """Evaluate the state's grammar and note its figures."""
+    figures = evaluate(grammar)
+    log.write("dev", step=state.step, **labels, **figures)
+    return replace(state, measured=state.step), figures
 
 
 def keep_better(state: TrainingState, score: float) -> TrainingState:

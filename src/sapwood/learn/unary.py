@@ -205,8 +205,9 @@ def fold(unfolded: Unfolded, weights: LatentWeights, counts: Expectations, *, le
         stop[above] -= child[s].sum(axis=1)
     stop = np.maximum(stop, 0.0)
     for s in direct:
-        seen[s] = free[parts[unfolded.bottom[s]]]
-        child[s] = np.diag(stop[parts[unfolded.bottom[s]]])
+        own = parts[unfolded.bottom[s]]
+        seen[s] = free[own] * stop[own]
+        child[s] = np.diag(stop[own])
     # What stands below a step takes no other: its binary rules alone.
     binary = np.zeros(len(weights.root))
     for r in np.flatnonzero(~is_step).tolist():

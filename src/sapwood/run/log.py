@@ -61,6 +61,11 @@ class TrainingLog:
         says to go on with it: a last line that was cut short is cut off, and `seconds` are counted on from those of
         the last line. If there is no file, one is begun.
 
+    Attributes
+    ----------
+    is_new
+        Whether there was nothing to go on with.
+
     Examples
     --------
     >>> with TrainingLog("train.jsonl") as log:
@@ -78,20 +83,29 @@ class TrainingLog:
         with explained(path, "write"):
             # Without a buffer: a line is in the hands of the operating system when `write` returns.
             self._stream = Path(path).open("ab" if append else "wb", buffering=0)  # noqa: SIM115
+        self.is_new = not earlier
         self._before = next((line["seconds"] for line in reversed(earlier) if line.get("seconds") is not None), 0.0)
         self._began = time.monotonic()
 
     @classmethod
-    def resume(cls, path: str | Path, *, step: int) -> Self:
-        """Go on with a log from a checkpoint: lines of later steps are dropped, for they will be written again."""
+    def resume(cls, path: str | Path, *, step: int, measured: int | None = None) -> Self:
+        """Go on with a log from a checkpoint: lines of later steps are dropped, for they will be written again.
+
+        `measured` is the step of the last `dev` line that will not be, if not `step` itself.
+        """
         if is_regular(path):
-            cls._cut(path, step)
+            cls._cut(path, step, measured)
         return cls(path, append=True)
 
     @staticmethod
-    def _cut(path: str | Path, step: int | None = None) -> list[dict[str, Any]]:
+    def _cut(path: str | Path, step: int | None = None, measured: int | None = None) -> list[dict[str, Any]]:
         """Leave only whole lines of steps up to this one in the file, and return them."""
-        lines = [(text, line) for text, line in _read(path) if step is None or line["step"] <= step]
+
+        def is_kept(line: Mapping[str, Any]) -> bool:
+            last = step if measured is None or line["event"] != "dev" else measured
+            return last is None or line["step"] <= last
+
+        lines = [(text, line) for text, line in _read(path) if is_kept(line)]
         content = "".join(text if text.endswith("\n") else f"{text}\n" for text, _ in lines).encode()
         with explained(path):
             changed = Path(path).read_bytes() != content

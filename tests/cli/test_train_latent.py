@@ -1,0 +1,184 @@
+"""`sapwood train` with hidden states: methods, ensembles, logs, and going on after being killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Sapwood
+from made_up import made_up_treebank
+from sapwood.grammar.bundle import load_models
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.run.log import read_log
+
+TIMEOUT = 180
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory, the current one, with two made-up treebanks."""
+    for name, count, seed in (("train.mrg", 150, 0), ("dev.mrg", 20, 1)):
+        (tmp_path / name).write_text("".join(f"{tree}\n" for tree in made_up_treebank(count, seed)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def train(sapwood: Sapwood, *arguments: object, code: int = 0) -> str:
+    outcome = sapwood(["train", "train.mrg", "-o", "m", *arguments])
+    assert outcome.code == code, outcome.err
+    return outcome.out if code == 0 else outcome.err
+
+
+def test_split_merge_with_dev_and_log(sapwood: Sapwood, folder: Path) -> None:
+    report = json.loads(
+        train(sapwood, "--method", "split-merge", "--cycles", 2, "--dev", "dev.mrg", "--log", "log", "--json")
+    )
+    grammar = TensorGrammar.load("m")
+    assert report["states"] == grammar.states.sum() > len(grammar.symbols)
+    assert report["grammars"] == 1
+    assert report["rules"] == len(grammar.rules)
+    assert grammar.transform.vertical == 1
+    assert grammar.transform.horizontal == 0
+    log = read_log("log")
+    assert [line["event"] for line in log if line["event"] != "iteration"] == ["start", "dev", "dev", "end"]
+    assert [line["step"] for line in log if line["event"] == "iteration"] == list(range(1, 61))
+    # What the model scores is the best that was measured.
+    assert report["dev"]["f1"] == max(line["f1"] for line in log if line["event"] == "dev")
+    assert sorted(path.name for path in folder.iterdir()) == ["dev.mrg", "log", "m", "train.mrg"]
+    assert sapwood(["plot", "log", "-o", "curves.svg"]).code == 0
+    assert (folder / "curves.svg").stat().st_size > 0
+
+
+def test_em_stops_by_dev(sapwood: Sapwood, folder: Path) -> None:
+    arguments = ("--method", "em", "--states", 2, "--dev", "dev.mrg", "--stop", "log-likelihood", "--log", "log")
+    train(sapwood, *arguments, "--iterations", 100, "-q")
+    log = read_log("log")
+    measured = [line["log_likelihood"] for line in log if line["event"] == "dev"]
+    assert len(measured) < 20  # of a hundred iterations, one in five
+    assert max(measured) == measured[-4]
+    assert TensorGrammar.load("m").states.max() == 2
+    assert folder.is_dir()
+
+
+def test_em_goes_on_from_a_model(sapwood: Sapwood, folder: Path) -> None:
+    train(sapwood, "--method", "em", "--states", 2, "--iterations", 5, "--unaries", "collapsed", "-q")
+    Path("m").rename("first")
+    train(sapwood, "--method", "em", "--init", "first", "--iterations", 3, "--log", "log", "-q")
+    assert TensorGrammar.load("m").states.max() == 2
+    assert len([line for line in read_log("log") if line["event"] == "iteration"]) == 3
+    assert folder.is_dir()
+
+
+def test_ensembles_parse_and_score(sapwood: Sapwood, folder: Path) -> None:
+    train(sapwood, "--method", "split-merge", "--cycles", 1, "--ensemble", 3, "--log", "log", "-q")
+    members = load_models("m")
+    assert len(members) == 3
+    assert members[0] != members[1]
+    assert members[1] != members[2]
+    log = read_log("log")
+    assert [line["member"] for line in log if line["event"] == "iteration"] == [0] * 30 + [1] * 30 + [2] * 30
+    assert log[-1]["step"] == 90
+    # The first one is what training it alone gives.
+    train(sapwood, "--method", "split-merge", "--cycles", 1, "-q", "-o", "alone")
+    assert TensorGrammar.load("alone") == members[0]
+    assert sapwood(["eval", "dev.mrg", "-m", "m", "--json"]).code == 0
+    assert sapwood(["parse", "-m", "m", "-q"], stdin=b"the balora benild .\n").out.startswith("(ROOT")
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--cycles 2", "--cycles goes with --method split-merge"),
+        ("--ensemble 2", "--ensemble goes with --method em and split-merge"),
+        ("--method split-merge --states 2", "--states goes with --method em"),
+        ("--method em --stop f1", "--stop f1 needs --dev"),
+        ("--method em --log train.mrg", "--log train.mrg: is one of the input files"),
+        ("--method em --init train.mrg", "train.mrg: not a sapwood file"),
+        ("--method em --log no/log", "no: no such directory"),
+    ],
+)
+def test_mistakes_are_explained(sapwood: Sapwood, folder: Path, arguments: str, message: str) -> None:
+    before = sorted(folder.iterdir())
+    outcome = sapwood(["train", "train.mrg", "-o", "m", *arguments.split()])
+    assert outcome.code in (2, 3, 4)
+    assert message in outcome.err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_an_interrupted_run_is_not_overwritten(sapwood: Sapwood, folder: Path) -> None:
+    (folder / "m.checkpoint").write_bytes(b"something")
+    message = train(sapwood, "--method", "em", code=2)
+    assert "m.checkpoint: training was interrupted here; go on with --resume" in message
+    assert (folder / "m.checkpoint").read_bytes() == b"something"
+    assert "not a sapwood file" in train(sapwood, "--method", "em", "--resume", code=4)
+
+
+def test_another_run_cannot_be_resumed(sapwood: Sapwood, folder: Path) -> None:
+    from sapwood.learn import SplitMerge
+    from sapwood.trees import Corpus
+    from sapwood.trees.formats import read_trees
+    from sapwood.trees.transform import TreeTransform
+
+    class Break:
+        def write(self, event: str, *, step: int, seconds: float | None = None, **figures: object) -> None:
+            if step == 5:
+                raise KeyboardInterrupt
+
+    corpus = Corpus.from_trees(read_trees("train.mrg"), transform=TreeTransform(1, 0))
+    with pytest.raises(KeyboardInterrupt):
+        SplitMerge(cycles=1).fit(corpus, log=Break(), checkpoint="m.checkpoint")
+    message = train(sapwood, "--method", "split-merge", "--cycles", 2, "--resume", code=2)
+    assert "other settings or trees" in message
+    train(sapwood, "--method", "split-merge", "--cycles", 1, "--resume", "-q")
+    Path("m").rename("resumed")
+    train(sapwood, "--method", "split-merge", "--cycles", 1, "-q")
+    assert (folder / "m").read_bytes() == (folder / "resumed").read_bytes()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 as POSIX has it")
+def test_killed_ten_times(folder: Path) -> None:
+    """A run that is killed at random moments and resumed ends in the same bytes as one left in peace."""
+    arguments = ["train", "train.mrg", "--method", "split-merge", "--cycles", "3", "--ensemble", "2", "-q"]
+    arguments += ["--dev", "dev.mrg", "--threads", "1"]
+    command = [sys.executable, "-m", "sapwood", *arguments]
+    subprocess.run([*command, "--log", "log", "-o", "whole"], check=True, timeout=TIMEOUT, capture_output=True)
+    rng = random.Random(0)
+    log = folder / "log-m"
+    kills = 0
+    for _ in range(10):
+        lines = _lines(log)
+        with subprocess.Popen(
+            [*command, "--log", str(log), "-o", "m", "--resume"], stdout=subprocess.DEVNULL
+        ) as process:
+            deadline = time.monotonic() + TIMEOUT
+            wanted = lines + rng.randint(2, 25)
+            while process.poll() is None and _lines(log) < wanted and time.monotonic() < deadline:
+                time.sleep(0.002)
+            time.sleep(rng.random() * 0.02)
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+            process.wait(TIMEOUT)
+    assert kills >= 8
+    subprocess.run([*command, "--log", str(log), "-o", "m", "--resume"], check=True, timeout=TIMEOUT)
+    assert (folder / "m").read_bytes() == (folder / "whole").read_bytes()
+    # Neither the log nor the directory shows that anything happened.
+    assert _without_times(folder / "log-m") == _without_times(folder / "log")
+    assert sorted(path.name for path in folder.iterdir()) == ["dev.mrg", "log", "log-m", "m", "train.mrg", "whole"]
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _without_times(path: Path) -> list[dict[str, object]]:
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in read_log(path)]
