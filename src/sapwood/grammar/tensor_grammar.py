@@ -23,7 +23,9 @@ from sapwood.trees.normalise import Normaliser
 from sapwood.trees.signatures import UNKNOWN, SignatureModel
 from sapwood.trees.transform import TreeTransform, symbol_labels
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Rule weights are stored sparsely if no more than this part of them is not zero.
+_SPARSE = 0.4
 # Files with several grammars (`sapwood.grammar.bundle`) say that they are of this kind.
 BUNDLE_KIND = "bundle"
 
@@ -210,7 +212,9 @@ class TensorGrammar:
         """Write the grammar to one file: whole or not at all (several: `sapwood.grammar.bundle.save_models`)."""
         arrays, metadata = self._content()
         metadata["info"] = dict(self.info)
-        write_arrays(path, arrays, metadata, kind="model", version=FORMAT_VERSION)
+        # The oldest format that can hold it, so that older versions can read what they understand.
+        is_plain = "tensors" in arrays and self.emissions.emitter is None and not self.levels
+        write_arrays(path, arrays, metadata, kind="model", version=1 if is_plain else FORMAT_VERSION)
 
     @classmethod
     def load(cls, path: str | Path) -> TensorGrammar:
@@ -235,7 +239,7 @@ class TensorGrammar:
             n_interminals=n_interminals,
             states=arrays["states"],
             rules=arrays["rules"],
-            tensors=arrays["tensors"],
+            tensors=_read_tensors(arrays, metadata),
             root=arrays["root"],
             emissions=Emissions.from_arrays(arrays, arrays["states"][n_interminals:]),
             probabilistic=bool(metadata["probabilistic"]),
@@ -252,7 +256,6 @@ class TensorGrammar:
             "symbols": pack_strings(self.symbols),
             "states": self.states,
             "rules": self.rules,
-            "tensors": self.tensors,
             "root": self.root,
             "occupancy": self.occupancy,
             "rule_counts": self.rule_counts,
@@ -265,6 +268,12 @@ class TensorGrammar:
             "normaliser": self.normaliser.to_dict(),
             "transform": self.transform.to_dict(),
         }
+        places = np.flatnonzero(self.tensors)
+        if len(places) <= _SPARSE * len(self.tensors) and 0 < len(self.tensors) < 1 << 32:
+            metadata["weights"] = len(self.tensors)
+            arrays["tensors.places"], arrays["tensors.values"] = places.astype(np.uint32), self.tensors[places]
+        else:
+            arrays["tensors"] = self.tensors
         if self.levels:
             metadata["levels"] = len(self.levels)
         return arrays, metadata
@@ -346,6 +355,19 @@ class TensorGrammar:
 
             grammar = with_expected_counts(grammar)
         return grammar
+
+
+def _read_tensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> np.ndarray:
+    """Return the rule weights, stored one way or the other."""
+    if "tensors" in arrays:
+        return arrays["tensors"]
+    places, values = arrays["tensors.places"], arrays["tensors.values"]
+    size = int(metadata["weights"])
+    if places.shape != values.shape or (len(places) and int(places.max()) >= size):
+        raise GrammarError("rule weights do not fit their places")
+    tensors = np.zeros(size, values.dtype)
+    tensors[places] = values
+    return tensors
 
 
 def plain_emissions(

@@ -187,20 +187,18 @@ def build_chart(
         Phrases that must be there (`sapwood.inference.constraints`).
     """
     workspace = workspace or Workspace()
-    forest = pruned_forest(compiled, leaves, threshold, workspace, phrases)
-    return None if forest is None else fine_chart(compiled, leaves, forest, workspace, NEGLIGIBLE * threshold)
-
-
-def pruned_forest(
-    compiled: CompiledGrammar,
-    leaves: Sequence[Leaf],
-    threshold: float,
-    workspace: Workspace,
-    phrases: Sequence[Phrase] = (),
-) -> Forest | None:
-    """Return what survives pruning by the coarse grammar and by the versions between it and the grammar itself."""
     forest = coarse_forest(compiled, leaves, threshold, workspace, phrases)
-    if forest is None or threshold == 0:
+    if forest is None:
+        return None
+    forest = refine_forest(compiled, leaves, forest, threshold, workspace)
+    return fine_chart(compiled, leaves, forest, workspace, NEGLIGIBLE * threshold)
+
+
+def refine_forest(
+    compiled: CompiledGrammar, leaves: Sequence[Leaf], forest: Forest, threshold: float, workspace: Workspace
+) -> Forest:
+    """Return what is left of a forest after pruning with the versions between the coarse grammar and the grammar."""
+    if threshold == 0:
         return forest
     for level in compiled.levels:
         chart = fine_chart(level.compiled, level.leaves(leaves), forest, workspace, NEGLIGIBLE * threshold)

@@ -197,10 +197,10 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     rule_order = np.argsort(projected, kind="stable")
     fine_counts = np.bincount(projected, minlength=len(by_pair))
     rules = grammar.rules[rule_order]
-    tensor_sizes = np.diff(grammar.tensor_offsets)[rule_order]
-    tensor_offsets = np.concatenate([[0], np.cumsum(tensor_sizes)]).astype(np.int64)
-    source = np.repeat(grammar.tensor_offsets[rule_order] - tensor_offsets[:-1], tensor_sizes)
-    tensors = grammar.tensors[source + np.arange(tensor_offsets[-1])]
+    tensor_offsets = offsets_of(np.diff(grammar.tensor_offsets)[rule_order])
+    bounds = grammar.tensor_offsets
+    pieces = [grammar.tensors[bounds[rule] : bounds[rule + 1]] for rule in rule_order.tolist()]
+    tensors = np.concatenate([np.zeros(0, grammar.tensors.dtype), *pieces])
 
     prior = np.maximum(coarse.occupancy / max(coarse.occupancy.sum(), 1e-300), 1e-9)
     leaf_states = grammar.state_offsets[grammar.n_interminals]
@@ -230,7 +230,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         fine_places=place[rules].astype(np.int32),
         fine_states=states[rules].astype(np.int32),
         tensor_offsets=tensor_offsets,
-        tensors=tensors.astype(dtype),
+        tensors=tensors.astype(dtype, copy=False),
         coarse_emission=scipy.sparse.csr_array((weights, matrix), shape=(n_coarse, len(owner))),
         coarse_presence=scipy.sparse.csr_array((np.ones(len(owner)), matrix), shape=(n_coarse, len(owner))),
         row_order=state_order[symbol_offsets[coarse.n_interminals] :] - leaf_states,

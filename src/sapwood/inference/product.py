@@ -27,8 +27,9 @@ from sapwood.inference.chart import (
     Posteriors,
     Workspace,
     build_chart,
+    coarse_forest,
     fine_chart,
-    pruned_forest,
+    refine_forest,
 )
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
 from sapwood.inference.constraints import Phrase
@@ -138,9 +139,11 @@ class Ensemble:
         if len(self.members) == 1:
             return build_chart(self.joint, leaves, threshold=threshold, workspace=workspace, phrases=phrases)
         memory = workspace or Workspace()
-        forest = pruned_forest(self.joint, leaves, threshold, memory, phrases)
+        forest = coarse_forest(self.joint, leaves, threshold, memory, phrases)
         if forest is None:
             return None
+        # With few states the members are still much alike: one of them prunes for all.
+        forest = refine_forest(self.members[0], self._leaves_of(0, leaves), forest, threshold, memory)
         floor = max(_UNSEEN * NEGLIGIBLE * threshold, _TINY)
         nodes = _Combination(len(forest.node_symbol), "nodes", memory, floor)
         edges = _Combination(len(forest.children), "edges", memory, floor)

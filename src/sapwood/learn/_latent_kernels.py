@@ -26,6 +26,24 @@ def row_totals(sizes, parent_offsets, offsets, counts, totals):
 
 
 @numba.njit(cache=True, nogil=True)
+def drop_small(sizes, parent_offsets, offsets, least, totals, tensors):
+    """Set weights below `least` to zero and divide rows by what is left, which is added to `totals`, given zeroed."""
+    for x in range(len(tensors)):
+        if tensors[x] < least:
+            tensors[x] = 0.0
+    row_totals(sizes, parent_offsets, offsets, tensors, totals)
+    for r in range(len(sizes)):
+        size = sizes[r, 1] * sizes[r, 2]
+        tensor = tensors[offsets[r] : offsets[r + 1]]
+        for a in range(sizes[r, 0]):
+            total = totals[parent_offsets[r] + a]
+            if total > 0.0:
+                row = tensor[a * size : (a + 1) * size]
+                for y in range(size):
+                    row[y] /= total
+
+
+@numba.njit(cache=True, nogil=True)
 def scale_rows(sizes, parent_offsets, offsets, counts, totals, smoothing, least, mean, result):
     """Fill `result` with the rows of each tensor divided by their totals, drawn towards the mean of the rule's rows.
 

@@ -77,7 +77,7 @@ class SplitMerge:
         iterations: int = 20,
         settle: int = 10,
         merge: float = 0.5,
-        smoothing: float = 0.01,
+        smoothing: float = 0.03,
         lexical_smoothing: float = 0.1,
         noise: float = 0.01,
         least: int = 4,

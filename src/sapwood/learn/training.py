@@ -16,8 +16,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from sapwood.errors import ModelError, UsageError
+from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations
+from sapwood.learn import _latent_kernels as kernels
 from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.unary import fold, share_emissions, unfold
@@ -30,6 +32,8 @@ Unaries = Literal["steps", "collapsed"]
 # What a grammar is worth on held-out data: `f1`, `log_likelihood`, whatever; the learner says which one it goes by.
 Evaluate = Callable[[TensorGrammar], Mapping[str, float]]
 _FORMAT = 1
+# Rule probabilities below this are left out of grammars.
+_TRACE = 1e-8
 _PARTS = ("states", "tensors", "root", "lexical")
 
 
@@ -163,6 +167,7 @@ class LatentProblem:
             begins, sizes = weights.state_offsets[self.unfolded.bottom], parts["states"].astype(np.int64)
             states = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
             parts["levels"] = [level[states] for level in levels]
+        parts["tensors"] = _without_traces(parts["states"], parts["rules"], parts["tensors"])
         parts["levels"] = tuple(level.astype(np.int32) for level in parts["levels"] if level.any())
         return TensorGrammar(
             symbols=corpus.symbols,
@@ -179,6 +184,16 @@ class LatentProblem:
             },
             **parts,
         ).validate(tolerance=1e-4)
+
+
+def _without_traces(states: np.ndarray, rules: np.ndarray, tensors: np.ndarray) -> np.ndarray:
+    """Return normalised rule weights without those that hardly ever count: nearly all of them, as EM leaves them."""
+    offsets, kept = offsets_of(states), tensors.copy()
+    sizes = states[rules].astype(np.int64)
+    kernels.drop_small(
+        sizes, offsets[rules[:, 0]], offsets_of(sizes.prod(axis=1)), _TRACE, np.zeros(int(offsets[-1])), kept
+    )
+    return kept
 
 
 class Checkpoints:

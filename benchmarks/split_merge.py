@@ -1,0 +1,142 @@
+"""Learners with hidden states on treebanks: accuracy, training time and parsing speed, all measured in one run.
+
+    python benchmarks/split_merge.py DIRECTORY [DIRECTORY ...] [--methods ...] [--json FILE]
+
+Each directory has train.mrg, dev.mrg and test.mrg. Rows of the table:
+
+    pcfg         counts, as `sapwood train` makes them by default
+    em           16 states for each symbol, stopped by dev F1
+    collapsed    split-merge with unary chains as symbols of their own
+    steps        split-merge as it is by default: unary chains with an explicit last step
+    ensemble     four grammars of `steps` from different seeds
+
+Training time is wall clock on the given number of threads, reading the trees included, evaluation on dev left out;
+parsing speed is that of the test sentences on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from sapwood.evaluate import Scorer, get_parameters
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import Parser
+from sapwood.learn import EM, PCFG, SplitMerge
+from sapwood.trees import Corpus, Tree, TreeTransform
+from sapwood.trees.formats import read_trees
+
+METHODS = ("pcfg", "em", "collapsed", "steps", "ensemble")
+
+
+class Treebank:
+    """Three parts of a treebank, cleaned."""
+
+    def __init__(self, directory: Path, threads: int) -> None:
+        self.directory, self.threads = directory, threads
+        began = time.perf_counter()
+        self.corpora = {"pcfg": self._corpus(TreeTransform(2, 1, "right", True))}
+        self.corpora["latent"] = self._corpus(TreeTransform(1, 0))
+        self.reading = (time.perf_counter() - began) / 2
+        clean = self.corpora["latent"].normaliser
+        self.parts: dict[str, list[Tree]] = {
+            part: [tree for tree in map(clean, read_trees(directory / f"{part}.mrg")) if tree is not None]
+            for part in ("dev", "test")
+        }
+        self.evaluating = 0.0
+
+    def _corpus(self, transform: TreeTransform) -> Corpus:
+        return Corpus.from_trees(read_trees(self.directory / "train.mrg"), transform=transform)
+
+    def score(self, grammars: list[TensorGrammar], part: str, threads: int) -> dict[str, float]:
+        """Parse a part and score it."""
+        parser = Parser(grammars, threads=threads)
+        parser.parse_one(["warm", "up"])
+        scorer = Scorer(get_parameters("default"))
+        trees = self.parts[part]
+        began = time.perf_counter()
+        results = list(parser.parse([tree.words() for tree in trees]))
+        seconds = time.perf_counter() - began
+        for tree, result in zip(trees, results, strict=True):
+            scorer.add(tree, result.tree)
+        figures = scorer.result().to_dict()
+        return {
+            "f1": figures["f1"],
+            "exact": figures["exact"],
+            "tags": figures["tag_accuracy"],
+            "failed": figures["failed"],
+            "speed": len(trees) / seconds,
+        }
+
+    def evaluate(self, grammar: TensorGrammar) -> dict[str, float]:
+        """Score on dev during training; the time it takes is not training time."""
+        began = time.perf_counter()
+        figures = self.score([grammar], "dev", self.threads)
+        self.evaluating += time.perf_counter() - began
+        return figures
+
+    def train(self, method: str, seed: int) -> list[TensorGrammar]:
+        """Train by one of `METHODS`."""
+        latent, threads = self.corpora["latent"], self.threads
+        if method == "pcfg":
+            return [PCFG().fit(self.corpora["pcfg"])]
+        if method == "em":
+            learner = EM(states=16, stop="f1", random_state=seed, threads=threads)
+            return [learner.fit(latent, evaluate=self.evaluate)]
+        if method == "ensemble":
+            return [SplitMerge(random_state=seed + member, threads=threads).fit(latent) for member in range(4)]
+        unaries: Any = method
+        return [SplitMerge(unaries=unaries, random_state=seed, threads=threads).fit(latent)]
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="+", type=Path)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds to take the mean over (not: ensemble)")
+    parser.add_argument("--threads", type=int, default=2, help="for training")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    EM(states=2, iterations=2).fit(Corpus.from_trees([Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 9))
+    rows: list[dict[str, Any]] = []
+    print("| treebank | method | seed | train s | states | dev F1 | test F1 | exact | tags | failed | sentences/s |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for directory in options.directory:
+        treebank = Treebank(directory, options.threads)
+        for method in options.methods:
+            for seed in range(options.seeds if method in ("em", "collapsed", "steps") else 1):
+                treebank.evaluating = 0.0
+                began = time.perf_counter()
+                grammars = treebank.train(method, seed)
+                seconds = time.perf_counter() - began - treebank.evaluating + treebank.reading
+                dev = treebank.score(grammars, "dev", options.threads)
+                test = treebank.score(grammars, "test", 1)
+                states = int(grammars[0].states.max())
+                rows.append(
+                    {
+                        "treebank": directory.name,
+                        "method": method,
+                        "seed": seed,
+                        "seconds": seconds,
+                        "states": states,
+                        "dev": dev,
+                        "test": test,
+                    }
+                )
+                print(
+                    f"| {directory.name} | {method} | {seed} | {seconds:.0f} | {states} | {dev['f1']:.2f} | "
+                    f"{test['f1']:.2f} | {test['exact']:.1f} | {test['tags']:.2f} | {test['failed']} | "
+                    f"{test['speed']:.0f} |",
+                    flush=True,
+                )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
