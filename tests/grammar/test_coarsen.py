@@ -11,6 +11,7 @@ from made_up import made_up_treebank
 from sapwood.grammar.coarsen import coarsen
 from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.em import EM
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
 from sapwood.trees.corpus import Corpus
@@ -26,7 +27,7 @@ FINE = [
     TreeTransform(vertical=2, horizontal=1, direction="head"),
 ]
 # With these no smoothing depends on how finely preterminals are divided.
-PLAIN = LexicalSettings(word_strength=0.0, composite_strength=0.0)
+PLAIN = LexicalSettings(word_strength=0.0, state_strength=0.0)
 
 
 def names(grammar: TensorGrammar) -> list[tuple[str, bool]]:
@@ -149,3 +150,32 @@ def test_real_weights(seed):
     assert (coarse.tensors > 0).all()
     sums = np.bincount(coarse.rules[:, 0], weights=coarse.tensors)
     np.testing.assert_allclose(sums[sums > 0], 1, rtol=1e-9)
+
+
+@pytest.mark.parametrize("transform", [TreeTransform(), TreeTransform(vertical=2, horizontal=1)])
+def test_preterminals_that_share_words(transform):
+    """Whether vectors are stored once for several preterminals or for each makes no difference."""
+    corpus = Corpus.from_trees(made_up_treebank(100), transform=transform)
+    grammar = EM(states=3, iterations=3, rare=2).fit(corpus)
+    emissions = grammar.emissions
+    assert emissions.emitter is not None
+    # What stands in the places of those that are no emitters is of no importance.
+    emitting = emissions.emitting_state == np.arange(len(emissions.share))
+    assert not emitting.all()
+    grammar = replace(grammar, emissions=replace(emissions, share=np.where(emitting, emissions.share, 7.0)))
+    apart = replace(grammar, emissions=grammar.emissions.separate()).validate(tolerance=1e-4)
+    coarse, coarse_of = coarsen(grammar)
+    other, other_of = coarsen(apart)
+    check_map(grammar, coarse.validate(), coarse_of)
+    np.testing.assert_array_equal(coarse_of, other_of)
+    check_same(coarse, other, distance=1e-12)
+    # And the average is one over all states of all preterminals that become one.
+    first = grammar.n_interminals
+    for name, column in lexical_table(coarse).items():
+        total, expected = 0.0, np.zeros(grammar.lexicon.n_terminals)
+        for symbol in range(first, len(grammar.symbols)):
+            if base_symbol(grammar.symbols[symbol]) == name:
+                often = grammar.occupancy[grammar.state_offsets[symbol] : grammar.state_offsets[symbol + 1]]
+                expected += grammar.emissions.column(symbol - first) @ often
+                total += often.sum()
+        np.testing.assert_allclose(column, expected / total, rtol=1e-6, atol=1e-12)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sapwood.errors import GrammarError
 from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.random import random_bases
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -110,3 +111,131 @@ def test_change_of_basis():
                 rtol=1e-10,
                 atol=1e-12,
             )
+
+
+# Preterminals that share an emitter.
+
+
+def sharing(seed: int) -> tuple[Emissions, Emissions, np.ndarray]:
+    """Return random emissions over six preterminals with three emitters, those emitters alone, and who uses which."""
+    own, _, _ = tables(seed)
+    rng = np.random.default_rng(seed)
+    # The users of emitter 0, 1, 2 and their places, in any order; the first of each is the emitter.
+    users = rng.permutation([0, 0, 0, 1, 2, 2])
+    first = np.array([int(np.flatnonzero(users == number)[0]) for number in range(3)], np.int32)
+    states = own.states[users]
+    sizes = np.split(own.share, own.state_offsets[1:-1])
+    # What stands in the places of those that are no emitters is of no importance.
+    share = np.concatenate(
+        [sizes[user] if first[user] == place else rng.random(states[place]) for place, user in enumerate(users)]
+    )
+    shared = replace(
+        own, states=states, symbol=first[own.symbol], share=share, tag_of=own.tag_of[users], emitter=first[users]
+    )
+    return shared, own, users
+
+
+def rows_of(emissions: Emissions) -> np.ndarray:
+    return np.array([emissions.row(x) for x in range(emissions.lexicon.n_terminals)])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_users_have_their_emitters_weights(seed):
+    shared, own, users = sharing(seed)
+    parts = np.split(rows_of(own), own.state_offsets[1:-1], axis=1)
+    expected = np.hstack([parts[user] for user in users])
+    np.testing.assert_array_equal(rows_of(shared), expected)
+    np.testing.assert_array_equal(
+        np.hstack([shared.column(place) for place in range(6)]), np.hstack([own.column(user) for user in users])
+    )
+    np.testing.assert_allclose(shared.totals(), expected.sum(axis=0), rtol=1e-12)
+    # As dense rows have it: each position's own emitter and state.
+    position = 0
+    for place, user in enumerate(users):
+        emitter = int(np.flatnonzero(users == user)[0])
+        for state in range(shared.states[place]):
+            assert shared.emitting_state[position] == shared.state_offsets[emitter] + state
+            position += 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_separate_emitters_have_the_same_weights(seed):
+    shared, own, users = sharing(seed)
+    apart = shared.separate()
+    assert apart.emitter is None
+    np.testing.assert_allclose(rows_of(apart), rows_of(shared), rtol=1e-15)
+    np.testing.assert_allclose(apart.totals(), shared.totals(), rtol=1e-12)
+    for place in range(6):
+        np.testing.assert_allclose(apart.column(place), shared.column(place), rtol=1e-15)
+    assert len(apart.values) == sum(
+        own.states[symbol] * np.sum(users == symbol) for symbol in own.symbol
+    )  # every user has vectors of its own
+    assert apart.separate() is apart
+    assert own.separate() is own
+
+
+def test_shared_arrays_round_trip():
+    shared, _, _ = sharing(3)
+    arrays = shared.to_arrays()
+    again = Emissions.from_arrays(arrays, shared.states)
+    np.testing.assert_array_equal(again.emitter, shared.emitter)
+    np.testing.assert_array_equal(rows_of(again), rows_of(shared))
+    assert "emissions.emitter" not in shared.separate().to_arrays()
+
+
+def grammar_with(emissions: Emissions) -> TensorGrammar:
+    """Return a grammar over six preterminals that differ in what stands above the tag."""
+    words = {(f"P{place}", "x"): np.ones(size) for place, size in enumerate(emissions.states)}
+    rules = {
+        ("S", f"P{place}", f"P{(place + 1) % 6}"): np.ones((1, size, emissions.states[(place + 1) % 6]))
+        for place, size in enumerate(emissions.states)
+    }
+    plain = TensorGrammar.from_parts(root={"S": 1.0}, rules=rules, words=words, probabilistic=False)
+    return replace(plain, emissions=emissions).validate()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_change_of_basis_of_those_that_share(seed):
+    """Each preterminal turns its own way, whoever emits its words."""
+    shared, _, _ = sharing(seed)
+    grammar = grammar_with(shared)
+    bases = random_bases(np.random.default_rng(seed), grammar)
+    turned = grammar.conjugate(bases).validate()
+    for word, initial in (("dog", False), ("Berta", True), ("singing", False)):
+        for symbol in range(1, 7):
+            np.testing.assert_allclose(
+                turned.lexical_vector(symbol, word, initial=initial),
+                grammar.lexical_vector(symbol, word, initial=initial) @ np.linalg.inv(bases[symbol]),
+                rtol=1e-10,
+                atol=1e-12,
+            )
+
+
+def test_a_grammar_whose_words_are_shared_is_saved_whole(tmp_path):
+    grammar = grammar_with(sharing(4)[0])
+    grammar.save(tmp_path / "grammar")
+    again = TensorGrammar.load(tmp_path / "grammar")
+    assert again == grammar
+    np.testing.assert_array_equal(rows_of(again.emissions), rows_of(grammar.emissions))
+    assert replace(grammar, emissions=grammar.emissions.separate()) != grammar
+
+
+@pytest.mark.parametrize("wrong", ["too short", "negative", "too large", "not its own", "other states"])
+def test_emitters_that_do_not_fit(wrong):
+    shared, _, users = sharing(5)
+    emitter = np.array(shared.emitter)
+    lonely = int(np.flatnonzero(users == 1)[0])
+    some, other = np.flatnonzero(users == 0)[:2]
+    if wrong == "too short":
+        emitter = emitter[:-1]
+    elif wrong == "negative":
+        emitter[0] = -1
+    elif wrong == "too large":
+        emitter[0] = 6
+    elif wrong == "not its own":
+        emitter[some] = other  # which itself uses `some`
+    else:
+        emitter[lonely] = some
+    grammar = grammar_with(shared)
+    with pytest.raises(GrammarError, match="emitter does not fit the preterminals"):
+        replace(grammar, emissions=replace(shared, emitter=emitter)).validate()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from made_up import STEMS, made_up_treebank
 from sapwood.grammar.emissions import Emissions
-from sapwood.learn.lexical import LexicalSettings, learn_emissions, learn_lexicon
+from sapwood.learn.lexical import LexicalModel, LexicalSettings, learn_lexicon
 from sapwood.learn.pcfg import PCFG
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
@@ -22,12 +22,14 @@ from sapwood.trees.tree import Tree
 DEFAULT = LexicalSettings()
 SETTINGS = [
     DEFAULT,
-    LexicalSettings(rare=1, frequent=2),
+    LexicalSettings(rare=1, frequent=2, signature_state_strength=5.0),
     LexicalSettings(rare=0),
-    LexicalSettings(rare=100, frequent=0),
+    LexicalSettings(rare=0, signature_state_strength=0.0),
+    LexicalSettings(rare=100, frequent=0, signature_state_strength=1.0),
     LexicalSettings(word_strength=0.0),
-    LexicalSettings(composite_strength=0.0),
-    LexicalSettings(word_strength=10.0, signature_strength=0.1, composite_strength=100.0),
+    LexicalSettings(state_strength=0.0),
+    LexicalSettings(state_strength=0.0, signature_state_strength=0.0),
+    LexicalSettings(word_strength=10.0, signature_strength=0.1, state_strength=100.0, signature_state_strength=0.3),
 ]
 
 
@@ -38,28 +40,36 @@ def corpus_of(*texts: str) -> Corpus:
 class ByHand:
     """All that the module's text defines, with dictionaries and loops over tokens.
 
-    Preterminals are named by their symbols. Signatures are looked up in the lexicon, which has tests of its own.
+    Preterminals are named by their symbols, a state `z` is a pair of preterminal and number. `expected[a, w]` are the
+    expected counts of the states of `a` with the corpus' word `w`. Signatures are looked up in the lexicon, which has
+    tests of its own.
     """
 
-    def __init__(self, corpus: Corpus, settings: LexicalSettings, lexicon: Lexicon) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        settings: LexicalSettings,
+        lexicon: Lexicon,
+        expected: dict[tuple[str, str], np.ndarray],
+    ) -> None:
         self.settings, self.lexicon = settings, lexicon
-        # (preterminal, tag, word, first word of its sentence)
-        self.tokens = [
-            (node.label, symbol_labels(node.label)[-1], canonical(str(node.word)), index == 0)
+        # (preterminal, tag, word as it is written, first word of its sentence)
+        written = [
+            (node.label, symbol_labels(node.label)[-1], str(node.word), index == 0)
             for number in range(corpus.n_trees)
             for index, node in enumerate(corpus.tree(number).preterminals())
         ]
+        self.tokens = [(a, t, canonical(w), initial) for a, t, w, initial in written]
         self.tag_of = {a: t for a, t, _, _ in self.tokens}
         self.c_w = Counter(w for _, _, w, _ in self.tokens)
-        self.c_a = Counter(a for a, _, _, _ in self.tokens)
         self.c_t = Counter(t for _, t, _, _ in self.tokens)
-        self.c_aw = Counter((a, w) for a, _, w, _ in self.tokens)
         self.c_tw = Counter((t, w) for _, t, w, _ in self.tokens)
         # Rare words teach the signatures: a token counts for its finest signature (f), and for all it has (c).
         self.f_s: Counter[int] = Counter()
         self.f_ts: Counter[tuple[str, int]] = Counter()
         self.c_s: Counter[int] = Counter()
         self.c_ts: Counter[tuple[str, int]] = Counter()
+        self.rare_ts: Counter[tuple[str, int]] = Counter()
         once: Counter[int] = Counter()
         for _, t, w, initial in self.tokens:
             if self.c_w[w] <= settings.rare:
@@ -70,6 +80,7 @@ class ByHand:
                 for s in lexicon.chain(signature):
                     self.c_s[s] += 1
                     self.c_ts[t, s] += 1
+                    self.rare_ts[t, s] += 1
         if not self.c_s:
             unknown = len(lexicon.signatures) - 1
             self.f_s[unknown] = self.c_s[unknown] = len(self.tokens)
@@ -78,16 +89,52 @@ class ByHand:
         self.unseen = min(max(once.total(), 1) / len(self.tokens), 0.5)
         weights = [once[s] + 0.1 for s in range(len(lexicon.signatures))]
         self.spread = [weight / sum(weights) for weight in weights]
+        self.count_states(written, expected)
+
+    def count_states(self, written: list, expected: dict[tuple[str, str], np.ndarray]) -> None:
+        """Share the expected counts of each pair among its tokens, and add them up by state."""
+        self.c_z: dict = defaultdict(float)
+        self.c_zw: dict = defaultdict(float)
+        self.c_zs: dict = defaultdict(float)
+        times = Counter((a, w) for a, _, w, _ in written)
+        total: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(1))
+        for a, _, w, _ in dict.fromkeys((a, "", w, "") for a, _, w, _ in written):
+            total[a] = total[a] + expected[a, w]
+        for a, _, raw, initial in written:
+            word = canonical(raw)
+            for number, all_of_it in enumerate(total[a]):
+                # A state that is never expected is like its whole preterminal.
+                count = expected[a, raw][number] / times[a, raw] if all_of_it > 0 else 1.0
+                z = (a, number)
+                self.c_z[z] += count
+                self.c_zw[z, word] += count
+                if self.c_w[word] <= self.settings.rare:
+                    for s in self.lexicon.chain(self.lexicon.signature(word, initial)):
+                        self.c_zs[z, s] += count
+        self.dead = {(a, number) for a, vector in total.items() for number in range(len(vector)) if vector[number] <= 0}
+
+    def signature_parts(self, t: str, s: int) -> tuple[float, float]:
+        """Return `own` and `climb` with P(t | s) = own + climb P(t | coarser signature)."""
+        strength = self.settings.signature_strength
+        above = strength if int(self.lexicon.parent[s]) != s else 0.0
+        below = strength / (self.f_s[s] + strength)
+        own = self.f_ts[t, s] / (self.f_s[s] + strength) + below * self.c_ts[t, s] / (self.c_s[s] + above)
+        return own, below * above / (self.c_s[s] + above)
 
     def tag_of_signature(self, t: str, s: int) -> float:
         """Return P(t | s)."""
-        above = int(self.lexicon.parent[s])
-        strength = self.settings.signature_strength
-        if above == s:
-            every = self.c_ts[t, s] / self.c_s[s]
-        else:
-            every = (self.c_ts[t, s] + strength * self.tag_of_signature(t, above)) / (self.c_s[s] + strength)
-        return (self.f_ts[t, s] + strength * every) / (self.f_s[s] + strength)
+        own, climb = self.signature_parts(t, s)
+        return own + (climb * self.tag_of_signature(t, int(self.lexicon.parent[s])) if climb else 0.0)
+
+    def state_of_signature(self, z: tuple[str, int], s: int) -> float:
+        """Return P(z, t | s)."""
+        t, strength = self.tag_of[z[0]], self.settings.signature_state_strength
+        own, climb = self.signature_parts(t, s)
+        usual = self.c_z[z] / self.c_t[t]
+        division = usual
+        if strength is not None and self.rare_ts[t, s]:
+            division = (self.c_zs[z, s] + strength * usual) / (self.rare_ts[t, s] + strength)
+        return own * division + (climb * self.state_of_signature(z, int(self.lexicon.parent[s])) if climb else 0.0)
 
     def k(self, w: str) -> float:
         return self.settings.word_strength if self.c_w[w] <= self.settings.frequent else 0.0
@@ -98,22 +145,22 @@ class ByHand:
         k = self.k(w)
         return (self.c_tw[t, w] + k * self.tag_of_signature(t, signature)) / (self.c_w[w] + k)
 
-    def joint(self, a: str, terminal: int) -> float:
-        """Return P(a, x) for a known word or a signature."""
-        t = self.tag_of[a]
-        division = self.c_a[a] / self.c_t[t]
+    def joint(self, z: tuple[str, int], terminal: int) -> float:
+        """Return P(z, x) for a known word or a signature."""
+        t = self.tag_of[z[0]]
         if terminal >= self.lexicon.n_words:
             s = terminal - self.lexicon.n_words
-            return self.unseen * self.spread[s] * self.tag_of_signature(t, s) * division
+            return self.unseen * self.spread[s] * self.state_of_signature(z, s)
         w = self.lexicon.words[terminal]
         word = (1 - self.unseen) * self.c_w[w] / len(self.tokens)
-        k, strength = self.k(w), self.settings.composite_strength
+        k, strength = self.k(w), self.settings.state_strength
         found = 0.0
         if self.c_tw[t, w]:
             own = self.c_tw[t, w] / (self.c_w[w] + k)
-            found += own * (self.c_aw[a, w] + strength * division) / (self.c_tw[t, w] + strength)
+            division = self.c_zw[z, w] + strength * self.c_z[z] / self.c_t[t]
+            found += own * division / (self.c_tw[t, w] + strength)
         signature = self.lexicon.signature(w, False)
-        return word * (found + k / (self.c_w[w] + k) * self.tag_of_signature(t, signature) * division)
+        return word * (found + k / (self.c_w[w] + k) * self.state_of_signature(z, signature))
 
 
 def table(emissions: Emissions) -> np.ndarray:
@@ -121,26 +168,57 @@ def table(emissions: Emissions) -> np.ndarray:
     return np.array([emissions.row(x) for x in range(emissions.lexicon.n_terminals)])
 
 
-def check(corpus: Corpus, settings: LexicalSettings) -> None:
-    emissions = learn_emissions(corpus, settings)
+def check(
+    corpus: Corpus, settings: LexicalSettings, states: np.ndarray | None = None, counts: np.ndarray | None = None
+) -> Emissions:
+    emissions = LexicalModel(corpus, settings).emissions(states, counts)
     lexicon = emissions.lexicon
-    slow = ByHand(corpus, settings, lexicon)
     names = corpus.symbols[corpus.n_interminals :]
-    joint = np.array([[slow.joint(a, x) for a in names] for x in range(lexicon.n_terminals)])
-    assert joint.sum() == pytest.approx(1, abs=1e-12)  # a joint distribution over preterminals and terminals
+    symbol, word, often = corpus.lexical_counts()
+    sizes = np.ones(len(names), int) if states is None else states
+    vectors = np.split(
+        often.astype(float) if counts is None else counts, np.cumsum(sizes[symbol - len(corpus.symbols)])
+    )
+    expected = {
+        (corpus.symbols[a], corpus.words[w]): vector for a, w, vector in zip(symbol, word, vectors[:-1], strict=True)
+    }
+    slow = ByHand(corpus, settings, lexicon, expected)
+    every_state = [(a, number) for a, size in zip(names, sizes.tolist(), strict=True) for number in range(size)]
+    joint = np.array([[slow.joint(z, x) for z in every_state] for x in range(lexicon.n_terminals)])
+    alive = np.array([z not in slow.dead for z in every_state])
+    # A joint distribution over states and terminals.
+    assert joint[:, alive].sum() == pytest.approx(1, abs=1e-12)
     found = table(emissions)
     np.testing.assert_allclose(found, joint / joint.sum(axis=0), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(found.sum(axis=0), 1, rtol=1e-12)
     np.testing.assert_allclose(emissions.totals(), 1, rtol=1e-12)
-    # P(t | w), from the weights and each preterminal's mass, is what the formula says.
-    mass = joint.sum(axis=0)
-    for x, word in enumerate(lexicon.words):
+    assert (found >= 0).all()
+    # P(t | w), from the weights and each state's mass, is what the formula says: states do not change it.
+    mass = joint.sum(axis=0) * alive
+    for x, known in enumerate(lexicon.words):
         by_tag: dict[str, float] = defaultdict(float)
-        for a, weight in zip(names, found[x] * mass, strict=True):
+        for (a, _), weight in zip(every_state, found[x] * mass, strict=True):
             by_tag[slow.tag_of[a]] += weight
         total = sum(by_tag.values())
         for tag, weight in by_tag.items():
-            assert weight / total == pytest.approx(slow.tag_of_word(tag, word), rel=1e-12, abs=1e-15)
+            assert weight / total == pytest.approx(slow.tag_of_word(tag, known), rel=1e-12, abs=1e-15)
+    return emissions
+
+
+def random_states(corpus: Corpus, seed: int, *, dead: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return one to four states for each preterminal, and each pair's count divided among them at random.
+
+    With `dead`, states after the first are never expected as often as not.
+    """
+    rng = np.random.default_rng(seed)
+    states = rng.integers(1, 5, size=len(corpus.symbols) - corpus.n_interminals).astype(np.int32)
+    alive = [np.arange(size) < (rng.integers(1, size + 1) if dead else size) for size in states]
+    symbol, _, often = corpus.lexical_counts()
+    vectors = []
+    for a, count in zip(symbol - corpus.n_interminals, often, strict=True):
+        weights = rng.gamma(0.5, size=states[a]) * alive[a] + 1e-3 * (np.arange(states[a]) == 0)
+        vectors.append(count * weights / weights.sum())
+    return states, np.concatenate(vectors)
 
 
 TINY = [
@@ -165,9 +243,8 @@ def test_a_tiny_treebank_by_hand(settings):
 def test_a_made_up_treebank_by_hand(settings):
     """Large enough for endings to be learned, so that signatures have chains."""
     corpus = Corpus.from_trees(made_up_treebank(120), transform=TreeTransform(vertical=2, annotate_tags=True))
-    lexicon = learn_lexicon(corpus, settings)[0]
-    assert any("*" in signature for signature in lexicon.signatures)
-    check(corpus, settings)
+    emissions = check(corpus, settings)
+    assert any("*" in signature for signature in emissions.lexicon.signatures)
 
 
 words = st.sampled_from(["a", "b", "Anna", "Oslo", "12", "7", "well-known", "’", "'", "ing", ".", "A"])
@@ -181,6 +258,61 @@ def test_random_treebanks_by_hand(trees, settings):
     check(Corpus.from_trees(trees), settings)
 
 
+@given(
+    st.lists(small_trees, min_size=1, max_size=8), st.sampled_from(SETTINGS), st.integers(0, 2**32 - 1), st.booleans()
+)
+def test_random_states_by_hand(trees, settings, seed, dead):
+    corpus = Corpus.from_trees(trees)
+    check(corpus, settings, *random_states(corpus, seed, dead=dead))
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("dead", [False, True])
+def test_states_of_a_made_up_treebank_by_hand(settings, dead):
+    corpus = Corpus.from_trees(made_up_treebank(60))
+    check(corpus, settings, *random_states(corpus, 3, dead=dead))
+
+
+def test_preterminals_and_names_of_ones_own():
+    """What preterminals are can be said from outside: here one for each tag, as in trees without unary chains."""
+    corpus = Corpus.from_trees(made_up_treebank(80))
+    tags = sorted({symbol_labels(name)[-1] for name in corpus.symbols[corpus.n_interminals :]})
+    leaf_tag = np.array([tags.index(symbol_labels(corpus.symbols[a])[-1]) for a in corpus.symbol[corpus.word >= 0]])
+    emissions = LexicalModel(corpus, DEFAULT, leaf_tag, tags).emissions()
+    plain = [
+        Tree(
+            "ROOT", [Tree(symbol_labels(leaf.label)[-1], word=leaf.word) for leaf in corpus.tree(index).preterminals()]
+        )
+        for index in range(corpus.n_trees)
+    ]
+    flat = Corpus.from_trees(plain)
+    names = flat.symbols[flat.n_interminals :]
+    expected = LexicalModel(flat, DEFAULT).emissions()
+    assert emissions.tags == tags
+    assert emissions.lexicon.words == expected.lexicon.words
+    order = [names.index(tag) for tag in tags]
+    np.testing.assert_allclose(table(emissions), table(expected)[:, order], rtol=1e-12)
+
+
+@pytest.mark.parametrize("rare", [0, 1, 3, 1000])
+def test_word_classes(rare):
+    """Frequent words have a class of their own, rare ones of the same signature share one."""
+    corpus = Corpus.from_trees(made_up_treebank(60) + [Tree.parse("(S (V don’t) (V don't))")] * 2)
+    model = LexicalModel(corpus, DEFAULT)
+    classes = model.word_classes(rare)
+    counts = Counter(canonical(word) for index in range(corpus.n_trees) for word in corpus.sentence(index))
+    by_class = defaultdict(set)
+    for word, number in zip(corpus.words, classes.tolist(), strict=True):
+        spelling = canonical(word)
+        often = counts[spelling] > rare
+        by_class[number].add(("word", spelling) if often else ("rare", model.lexicon.signature(spelling, False)))
+    assert all(len(members) == 1 for members in by_class.values())
+    assert len(set.union(*by_class.values())) == len(by_class)  # and no two classes are the same
+    assert sorted(by_class) == list(range(len(by_class)))
+    kinds = {kind for members in by_class.values() for kind, _ in members}
+    assert kinds == ({"word"} if rare == 0 else {"rare"} if rare == 1000 else {"word", "rare"})
+
+
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_grammars_are_valid(settings):
     for trees in (made_up_treebank(200), [Tree.parse(TINY[0])], [Tree.parse("(N a)")]):
@@ -190,7 +322,7 @@ def test_grammars_are_valid(settings):
 
 def test_unknown_words_of_different_shapes():
     corpus = Corpus.from_trees(made_up_treebank(400))
-    emissions = learn_emissions(corpus, DEFAULT)
+    emissions = LexicalModel(corpus, DEFAULT).emissions()
     lexicon = emissions.lexicon
     names = corpus.symbols[corpus.n_interminals :]
     counts = corpus.symbol_counts()[corpus.n_interminals :]
@@ -210,7 +342,7 @@ def test_unknown_words_of_different_shapes():
 
 
 def weights_of(corpus: Corpus, word: str, settings: LexicalSettings = DEFAULT) -> dict[str, float]:
-    emissions = learn_emissions(corpus, settings)
+    emissions = LexicalModel(corpus, settings).emissions()
     names = corpus.symbols[corpus.n_interminals :]
     row = emissions.row(emissions.lexicon.terminal(word, False))
     return dict(zip(names, row.tolist(), strict=True))
@@ -227,7 +359,7 @@ def test_composite_preterminals_share_statistics():
     assert 0 < dog["NP|NN"] < dog["NN"]
     assert 0 < rain["NN"] < rain["NP|NN"]
     assert dog["VP|V"] == dog["DT"] == 0
-    alone = replace(plain, composite_strength=0.0)
+    alone = replace(plain, state_strength=0.0)
     assert weights_of(corpus, "dog", alone)["NP|NN"] == 0
     # The more often a word is seen, the less its tag's usual division counts.
     more = weights_of(corpus_of(*COMPOSITE * 20), "dog", plain)
@@ -251,7 +383,8 @@ def test_frequent_words_are_not_smoothed():
 
 def test_spellings_of_one_word_are_one_word():
     corpus = corpus_of("(S (N ”) (V don’t))", "(S (N '') (V don't))", "(S (N -LSB-) (V 1\\/2))")
-    lexicon, word_map, signature = learn_lexicon(corpus, DEFAULT)
+    leaf_tag = corpus.symbol[corpus.word >= 0] - corpus.n_interminals
+    lexicon, word_map, signature = learn_lexicon(corpus, DEFAULT, leaf_tag)
     assert sorted(lexicon.words) == ["''", "1/2", "[", "don't"]
     assert [lexicon.words[number] for number in word_map] == [canonical(word) for word in corpus.words]
     assert len(signature) == 6

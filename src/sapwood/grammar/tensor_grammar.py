@@ -359,7 +359,7 @@ class TensorGrammar:
 
 def _read_tensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> np.ndarray:
     """Return the rule weights, stored one way or the other."""
-    if "tensors" in arrays:
+    if "tensors.places" not in arrays:
         return arrays["tensors"]
     places, values = arrays["tensors.places"], arrays["tensors.values"]
     size = int(metadata["weights"])

@@ -29,6 +29,7 @@ from sapwood.learn.training import (
     TrainingState,
     Unaries,
     evaluated,
+    figure_of,
     keep_better,
     run_operations,
 )
@@ -101,7 +102,10 @@ class EM:
         executor: Executor | None = None,
     ) -> None:
         counts = {"iterations": iterations, "restarts": restarts, "patience": patience, "every": every, "least": least}
-        counts |= {"states": states} if isinstance(states, int) else {f"states of {a}": m for a, m in states.items()}
+        if isinstance(states, Mapping):
+            counts |= {f"states of {symbol}": int(number) for symbol, number in states.items()}
+        else:
+            states = counts["states"] = int(states)
         for name, value in counts.items():
             if value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
@@ -136,7 +140,7 @@ class EM:
         )  # fmt: skip
         values = {name: getattr(self, name) for name in names}
         if not isinstance(self.states, int):
-            values["states"] = dict(self.states)
+            values["states"] = {symbol: int(number) for symbol, number in self.states.items()}
         return {**values, "lexical": asdict(self.lexical), "init": None if self.init is None else self.init.digest()}
 
     def fit(
@@ -203,10 +207,12 @@ class EM:
             weights = from_grammar(problem, self.init)
         else:
             counts = trees.corpus.symbol_counts()
+            if not isinstance(self.states, int) and (unknown := set(self.states) - set(trees.corpus.symbols)):
+                raise UsageError(f"states are given for symbols that the trees do not have: {sorted(unknown)}")
             wanted = np.array([self._wanted(name) for name in trees.corpus.symbols])
             wanted = np.where(problem.splittable(), np.clip(counts // self.least, 1, wanted), 1)
             weights = trees.split(trees.one_state(), wanted, self.noise, rng)
-        return replace(state, weights=weights, log_likelihood=float("nan"), worse=0)
+        return replace(state, weights=weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 
     def _wanted(self, symbol: str) -> int:
         return self.states if isinstance(self.states, int) else self.states.get(symbol, 1)
@@ -255,10 +261,13 @@ class EM:
         if self.worse_enough(state):
             return state
         state, figures = evaluated(state, self._grammar(problem, state.weights, state.step), evaluate, log, labels)
-        return state if self.stop == "iterations" else keep_better(state, figures[self.stop])
+        return state if self.stop == "iterations" else keep_better(state, figure_of(figures, self.stop))
 
     def _compare(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
-        return keep_better(state, problem.expectations(state.weights).log_likelihood)
+        objective = problem.expectations(state.weights).log_likelihood
+        if self.prior:
+            objective += self._log_prior(state.weights, problem.trees.pair_symbol)
+        return keep_better(state, objective)
 
 
 def from_grammar(problem: LatentProblem, grammar: TensorGrammar) -> LatentWeights:

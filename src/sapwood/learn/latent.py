@@ -175,8 +175,9 @@ class LatentTrees:
     ) -> LatentWeights:
         """Divide each state of symbol `a` into `splits[a]` copies, `z` into `z k .. z k + k - 1`, with some noise.
 
-        A rule's weight is divided equally among its children's copies and every weight multiplied by a random number
-        from `[1 - noise, 1 + noise]`, then states are normalised. Without noise no tree changes its probability.
+        A rule's weight is divided equally among its children's copies; weights of rules and words are multiplied by
+        random numbers from `[1 - noise, 1 + noise]`, then states are normalised. Without noise no tree changes its
+        probability.
         """
         new = replace(weights, states=(weights.states * splits).astype(np.int32))
         symbol = new.symbol_of_state

@@ -27,6 +27,7 @@ from sapwood.learn.training import (
     TrainingState,
     Unaries,
     evaluated,
+    figure_of,
     keep_better,
     run_operations,
 )
@@ -232,4 +233,4 @@ class SplitMerge:
     ) -> TrainingState:
         grammar = self._grammar(problem, state.weights, state.levels, state.step)
         state, figures = evaluated(state, grammar, evaluate, log, labels)
-        return keep_better(state, figures["f1"])
+        return keep_better(state, figure_of(figures, "f1"))

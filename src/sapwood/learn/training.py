@@ -51,9 +51,10 @@ class TrainingState:
         EM iterations done.
     log_likelihood
         Of the weights before the last iteration, which is when it was measured.
-    score, best, worse
-        The best value of what the run goes by, the weights that had it (None: not measured yet), and how many
-        measurements since then were no better.
+    score, best
+        The best value of what the run goes by, and the weights that had it (None: not measured yet).
+    start_score, worse
+        The best value since the last (random) start, and how many measurements since then were no better.
     measured
         The step at which the grammar was last evaluated.
     levels
@@ -67,6 +68,7 @@ class TrainingState:
     score: float = float("-inf")
     best: LatentWeights | None = None
     best_levels: tuple[np.ndarray, ...] = ()
+    start_score: float = float("-inf")
     worse: int = 0
     measured: int = 0
     levels: tuple[np.ndarray, ...] = ()
@@ -218,7 +220,7 @@ class Checkpoints:
             arrays.update({f"best.{name}": getattr(state.best, name) for name in _PARTS})
         for prefix, levels in (("level", state.levels), ("best.level", state.best_levels)):
             arrays.update({f"{prefix}.{number}": level for number, level in enumerate(levels)})
-        arrays["figures"] = np.array([state.log_likelihood, state.score])
+        arrays["figures"] = np.array([state.log_likelihood, state.score, state.start_score])
         metadata = {
             "key": self._key, "done": state.done, "step": state.step, "worse": state.worse,
             "measured": state.measured,
@@ -243,6 +245,7 @@ class Checkpoints:
                 step=metadata["step"],
                 log_likelihood=float(arrays["figures"][0]),
                 score=float(arrays["figures"][1]),
+                start_score=float(arrays["figures"][2]),
                 best=best,
                 best_levels=_levels(arrays, "best.level"),
                 worse=metadata["worse"],
@@ -316,8 +319,17 @@ def evaluated(
     return replace(state, measured=state.step), figures
 
 
+def figure_of(figures: Mapping[str, float], name: str) -> float:
+    """Return the figure that a run goes by."""
+    if name not in figures:
+        raise UsageError(f"evaluate must give {name!r}; it gives {', '.join(figures) or 'nothing'}")
+    return figures[name]
+
+
 def keep_better(state: TrainingState, score: float) -> TrainingState:
     """Return the state with its weights kept if the score is the best so far."""
+    worse = 0 if score > state.start_score else state.worse + 1
+    state = replace(state, worse=worse, start_score=max(score, state.start_score))
     if score > state.score:
-        return replace(state, score=score, best=state.weights, best_levels=state.levels, worse=0)
-    return replace(state, worse=state.worse + 1)
+        return replace(state, score=score, best=state.weights, best_levels=state.levels)
+    return state

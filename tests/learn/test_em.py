@@ -1,0 +1,455 @@
+"""EM: it climbs, it repeats itself to the last bit, and it finds what the trees were made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latent_twins import random_corpus
+from training_helpers import Interrupted, Lines, PullThePlug, sharpened, telling_grammar
+
+from made_up import made_up_treebank
+from sapwood.errors import GrammarError, ModelError, SapwoodError, UsageError
+from sapwood.grammar.random import random_bases
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import observed
+from sapwood.inference.observed import ObservedTrees, lexical_table
+from sapwood.inference.reference import tree_probability
+from sapwood.learn.em import EM
+from sapwood.learn.latent import LatentTrees, LatentWeights
+from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.pcfg import PCFG
+from sapwood.learn.training import Checkpoints, LatentProblem, TrainingState
+from sapwood.learn.unary import EMPTY
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.tree import Tree
+
+MADE_UP = Corpus.from_trees(made_up_treebank(60))
+seeds = st.integers(0, 2**32 - 1)
+
+
+def saved_state(learner: EM, corpus: Corpus, path: Path, *, dev: bool = False) -> TrainingState:
+    """Return what a finished run left in its checkpoint."""
+    key = {**learner.settings(), "method": "em", "corpus": corpus.digest(), "dev": dev}
+    state = Checkpoints(path, key).load(problem_of(learner, corpus).trees.one_state())
+    assert state is not None
+    return state
+
+
+def problem_of(learner: EM, corpus: Corpus) -> LatentProblem:
+    return LatentProblem(
+        corpus, unaries=learner.unaries, rare=learner.rare, lexical=learner.lexical, threads=1, executor=None
+    )
+
+
+def check_rising(likelihoods: list[float]) -> None:
+    allowed = 1e-6 * np.abs(likelihoods[1:])
+    assert (np.diff(likelihoods) >= -allowed).all(), likelihoods
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(2, 4), st.sampled_from([0.0, 0.1, 3.0]), st.sampled_from([0, 2]))
+def test_the_objective_never_falls(seed, states, prior, rare):
+    corpus = random_corpus(np.random.default_rng(seed), trees=15, max_words=12, words=6)
+    log = Lines()
+    EM(states=states, iterations=12, prior=prior, rare=rare, least=1, noise=0.5, random_state=seed).fit(corpus, log=log)
+    assert [line["step"] for line in log.of("iteration")] == list(range(1, 13))
+    check_rising(log.likelihoods())
+
+
+@pytest.mark.parametrize("unaries", ["steps", "collapsed"])
+@pytest.mark.parametrize("prior", [0.0, 0.5])
+def test_it_climbs_on_a_treebank(unaries, prior):
+    log = Lines()
+    EM(states=3, iterations=20, prior=prior, unaries=unaries, rare=2).fit(MADE_UP, log=log)
+    check_rising(log.likelihoods())
+    assert log.likelihoods()[-1] > log.likelihoods()[0] + 10
+    assert {line["phase"] for line in log.lines} == {"em"}
+    assert [line["iteration"] for line in log.lines] == list(range(1, 21))
+
+
+def objective_by_hand(trees: LatentTrees, weights: LatentWeights, prior: float) -> float:
+    """Return the log-likelihood and the prior's logarithm: each rule and pair once, shared by its states."""
+    total = trees.expectations(weights, dtype=np.float64).log_likelihood
+    for rule in range(len(weights.rules)):
+        tensor = weights.tensors[weights.tensor_offsets[rule] : weights.tensor_offsets[rule + 1]]
+        total += prior * np.mean(np.log(tensor.astype(float)))
+    begin = 0
+    for symbol in trees.pair_symbol:
+        end = begin + int(weights.states[symbol])
+        total += prior * np.mean(np.log(weights.lexical[begin:end]))
+        begin = end
+    return float(total)
+
+
+@pytest.mark.parametrize("unaries", ["steps", "collapsed"])
+def test_the_map_objective_by_hand(unaries, tmp_path):
+    """What an iteration reports is the objective of the weights that it starts from."""
+    weights = []
+    for iterations in (1, 2, 7):
+        learner = EM(states=2, iterations=iterations, prior=0.7, unaries=unaries, rare=2)
+        path = tmp_path / str(iterations)
+        log = Lines()
+        learner.fit(MADE_UP, checkpoint=path, log=log)
+        weights.append((iterations, saved_state(learner, MADE_UP, path).weights))
+    log = Lines()
+    learner = EM(states=2, iterations=8, prior=0.7, unaries=unaries, rare=2)
+    learner.fit(MADE_UP, log=log)
+    trees = problem_of(learner, MADE_UP).trees
+    for iterations, found in weights:
+        assert log.likelihoods()[iterations] == pytest.approx(objective_by_hand(trees, found, 0.7), rel=1e-6)
+
+
+def test_a_prior_keeps_everything_possible(tmp_path):
+    found = {}
+    for prior in (0.0, 1.0):
+        learner = EM(states=4, iterations=40, prior=prior, least=1, rare=0, noise=0.5)
+        learner.fit(MADE_UP, checkpoint=tmp_path / str(prior))
+        found[prior] = saved_state(learner, MADE_UP, tmp_path / str(prior)).weights.tensors.min()
+    assert found[0.0] < 1e-12
+    assert found[1.0] > 1e-6
+
+
+def test_a_step_down_is_an_error(monkeypatch):
+    """Whatever makes the objective fall, here passes that find the trees ever less probable, is not kept silent."""
+    honest, calls = LatentProblem.expectations, []
+
+    def worse(self, weights):
+        found = honest(self, weights)
+        calls.append(found)
+        found.log_likelihoods[:] -= len(calls)
+        return found
+
+    monkeypatch.setattr(LatentProblem, "expectations", worse)
+    with pytest.raises(SapwoodError, match=r"iteration 2: the objective fell from .* which EM cannot do"):
+        EM(states=2, iterations=3, noise=0.0).fit(MADE_UP)
+
+
+@pytest.mark.parametrize("states", [3, 5, 7])
+def test_trees_without_any_choice(states):
+    """All probabilities become one; what single precision makes of that is no step down."""
+    corpus = Corpus.from_trees([Tree.parse("(ROOT (S (A a) (S (B b) (C c))))")] * 13)
+    for seed in range(5):
+        log = Lines()
+        EM(states=states, iterations=30, least=1, rare=0, random_state=seed, unaries="collapsed").fit(corpus, log=log)
+        assert log.likelihoods()[-1] == pytest.approx(0, abs=0.01)
+
+
+def test_trees_of_one_word():
+    corpus = Corpus.from_trees([Tree.parse(text) for text in ("(N a)", "(N b)", "(V c)", "(NP (N b))")] * 5)
+    for unaries in ("steps", "collapsed"):
+        grammar = EM(states=2, iterations=3, least=1, prior=0.5, unaries=unaries).fit(corpus)
+        assert len(grammar.rules) == 0
+
+
+@pytest.mark.parametrize("unaries", ["steps", "collapsed"])
+def test_the_same_bits_every_time(unaries, monkeypatch):
+    monkeypatch.setattr(observed, "_SHARD_NODES", 200)
+    assert ObservedTrees(MADE_UP).n_shards > 5
+    settings = {"states": 3, "iterations": 6, "unaries": unaries, "rare": 2}
+    grammar = EM(**settings).fit(MADE_UP)
+    assert EM(**settings).fit(MADE_UP) == grammar
+    assert EM(**settings, threads=2).fit(MADE_UP) == grammar
+    assert EM(**settings, threads=5).fit(MADE_UP) == grammar
+    assert EM(**settings, random_state=1).fit(MADE_UP) != grammar
+    assert EM(**{**settings, "iterations": 7}).fit(MADE_UP) != grammar
+
+
+def classes_by_hand(learner: EM, corpus: Corpus, grammar: TensorGrammar) -> float:
+    """Return the log-likelihood if words are known by class only: a class has the weights of its words together."""
+    word_class = problem_of(learner, corpus).lexical.word_classes(learner.rare)
+    table = ObservedTrees(corpus)
+    vectors = np.split(lexical_table(grammar, corpus), table.lexical_offsets(grammar)[1:-1])
+    by_class: dict[tuple[int, int], np.ndarray] = {}
+    totals: dict[int, np.ndarray] = {}
+    pairs = list(zip(table.pair_symbol.tolist(), word_class[table.pair_word].tolist(), strict=True))
+    for (a, x), vector in zip(pairs, vectors, strict=True):
+        by_class[a, x] = by_class.get((a, x), 0.0) + vector
+        totals[a] = totals.get(a, 0.0) + vector
+    lexical = np.concatenate([by_class[a, x] / totals[a] for a, x in pairs])
+    return table.inside(grammar, lexical=lexical, dtype=np.float64).log_likelihood
+
+
+@pytest.mark.parametrize("rare", [0, 2, 10])
+def test_it_starts_from_a_grammar(rare):
+    for first in (PCFG().fit(MADE_UP), EM(states=3, iterations=5, unaries="collapsed", rare=rare).fit(MADE_UP)):
+        log = Lines()
+        learner = EM(init=first, iterations=4, rare=rare, states=7)
+        grammar = learner.fit(MADE_UP, log=log)
+        assert grammar.states.tolist() == first.states.tolist()
+        assert log.likelihoods()[0] == pytest.approx(classes_by_hand(learner, MADE_UP, first), rel=1e-6)
+        check_rising(log.likelihoods())
+        assert learner.settings()["init"] == first.digest()
+
+
+def test_what_it_cannot_start_from():
+    grammar = PCFG().fit(MADE_UP)
+    turned = grammar.conjugate(random_bases(np.random.default_rng(0), grammar))
+    with pytest.raises(GrammarError, match="starts from a probabilistic grammar"):
+        EM(init=turned).fit(MADE_UP)
+    other = PCFG().fit(Corpus.from_trees(made_up_treebank(60, seed=9)))
+    with pytest.raises(GrammarError, match="the corpus' own symbols and rules"):
+        EM(init=other).fit(MADE_UP)
+
+
+def test_the_best_of_several_starts(tmp_path):
+    corpus = Corpus.from_trees(telling_grammar(2).sample(60, random_state=0, max_words=30))
+    settings = {"states": 3, "iterations": 15, "least": 1, "rare": 0, "noise": 0.5}
+    log, learner = Lines(), EM(**settings, restarts=5)
+    grammar = learner.fit(corpus, log=log, checkpoint=tmp_path / "run")
+    endings: dict[int, float] = {}
+    for line in log.lines:
+        endings[line["restart"]] = line["log_likelihood"]
+    assert sorted(endings) == list(range(5))
+    best = max(endings, key=endings.__getitem__)
+    assert max(endings.values()) > min(endings.values()) + 1  # it matters which one is taken
+    assert 0 < best < 4
+    # With only the starts up to the best one the result is the same; without it, it is another.
+    assert EM(**settings, restarts=best + 1).fit(corpus) == grammar
+    assert EM(**settings, restarts=best).fit(corpus) != grammar
+    state = saved_state(learner, corpus, tmp_path / "run")
+    trees = problem_of(learner, corpus).trees
+    assert state.best is not None
+    assert state.score == pytest.approx(trees.expectations(state.best).log_likelihood, rel=1e-9)
+    assert state.score >= max(endings.values()) - 1e-3
+
+
+class Scripted:
+    """Gives scores from a list, and keeps the grammars it was asked about."""
+
+    def __init__(self, scores: list[float], fail_at: int = -1) -> None:
+        self.scores, self.grammars, self.fail_at = scores, [], fail_at
+
+    def __call__(self, grammar: TensorGrammar) -> dict[str, float]:
+        if len(self.grammars) == self.fail_at:
+            raise Interrupted
+        score = self.scores[len(self.grammars)]
+        self.grammars.append(grammar)
+        return {"f1": score, "log_likelihood": 2 * score, "tags": 0.5}
+
+
+@pytest.mark.parametrize("stop", ["f1", "log_likelihood"])
+def test_stopping_early(stop):
+    evaluate, log = Scripted([1.0, 3.0, 2.0, 3.0, 9.0, 9.0]), Lines()
+    grammar = EM(states=2, iterations=40, stop=stop, patience=2, every=3).fit(MADE_UP, evaluate=evaluate, log=log)
+    # Twice no better than the second measurement: the fourth is the last.
+    assert len(evaluate.grammars) == 4
+    assert [line["step"] for line in log.of("iteration")] == list(range(1, 13))
+    assert [(line["step"], line["f1"]) for line in log.of("dev")] == [(3, 1.0), (6, 3.0), (9, 2.0), (12, 3.0)]
+    assert grammar == evaluate.grammars[1]
+    assert grammar == EM(states=2, iterations=6).fit(MADE_UP)
+
+
+def test_every_start_gets_its_chance():
+    """A start that is given up does not end the run: the next one begins."""
+    evaluate, log = Scripted([1.0, 3.0, 2.0, 2.0, 4.0, 3.0, 3.0, 9.0]), Lines()
+    settings = {"states": 2, "iterations": 40, "stop": "f1", "patience": 2, "every": 3, "restarts": 2}
+    grammar = EM(**settings).fit(MADE_UP, evaluate=evaluate, log=log)
+    assert [(line["restart"], line["f1"]) for line in log.of("dev")] == [
+        (0, 1.0), (0, 3.0), (0, 2.0), (0, 2.0), (1, 4.0), (1, 3.0), (1, 3.0),
+    ]  # fmt: skip
+    assert grammar == evaluate.grammars[4]
+
+
+def test_stopping_only_when_iterations_are_done():
+    evaluate, log = Scripted([5.0, 4.0, 3.0, 2.0]), Lines()
+    grammar = EM(states=2, iterations=10, patience=1, every=3).fit(MADE_UP, evaluate=evaluate, log=log)
+    assert [line["step"] for line in log.of("dev")] == [3, 6, 9, 10]
+    assert grammar == evaluate.grammars[-1] == EM(states=2, iterations=10).fit(MADE_UP)
+    # Measured last, the last weights can be the best.
+    evaluate = Scripted([1.0, 2.0, 3.0, 4.0])
+    grammar = EM(states=2, iterations=10, stop="f1", every=3).fit(MADE_UP, evaluate=evaluate)
+    assert grammar == evaluate.grammars[3]
+
+
+def test_states_by_name_and_by_frequency():
+    corpus = Corpus.from_trees([Tree.parse("(S (N a) (V b))")] * 10 + [Tree.parse("(S (N a) (S (X c) (V b)))")] * 3)
+    grammar = EM(states={"S": 3, "N": 2}, iterations=2).fit(corpus)
+    assert dict(zip(grammar.symbols, grammar.states.tolist(), strict=True)) == {"S": 3, "N": 2, "V": 1, "X": 1}
+    # S occurs 16 times, N and V 13 times, X 3 times.
+    for least, wanted in ((4, [4, 3, 3, 1]), (1, [5, 5, 5, 3]), (16, [1, 1, 1, 1])):
+        grammar = EM(states=5, iterations=2, least=least).fit(corpus)
+        assert dict(zip(grammar.symbols, grammar.states.tolist(), strict=True)) == dict(
+            zip("SNVX", wanted, strict=True)
+        )
+
+
+def test_the_grammar_says_how_it_was_made():
+    learner = EM(states={"NP": 2}, iterations=3, prior=0.1, random_state=5, lexical=LexicalSettings(rare=3))
+    info = learner.fit(MADE_UP).info
+    assert info["method"] == "em"
+    assert info["settings"] == learner.settings()
+    assert info["settings"]["states"] == {"NP": 2}
+    assert info["settings"]["random_state"] == 5
+    assert info["lexical"]["rare"] == 3
+    assert info["training"]["digest"] == MADE_UP.digest()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"states": 0}, "states must be at least 1, not 0"),
+        ({"states": {"NP": -1}}, "states of NP must be at least 1, not -1"),
+        ({"iterations": 0}, "iterations must be at least 1, not 0"),
+        ({"restarts": 0}, "restarts must be at least 1, not 0"),
+        ({"patience": 0}, "patience must be at least 1, not 0"),
+        ({"every": -2}, "every must be at least 1, not -2"),
+        ({"least": 0}, "least must be at least 1, not 0"),
+        ({"stop": "f2"}, "stop must be one of iterations, f1, log_likelihood, not 'f2'"),
+        ({"noise": 1.0}, "noise must be at least 0 and below 1, not 1.0"),
+        ({"noise": float("nan")}, "noise must be at least 0 and below 1, not nan"),
+        ({"prior": -0.1}, "prior must be 0 or more, not -0.1"),
+        ({"prior": float("nan")}, "prior must be 0 or more, not nan"),
+        ({"unaries": "no"}, "unaries are steps or collapsed, not 'no'"),
+        ({"stop": "f1"}, "stop='f1' needs held-out data to measure it on"),
+        ({"threads": 0}, "threads must be at least 1, not 0"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(UsageError) as caught:
+        EM(**settings).fit(MADE_UP)
+    assert message in str(caught.value)
+
+
+# Checkpoints.
+
+RUNS = {
+    "restarts": ({"states": 2, "iterations": 3, "restarts": 2, "least": 1}, None),
+    "stop": ({"states": 2, "iterations": 9, "every": 2, "patience": 2, "stop": "f1"}, [1.0, 3.0, 2.0, 2.5, 0.0]),
+    "prior": ({"states": 2, "iterations": 4, "prior": 0.5, "unaries": "collapsed"}, None),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_interrupted_anywhere_it_ends_the_same(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda handle: None)  # hundreds of small files need not be on disk
+    settings, scores = RUNS[name]
+    corpus = Corpus.from_trees(made_up_treebank(6))
+
+    def evaluation():
+        # Scores go by the grammar, as those on held-out data do: a resumed run asks about the same ones.
+        return None if scores is None else lambda grammar: {"f1": by_grammar[grammar.digest()]}
+
+    by_grammar: dict[str, float] = {}
+    if scores is not None:
+        recorded = Scripted(scores)
+        EM(**settings).fit(corpus, evaluate=recorded)
+        by_grammar = {grammar.digest(): score for grammar, score in zip(recorded.grammars, scores, strict=False)}
+    whole = Lines()
+    counter = PullThePlug(-1)
+    grammar = EM(**settings).fit(corpus, evaluate=evaluation(), log=whole, progress=counter)
+    for at in range(counter.steps):
+        path = tmp_path / f"{at}.checkpoint"
+        log, later = Lines(), Lines()
+        with pytest.raises(Interrupted):
+            EM(**settings).fit(corpus, evaluate=evaluation(), checkpoint=path, progress=PullThePlug(at), log=log)
+        resumed = EM(**settings).fit(corpus, evaluate=evaluation(), checkpoint=path, log=later)
+        assert resumed == grammar, at
+        assert log.lines + later.lines == whole.lines
+    # A finished run has nothing left to do.
+    log = Lines()
+    assert EM(**settings).fit(corpus, evaluate=evaluation(), checkpoint=path, log=log) == grammar
+    assert log.lines == []
+
+
+def test_a_step_down_is_an_error_behind_an_interruption_too(tmp_path, monkeypatch):
+    path = tmp_path / "run.checkpoint"
+    with pytest.raises(Interrupted):
+        EM(states=2, iterations=4).fit(MADE_UP, checkpoint=path, progress=PullThePlug(3))
+    honest = LatentProblem.expectations
+
+    def worse(self, weights):
+        found = honest(self, weights)
+        found.log_likelihoods[:] -= 1
+        return found
+
+    monkeypatch.setattr(LatentProblem, "expectations", worse)
+    with pytest.raises(SapwoodError, match=r"iteration 3: the objective fell from .* which EM cannot do"):
+        EM(states=2, iterations=4).fit(MADE_UP, checkpoint=path)
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "run.checkpoint"
+    settings = {"states": 2, "iterations": 2}
+    EM(**settings).fit(MADE_UP, checkpoint=path)
+    before = path.read_bytes()
+    for other in ({"states": 3}, {"iterations": 3}, {"prior": 0.1}, {"random_state": 1}, {"rare": 3}):
+        with pytest.raises(UsageError, match=r"run\.checkpoint: the checkpoint of a training run with other settings"):
+            EM(**{**settings, **other}).fit(MADE_UP, checkpoint=path)
+    with pytest.raises(UsageError, match="other settings or trees"):
+        EM(**settings).fit(Corpus.from_trees(made_up_treebank(10)), checkpoint=path)
+    with pytest.raises(UsageError, match="other settings or trees"):
+        EM(**settings, init=PCFG().fit(MADE_UP)).fit(MADE_UP, checkpoint=path)
+    assert path.read_bytes() == before
+    # How many threads run it makes no difference.
+    EM(**settings, threads=2).fit(MADE_UP, checkpoint=path)
+    model = tmp_path / "grammar"
+    PCFG().fit(MADE_UP).save(model)
+    with pytest.raises(ModelError, match="holds a model, not a checkpoint"):
+        EM(**settings).fit(MADE_UP, checkpoint=model)
+
+
+# What the trees were made with.
+
+
+def best_likelihood(corpus: Corpus, states: int, unaries: str, *, iterations: int = 100) -> float:
+    """Return the best log-likelihood that ten starts reach."""
+    log = Lines()
+    EM(
+        states=states, iterations=iterations, restarts=10, rare=0, least=1, noise=0.5, unaries=unaries
+    ).fit(corpus, log=log)  # fmt: skip
+    return max(log.likelihoods())
+
+
+def test_it_does_as_well_as_the_grammar_that_made_the_trees():
+    """With enough states the best of ten starts makes the sample at least as probable as the truth does.
+
+    That is no matter of course: with fewer states none does.
+    """
+    truth = telling_grammar(2)
+    trees = truth.sample(700, random_state=0, max_words=60)
+    corpus = Corpus.from_trees(trees)
+    likelihood = sum(np.log(tree_probability(truth, tree)) for tree in trees)
+    assert best_likelihood(corpus, 1, "collapsed", iterations=2) < likelihood - 200
+    assert best_likelihood(corpus, 3, "collapsed", iterations=40) < likelihood - 10
+    assert best_likelihood(corpus, 4, "collapsed") >= likelihood
+
+
+def stepping_grammar(seed: int) -> TensorGrammar:
+    """Return a grammar of trees with unary steps, four states for each symbol but the empty leaf."""
+    rng = np.random.default_rng(seed)
+    shapes = {("S", "NP", "V"): 4, ("S", "NP", "S"): 4, ("NP", "N", EMPTY): 1, ("NP", "N", "N"): 4}
+    tensors = {key: rng.gamma(1.0, size=(4, 4, last)) for key, last in shapes.items()}
+    tensors["S", "NP", "S"] *= 0.2
+    for a in ("S", "NP"):
+        totals = sum(tensor.sum(axis=(1, 2)) for key, tensor in tensors.items() if key[0] == a)
+        for key in tensors:
+            if key[0] == a:
+                tensors[key] = tensors[key] / totals[:, None, None]
+    lexical = {tag: rng.dirichlet(np.ones(8), size=4) for tag in ("N", "V")}
+    words = {(tag, f"w{x}"): lexical[tag][:, x] for tag in ("N", "V") for x in range(8)}
+    grammar = TensorGrammar.from_parts(
+        root={"S": [0.25] * 4}, rules=tensors, words={**words, (EMPTY, "nothing"): [1.0]}
+    )
+    return sharpened(grammar, 4)
+
+
+def without_empty_leaves(tree: Tree) -> Tree:
+    def visit(node: Tree, children: list[Tree]) -> Tree:
+        return Tree(node.label, [child for child in children if child.label != EMPTY], word=node.word)
+
+    return tree.fold(visit)
+
+
+def test_it_does_as_well_as_the_grammar_that_made_the_steps():
+    truth = stepping_grammar(0)
+    trees = truth.sample(700, random_state=0, max_words=60)
+    corpus = Corpus.from_trees([without_empty_leaves(tree) for tree in trees])
+    assert "NP|N" in corpus.symbols
+    likelihood = sum(np.log(tree_probability(truth, tree)) for tree in trees)
+    assert best_likelihood(corpus, 1, "steps", iterations=2) < likelihood - 200
+    assert best_likelihood(corpus, 2, "steps", iterations=40) < likelihood - 100
+    assert best_likelihood(corpus, 4, "steps") >= likelihood
