@@ -78,7 +78,7 @@ class EM:
     >>> from sapwood.trees import Corpus, Tree
     >>> corpus = Corpus.from_trees([Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 9)
     >>> EM(states=2, iterations=5).fit(corpus)
-    <TensorGrammar: 3 symbols (1-2 states), 1 rules, 2 words>
+    <TensorGrammar: 3 symbols (2 states), 1 rules, 2 words>
     """
 
     def __init__(

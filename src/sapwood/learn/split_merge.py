@@ -68,7 +68,7 @@ class SplitMerge:
     >>> from sapwood.trees import Corpus, Tree
     >>> corpus = Corpus.from_trees([Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 9)
     >>> SplitMerge(cycles=1, least=1).fit(corpus)
-    <TensorGrammar: 3 symbols (1-2 states), 1 rules, 2 words>
+    <TensorGrammar: 3 symbols (... states), 1 rules, 2 words>
     """
 
     def __init__(
