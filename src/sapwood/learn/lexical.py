@@ -101,7 +101,9 @@ class LexicalModel:
         signature = self.lexicon.n_words + self.lexicon.word_signature[self.word_map]
         return np.unique(np.where(counts > rare, self.word_map, signature), return_inverse=True)[1]
 
-    def emissions(self, states: np.ndarray | None = None, counts: np.ndarray | None = None) -> Emissions:
+    def emissions(
+        self, states: np.ndarray | None = None, counts: np.ndarray | None = None, *, real: bool = False
+    ) -> Emissions:
         """Estimate the weights.
 
         Parameters
@@ -111,6 +113,9 @@ class LexicalModel:
         counts
             How often each state is expected with each pair of preterminal and word, one vector behind the other; by
             default the pairs' counts.
+        real
+            Whether `counts` are sums of real-valued vectors (a spectral grammar's, one for each leaf) rather than
+            expectations. Then weights are the joint ones divided by the preterminal's total, not by each state's.
         """
         settings, lexicon, tag_of = self.settings, self.lexicon, self.tag_of
         if states is None or counts is None:
@@ -144,16 +149,14 @@ class LexicalModel:
         begins = offsets_of(sizes)
         state = np.repeat(offsets[self.pair_symbol] - begins[:-1], sizes) + np.arange(int(begins[-1]))
         # A state that no word is expected in is like its whole preterminal, with next to no weight beside the others.
-        dead = np.bincount(state, weights=counts, minlength=n_states) <= 0
+        dead = (np.bincount(state, weights=counts, minlength=n_states) <= 0) & (not real)
         counts = np.where(dead[state], _NEXT_TO_NOTHING * np.repeat(self.pair_counts, sizes), counts)
         word, word_state, word_count = _sum_pairs(np.repeat(self.pair_word, sizes), state, n_states, counts)
         at = np.searchsorted(pair_word * n_tags + pair_tag, word * n_tags + state_tag[word_state])
         own_part, tag_part = _divide(own, pair_count, at, word_count, settings.state_strength)
 
         signature, sig_state, sig_count = self._signature_states(states, state, begins, n_states, counts)
-        sig_total = np.bincount(
-            signature * n_tags + state_tag[sig_state], weights=sig_count, minlength=len(lexicon.signatures) * n_tags
-        )[sig * n_tags + sig_tag]
+        sig_total = self._signature_totals(n_tags)[sig * n_tags + sig_tag]
         at = np.searchsorted(sig * n_tags + sig_tag, signature * n_tags + state_tag[sig_state])
         own_sig_part, sig_part = _divide(sig_value, sig_total, at, sig_count, settings.signature_state_strength)
 
@@ -166,8 +169,13 @@ class LexicalModel:
         shared_mass += np.bincount(sig_tag, weights=used[sig] * sig_part, minlength=n_tags)
         state_total = np.bincount(state, weights=counts, minlength=n_states)
         division = state_total / np.bincount(leaf_tag, minlength=n_tags)[state_tag]
-        mass = np.bincount(word_state, weights=own_part, minlength=n_states) + shared_mass[state_tag] * division
-        mass += np.bincount(sig_state, weights=used[signature] * own_sig_part, minlength=n_states)
+        if real:
+            plain = self.emissions()
+            symbol_division = np.bincount(self._symbol, minlength=len(states)) / np.bincount(leaf_tag)[tag_of]
+            mass = (symbol_division / plain.share)[state_symbol]
+        else:
+            mass = np.bincount(word_state, weights=own_part, minlength=n_states) + shared_mass[state_tag] * division
+            mass += np.bincount(sig_state, weights=used[signature] * own_sig_part, minlength=n_states)
 
         terminal = np.concatenate([word, n_words + signature])
         entry_state = np.concatenate([word_state, sig_state])
@@ -196,6 +204,15 @@ class LexicalModel:
             tag=np.concatenate([pair_tag, sig_tag]).astype(np.int32),
             tag_values=np.concatenate([tag_part, sig_part]),
         )
+
+    def _signature_totals(self, n_tags: int) -> np.ndarray:
+        """Return `(signatures x tags,)`: how often each tag occurs with rare words of each signature."""
+        ones, counts = np.ones(len(self.tag_of), np.int32), self.pair_counts.astype(float)
+        signature, symbol, count = self._signature_states(
+            ones, self.pair_symbol, np.arange(len(counts) + 1), len(ones), counts
+        )
+        size = len(self.lexicon.signatures) * n_tags
+        return np.bincount(signature * n_tags + self.tag_of[symbol], weights=count, minlength=size)
 
     def _signature_states(
         self, states: np.ndarray, state: np.ndarray, begins: np.ndarray, n_states: int, counts: np.ndarray

@@ -16,13 +16,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from sapwood.errors import ModelError, UsageError
-from sapwood.grammar.emissions import offsets_of
+from sapwood.grammar.emissions import Emissions, offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations
 from sapwood.learn import _latent_kernels as kernels
 from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
-from sapwood.learn.unary import fold, share_emissions, unfold
+from sapwood.learn.unary import fold, fold_weights, share_emissions, unfold
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent, Stage
 from sapwood.storage import content_digest, read_arrays, write_arrays
@@ -120,14 +120,16 @@ class LatentProblem:
             self.unfolded = None
         if self.unfolded is None:
             self.lexical = LexicalModel(corpus, lexical)
-            self.trees = LatentTrees(corpus, self.lexical.word_classes(rare))
+            self.word_classes = self.lexical.word_classes(rare)
+            self.trees = LatentTrees(corpus, self.word_classes)
         else:
             inner = self.unfolded.corpus.n_interminals
             leaves = corpus.word >= 0
             tags = self.unfolded.bottom[corpus.symbol[leaves]] - inner
             self.lexical = LexicalModel(corpus, lexical, tags, self.unfolded.corpus.symbols[inner:-1])
             classes = self.lexical.word_classes(rare)
-            self.trees = LatentTrees(self.unfolded.corpus, np.append(classes, classes.max() + 1))
+            self.word_classes = np.append(classes, classes.max() + 1)
+            self.trees = LatentTrees(self.unfolded.corpus, self.word_classes)
 
     def expectations(self, weights: LatentWeights) -> Expectations:
         """Return expected counts and likelihoods."""
@@ -171,11 +173,60 @@ class LatentProblem:
             parts["levels"] = [level[states] for level in levels]
         parts["tensors"] = _without_traces(parts["states"], parts["rules"], parts["tensors"])
         parts["levels"] = tuple(level.astype(np.int32) for level in parts["levels"] if level.any())
+        return self._assemble(parts, emissions, info, probabilistic=True)
+
+    def real_grammar(
+        self,
+        states: np.ndarray,
+        tensors: Sequence[np.ndarray],
+        root: Sequence[np.ndarray],
+        words: np.ndarray,
+        means: Sequence[np.ndarray],
+        info: Mapping[str, Any],
+    ) -> TensorGrammar:
+        """Return a real-valued grammar from weights over the symbols and rules of `trees.corpus`.
+
+        Parameters
+        ----------
+        states
+            `(symbols,)` int32.
+        tensors, root
+            By rule and by symbol.
+        words
+            Sums of outside vectors over the leaves of each pair of preterminal and word, one behind the other.
+        means
+            By symbol, the mean inside vector.
+        """
+        corpus = self.corpus
+        parts: dict[str, Any]
+        if self.unfolded is None:
+            emissions = self.lexical.emissions(states[corpus.n_interminals :], words, real=True)
+            counts = corpus.symbol_counts()
+            parts = {
+                "states": states,
+                "rules": corpus.rules,
+                "tensors": np.concatenate([tensor.ravel() for tensor in tensors] or [np.zeros(0)]),
+                "rule_counts": corpus.rule_counts().astype(float),
+                "root": np.concatenate(root),
+                "occupancy": np.concatenate([count * mean for count, mean in zip(counts, means, strict=True)]),
+            }
+        else:
+            inner = self.unfolded.corpus.n_interminals
+            tags = self.lexical.emissions(states[inner:-1], words[:-1], real=True)
+            emissions = share_emissions(self.unfolded, tags)
+            parts = vars(fold_weights(self.unfolded, states, tensors, root, means))
+        parts["tensors"] = parts["tensors"].astype(np.float32)
+        return self._assemble(parts, emissions, info, probabilistic=False)
+
+    def _assemble(
+        self, parts: Mapping[str, Any], emissions: Emissions, info: Mapping[str, Any], *, probabilistic: bool
+    ) -> TensorGrammar:
+        corpus = self.corpus
         return TensorGrammar(
             symbols=corpus.symbols,
             n_interminals=corpus.n_interminals,
             emissions=emissions,
-            probabilistic=True,
+            probabilistic=probabilistic,
             normaliser=corpus.normaliser,
             transform=corpus.transform,
             info={

@@ -21,6 +21,7 @@ are divided by what remains.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -146,12 +147,8 @@ def folded_rules(unfolded: Unfolded, *, least: float = 0.1) -> tuple[np.ndarray,
     many trees. They depend on the trees alone, so grammars that differ in their states have the same rules.
     """
     corpus, folded = unfolded.corpus, unfolded.folded
-    counts = folded.symbol_counts().astype(float)
-    below = np.bincount(unfolded.bottom, weights=counts, minlength=len(corpus.symbols))
     outer = np.where(unfolded.top >= 0, unfolded.top, unfolded.bottom)
-    outside = np.bincount(outer, weights=counts, minlength=len(corpus.symbols))
-    as_parent = counts / np.maximum(below, 1)[unfolded.bottom]
-    as_child = counts / np.maximum(outside, 1)[outer]
+    as_parent, as_child = _shares(unfolded)
     is_inner = np.arange(len(folded.symbols)) < folded.n_interminals
     parents, children = defaultdict(list), defaultdict(list)
     for s in range(len(folded.symbols)):
@@ -246,6 +243,67 @@ def fold(unfolded: Unfolded, weights: LatentWeights, counts: Expectations, *, le
         root=root / root.sum(),
         occupancy=np.concatenate(seen),
     )
+
+
+def fold_weights(
+    unfolded: Unfolded,
+    states: np.ndarray,
+    tensors: Sequence[np.ndarray],
+    root: Sequence[np.ndarray],
+    means: Sequence[np.ndarray],
+    *,
+    least: float = 0.1,
+) -> FoldedRules:
+    """Return the rules over collapsed symbols that real-valued weights of unfolded trees imply.
+
+    Such weights are not normalised, so nothing is divided: a symbol that takes no step keeps its rules, one that does
+    gets `sum over b of T(a, b, c) U(b, z)`. What stands below a step could take another one in the unfolded grammar and
+    cannot here, so the weights of all trees sum to a little less. Rules are counted as the treebank's PCFG of unfolded
+    trees expects them; `means` are the mean inside vectors of the unfolded symbols.
+    """
+    corpus, folded = unfolded.corpus, unfolded.folded
+    steps = {(int(a), int(b)): tensors[r][:, :, 0] for r, (a, b, c) in enumerate(corpus.rules) if c == unfolded.empty}
+    child = [
+        None if top < 0 else steps[int(top), int(bottom)]
+        for top, bottom in zip(unfolded.top, unfolded.bottom, strict=True)
+    ]
+    rules, source = folded_rules(unfolded, least=least)
+    pieces = []
+    made: dict[tuple[int, int, int], np.ndarray] = {}
+    for (_, left, right), rule in zip(rules.tolist(), source.tolist(), strict=True):
+        if (rule, left, right) not in made:
+            tensor = tensors[rule]
+            for axis, step in ((1, child[left]), (2, child[right])):
+                if step is not None:
+                    tensor = np.moveaxis(np.tensordot(tensor, step, axes=(axis, 0)), -1, axis)
+            made[rule, left, right] = tensor
+        pieces.append(made[rule, left, right].ravel())
+    counts = folded.symbol_counts().astype(float)
+    as_parent, as_child = _shares(unfolded)
+    often = corpus.rule_counts()[source] * as_parent[rules[:, 0]] * as_child[rules[:, 1]] * as_child[rules[:, 2]]
+    folded_root = [
+        root[bottom] if step is None else root[top] @ step
+        for top, bottom, step in zip(unfolded.top, unfolded.bottom, child, strict=True)
+    ]
+    occupancy = [count * means[bottom] for count, bottom in zip(counts, unfolded.bottom, strict=True)]
+    return FoldedRules(
+        states=states[unfolded.bottom].astype(np.int32),
+        rules=rules,
+        tensors=np.concatenate(pieces or [np.zeros(0)]),
+        rule_counts=often,
+        root=np.concatenate(folded_root),
+        occupancy=np.concatenate(occupancy),
+    )
+
+
+def _shares(unfolded: Unfolded) -> tuple[np.ndarray, np.ndarray]:
+    """Return each collapsed symbol's share among those that end alike, and among those that begin alike."""
+    counts = unfolded.folded.symbol_counts().astype(float)
+    size = len(unfolded.corpus.symbols)
+    outer = np.where(unfolded.top >= 0, unfolded.top, unfolded.bottom)
+    below = np.bincount(unfolded.bottom, weights=counts, minlength=size)
+    outside = np.bincount(outer, weights=counts, minlength=size)
+    return counts / np.maximum(below, 1)[unfolded.bottom], counts / np.maximum(outside, 1)[outer]
 
 
 def share_emissions(unfolded: Unfolded, emissions: Emissions) -> Emissions:

@@ -1,0 +1,5 @@
+"""Spectral learning: features, one singular value decomposition a symbol, moments, done."""
+
+from sapwood.learn.spectral.learner import Spectral
+
+__all__ = ["Spectral"]

@@ -1,0 +1,342 @@
+"""What features need to know about the nodes of a corpus, as arrays over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.learn.spectral._feature_kernels import climb, descend
+from sapwood.learn.unary import EMPTY
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.heads import HeadRules
+from sapwood.trees.transform import parse_symbol
+
+
+class NodeTable:
+    """A corpus with what features need to know about its nodes, each array made when it is first asked for.
+
+    Arrays are `(nodes,)` and say -1 where there is nothing; nodes are meant by their numbers.
+
+    Parameters
+    ----------
+    corpus
+        The trees.
+    word_classes
+        `(words,)`: the class of each word (see `LexicalModel.word_classes`); by default each word is its own.
+    heads
+        Which child is the head, asked once per rule; an intermediate symbol `@X` counts as an `X`. By default the
+        table of the corpus' transform, or the one for English, and if the trees were binarised outward from these
+        heads, then the head is where the intermediate symbol is.
+    """
+
+    def __init__(self, corpus: Corpus, word_classes: np.ndarray | None = None, heads: HeadRules | None = None) -> None:
+        classes = np.arange(len(corpus.words)) if word_classes is None else np.asarray(word_classes)
+        if classes.shape != (len(corpus.words),) or classes.dtype.kind not in "iu" or (classes < 0).any():
+            raise UsageError(
+                f"word_classes must be {len(corpus.words):,} numbers from 0, one for each word of the corpus, "
+                f"not an array {classes.shape} of {classes.dtype}"
+            )
+        self._outward = heads is None and corpus.transform.direction == "head"
+        if heads is None:
+            table = corpus.transform.heads
+            heads = HeadRules.parse(table, source="<head table>") if table else HeadRules.english()
+        self.corpus = corpus
+        self.word_classes = classes.astype(np.int64)
+        self.heads = heads
+
+    def __repr__(self) -> str:
+        return f"<NodeTable of {self.corpus!r}>"
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return self.corpus.n_nodes
+
+    @cached_property
+    def is_leaf(self) -> np.ndarray:
+        """Whether the node is a preterminal."""
+        return self.corpus.word >= 0
+
+    @cached_property
+    def is_empty(self) -> np.ndarray:
+        """Whether the node is the empty leaf below a unary step."""
+        names = self.corpus.symbols
+        empty = np.array([s >= self.corpus.n_interminals and name == EMPTY for s, name in enumerate(names)])
+        return empty[self.corpus.symbol]
+
+    @cached_property
+    def tree(self) -> np.ndarray:
+        """Number of the node's tree."""
+        return np.repeat(np.arange(self.corpus.n_trees), np.diff(self.corpus.offsets))
+
+    @property
+    def parent(self) -> np.ndarray:
+        """Parent node."""
+        return self.corpus.parent
+
+    @cached_property
+    def grandparent(self) -> np.ndarray:
+        """Parent's parent."""
+        return self.above(self.parent)
+
+    @cached_property
+    def is_right(self) -> np.ndarray:
+        """Whether the node is a right child (neither this nor a left one: a root)."""
+        return self.above(self.corpus.right) == np.arange(self.n_nodes)
+
+    @cached_property
+    def is_left(self) -> np.ndarray:
+        """Whether the node is a left child."""
+        return (self.parent >= 0) & ~self.is_right
+
+    @cached_property
+    def sibling(self) -> np.ndarray:
+        """The other child of the parent."""
+        return np.where(self.is_right, self.above(self.corpus.left), self.above(self.corpus.right))
+
+    @cached_property
+    def _words_before(self) -> np.ndarray:
+        """`(nodes + 1,)`: how many words the nodes before this one have, over all trees."""
+        return np.concatenate([[0], np.cumsum(self.is_leaf & ~self.is_empty)])
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """How many words of the tree come before the node's."""
+        return self._words_before[:-1] - self._words_before[self.corpus.offsets[self.tree]]
+
+    @cached_property
+    def end(self) -> np.ndarray:
+        """How many words of the tree come before the end of the node's."""
+        size = 2 * (self.corpus.end.astype(np.int64) - self.corpus.start) - 1
+        behind = np.arange(self.n_nodes) + size
+        return self._words_before[behind] - self._words_before[self.corpus.offsets[self.tree]]
+
+    @cached_property
+    def width(self) -> np.ndarray:
+        """Number of words below the node."""
+        return self.end - self.start
+
+    @cached_property
+    def words_after(self) -> np.ndarray:
+        """How many words of the tree come after the node's."""
+        return self.end[self.corpus.offsets[self.tree]] - self.end
+
+    @cached_property
+    def head_is_right(self) -> np.ndarray:
+        """`(rules,)`: whether the right child is the head."""
+        parsed = [parse_symbol(name) for name in self.corpus.symbols]
+        known: list[bool] = []
+        for a, b, c in self.corpus.rules.tolist():
+            if self._outward and parsed[b][0] != parsed[c][0]:
+                known.append(parsed[c][0])
+            elif self.corpus.symbols[c] == EMPTY:
+                known.append(False)
+            else:
+                known.append(self.heads.head_index(parsed[a][1][-1], (parsed[b][1][0], parsed[c][1][0])) == 1)
+        return np.array(known, bool)
+
+    @cached_property
+    def _climbed(self) -> tuple[np.ndarray, np.ndarray]:
+        height, head = np.empty(self.n_nodes, np.int32), np.empty(self.n_nodes, np.int32)
+        corpus = self.corpus
+        climb(corpus.rule, corpus.left, corpus.right, self.head_is_right, height, head)
+        return height, head
+
+    @cached_property
+    def is_intermediate(self) -> np.ndarray:
+        """Whether the node's symbol is an `@X` from binarising."""
+        return np.array([parse_symbol(name)[0] for name in self.corpus.symbols])[self.corpus.symbol]
+
+    @cached_property
+    def _descended(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        depth, phrase, outer = (np.empty(self.n_nodes, np.int32) for _ in range(3))
+        descend(self.parent, self.is_intermediate, self.head, depth, phrase, outer)
+        return depth, phrase, outer
+
+    @property
+    def height(self) -> np.ndarray:
+        """Steps down to the farthest leaf: 0 on leaves."""
+        return self._climbed[0]
+
+    @property
+    def head(self) -> np.ndarray:
+        """Leaf of the head word; a leaf's is the leaf."""
+        return self._climbed[1]
+
+    @property
+    def depth(self) -> np.ndarray:
+        """Steps up to the root: 0 on roots."""
+        return self._descended[0]
+
+    @property
+    def phrase(self) -> np.ndarray:
+        """The first ancestor that is not intermediate: the phrase that the node is a part of."""
+        return self._descended[1]
+
+    @property
+    def outer_head(self) -> np.ndarray:
+        """Head leaf of the first ancestor whose head is not the node's own.
+
+        Intermediate nodes are passed over: what is left of a phrase without its head has none to speak of.
+        """
+        return self._descended[2]
+
+    @cached_property
+    def _symbol_tags(self) -> tuple[list[str], np.ndarray]:
+        first = self.corpus.n_interminals
+        labels = [parse_symbol(name)[1][-1] for name in self.corpus.symbols[first:]]
+        names = sorted(set(labels))
+        numbers = {name: number for number, name in enumerate(names)}
+        return names, np.array([-1] * first + [numbers[label] for label in labels], np.int32)
+
+    @property
+    def tags(self) -> list[str]:
+        """The part-of-speech tags: the lowest labels of preterminals, `NN` for `NP|NN`."""
+        return self._symbol_tags[0]
+
+    @cached_property
+    def tag(self) -> np.ndarray:
+        """Number of a leaf's tag in `tags`."""
+        return self._symbol_tags[1][self.corpus.symbol]
+
+    @cached_property
+    def word_class(self) -> np.ndarray:
+        """Class of a leaf's word."""
+        return np.where(self.is_leaf, self.word_classes[self.corpus.word], -1)
+
+    @cached_property
+    def attachment(self) -> np.ndarray:
+        """The rule above and which of its children the node is: `1 + 2 rule + is_right`, 0 on roots."""
+        return self.above(1 + 2 * self.corpus.rule.astype(np.int64), 0) + self.is_right
+
+    @cached_property
+    def _neighbours(self) -> tuple[np.ndarray, np.ndarray]:
+        before, after = np.full(self.n_nodes, -1, np.int64), np.full(self.n_nodes, -1, np.int64)
+        words = np.flatnonzero(self.is_leaf & ~self.is_empty)
+        together = self.tree[words[1:]] == self.tree[words[:-1]]
+        before[words[1:][together]] = words[:-1][together]
+        after[words[:-1][together]] = words[1:][together]
+        return before, after
+
+    @property
+    def previous_leaf(self) -> np.ndarray:
+        """Leaf of the word before a leaf's."""
+        return self._neighbours[0]
+
+    @property
+    def next_leaf(self) -> np.ndarray:
+        """Leaf of the word after a leaf's."""
+        return self._neighbours[1]
+
+    def above(self, values: np.ndarray, missing: int = -1) -> np.ndarray:
+        """Return for each node its parent's entry of `(nodes,)` values, `missing` for roots."""
+        return np.where(self.parent >= 0, values[self.parent], missing)
+
+    def by_word(self, function: Callable[[str], str | None]) -> np.ndarray:
+        """Return for each leaf the number of `function(its word)`, -1 inside and where that is None."""
+        names = [function(word) for word in self.corpus.words]
+        numbers = {name: number for number, name in enumerate(sorted({name for name in names if name is not None}))}
+        by_word = np.array([-1 if name is None else numbers[name] for name in names], np.int64)
+        return np.where(self.is_leaf & ~self.is_empty, by_word[self.corpus.word], -1)
+
+    def view(self, node: int) -> NodeView:
+        """Return one node."""
+        return NodeView(self, node)
+
+    def rule_name(self, node: int) -> str:
+        """Return the rule of a node in writing; of a leaf its symbol."""
+        corpus = self.corpus
+        names = [corpus.symbols[s] for s in (corpus.rules[corpus.rule[node]] if corpus.rule[node] >= 0 else ())]
+        return f"{names[0]} -> {names[1]} {names[2]}" if names else corpus.symbols[corpus.symbol[node]]
+
+
+class NodeView:
+    """One node, for features written in plain Python."""
+
+    __slots__ = ("node", "table")
+
+    def __init__(self, table: NodeTable, node: int) -> None:
+        self.table = table
+        self.node = node
+
+    def __repr__(self) -> str:
+        return f"<node {self.node}: {self.table.rule_name(self.node)}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NodeView) and self.table is other.table and self.node == other.node
+
+    def __hash__(self) -> int:
+        return hash(self.node)
+
+    def _other(self, number: int) -> NodeView | None:
+        return NodeView(self.table, int(number)) if number >= 0 else None
+
+    @property
+    def label(self) -> str:
+        """The node's symbol."""
+        return self.table.corpus.symbols[self.table.corpus.symbol[self.node]]
+
+    @property
+    def word(self) -> str | None:
+        """The word of a leaf (not of an empty one), else None."""
+        number = self.table.corpus.word[self.node]
+        return self.table.corpus.words[number] if number >= 0 and not self.table.is_empty[self.node] else None
+
+    @property
+    def words(self) -> list[str]:
+        """The words below the node."""
+        corpus, node = self.table.corpus, self.node
+        nodes = slice(node, node + 2 * int(corpus.end[node] - corpus.start[node]) - 1)
+        real = self.table.is_leaf[nodes] & ~self.table.is_empty[nodes]
+        return [corpus.words[number] for number in corpus.word[nodes][real].tolist()]
+
+    @property
+    def sentence(self) -> list[str]:
+        """The words of the whole tree."""
+        return NodeView(self.table, int(self.table.corpus.offsets[self.table.tree[self.node]])).words
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where the node's words begin and end in the sentence."""
+        return int(self.table.start[self.node]), int(self.table.end[self.node])
+
+    @property
+    def children(self) -> tuple[NodeView, ...]:
+        """The left and the right child; nothing below a leaf."""
+        corpus = self.table.corpus
+        if corpus.rule[self.node] < 0:
+            return ()
+        return NodeView(self.table, int(corpus.left[self.node])), NodeView(self.table, int(corpus.right[self.node]))
+
+    @property
+    def child_labels(self) -> tuple[str, ...]:
+        """The children's symbols."""
+        return tuple(child.label for child in self.children)
+
+    @property
+    def parent(self) -> NodeView | None:
+        """The parent, None above a root."""
+        return self._other(self.table.parent[self.node])
+
+    @property
+    def sibling(self) -> NodeView | None:
+        """The parent's other child, None beside a root."""
+        return self._other(self.table.sibling[self.node])
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the node is a right child."""
+        return bool(self.table.is_right[self.node])
+
+    @property
+    def head(self) -> NodeView:
+        """The leaf of the head word."""
+        return NodeView(self.table, int(self.table.head[self.node]))
+
+    @property
+    def tag(self) -> str:
+        """The part-of-speech tag of the head word."""
+        return self.table.tags[self.table.tag[self.table.head[self.node]]]

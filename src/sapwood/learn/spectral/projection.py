@@ -1,0 +1,204 @@
+"""Inside and outside vectors of all nodes of a corpus: features, one singular value decomposition a symbol, done.
+
+For symbol `a` with `M` nodes, `Phi` and `Psi` have a row of scaled inside and outside features for each node (scaling
+by `sqrt(M / (count + kappa))` brings the decomposition close to canonical correlations). The largest singular vectors
+of `Omega^a = Phi^T Psi / M` (long paper, figure 8) project them to
+
+    Y = Phi U,    Z = Psi V S^{-1}
+
+so that `Sigma^a = Y^T Z / M` is the identity. `Omega^a` itself, large and sparse, is never made: its products with thin
+matrices are, by a randomised subspace iteration (Halko, Martinsson and Tropp 2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from sapwood.errors import UsageError
+from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract, scale
+from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.run.parallel import map_in_order
+from sapwood.run.progress import Progress, Silent, track
+from sapwood.trees.corpus import Corpus
+
+# Extra directions, and rounds of iteration: the decay of feature spectra is slow.
+_EXTRA = 10
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedNodes:
+    """Vectors of all nodes, by symbol.
+
+    Attributes
+    ----------
+    corpus
+        The trees.
+    states
+        `(symbols,)` int32: the length of each symbol's vectors.
+    place
+        `(nodes,)`: the row of each node in its symbol's arrays.
+    inside, outside
+        By symbol `Y` and `Z`, `(nodes of a, m_a)`.
+    singular_values
+        By symbol, those that were looked at, the largest first; empty where there was nothing to decompose.
+    """
+
+    corpus: Corpus
+    states: np.ndarray
+    place: np.ndarray
+    inside: list[np.ndarray]
+    outside: list[np.ndarray]
+    singular_values: list[np.ndarray]
+
+
+def wanted_states(states: int | Mapping[str, int], corpus: Corpus, support: int) -> np.ndarray:
+    """Return `(symbols,)`: the most states that each symbol may have, no more than one for `support` occurrences."""
+    if isinstance(states, Mapping):
+        if unknown := set(states) - set(corpus.symbols):
+            raise UsageError(f"states are given for symbols that the trees do not have: {sorted(unknown)}")
+        most = np.array([int(states.get(name, 1)) for name in corpus.symbols])
+    else:
+        most = np.full(len(corpus.symbols), int(states))
+    if most.min() < 1:
+        raise UsageError(f"states must be at least 1, not {most.min()}")
+    return np.clip(corpus.symbol_counts() // support, 1, most)
+
+
+def project_nodes(
+    table: NodeTable,
+    states: np.ndarray,
+    *,
+    inside: Chosen = "rich",
+    outside: Chosen = "rich",
+    least: int = 2,
+    kappa: float = 5.0,
+    tolerance: float = 0.01,
+    nodes: np.ndarray | None = None,
+    seed: int = 0,
+    threads: int = 1,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+) -> ProjectedNodes:
+    """Project the features of all nodes.
+
+    Parameters
+    ----------
+    table
+        The corpus.
+    states
+        `(symbols,)`: the most states of each symbol; those with one get the constant vector.
+    inside, outside, least
+        Features (see `features.extract`).
+    kappa
+        For scaling.
+    tolerance
+        Singular values below this part of the largest one are cut off.
+    nodes
+        `(nodes,)` bool: nodes to estimate `Omega^a` on; by default all. All are projected either way.
+    seed
+        Of the randomised decomposition.
+    threads, executor, progress
+        How to run, and what to report to.
+    """
+    corpus = table.corpus
+    with (progress or Silent()).stage("features", total=1, unit="passes") as stage:
+        features = extract(table, inside, outside, least=least)
+        stage.step()
+    call = partial(_project_symbol, features, states, nodes, kappa, tolerance, seed)
+    found = map_in_order(call, range(len(corpus.symbols)), threads=threads, executor=executor)
+    parts = list(track(found, progress or Silent(), "decomposing", total=len(corpus.symbols), unit="symbols"))
+    place = np.empty(corpus.n_nodes, np.int64)
+    for symbol in range(len(corpus.symbols)):
+        own = features.nodes(symbol)
+        place[own] = np.arange(len(own))
+    return ProjectedNodes(
+        corpus=corpus,
+        states=np.array([part[0].shape[1] for part in parts], np.int32),
+        place=place,
+        inside=[part[0] for part in parts],
+        outside=[part[1] for part in parts],
+        singular_values=[part[2] for part in parts],
+    )
+
+
+def _project_symbol(
+    features: SymbolFeatures,
+    states: np.ndarray,
+    chosen: np.ndarray | None,
+    kappa: float,
+    tolerance: float,
+    seed: int,
+    symbol: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return `Y`, `Z` and the singular values of one symbol."""
+    nodes = features.nodes(symbol)
+    constant = np.ones((len(nodes), 1))
+    if states[symbol] < 2:
+        return constant, constant, np.zeros(0)
+    phi, psi = scale(features.inside(symbol), kappa), scale(features.outside(symbol), kappa)
+    rows = slice(None) if chosen is None else np.flatnonzero(chosen[nodes])
+    used_phi, used_psi = phi[rows], psi[rows]
+    if min(used_phi.shape) < 2 or used_psi.shape[1] < 2:
+        return constant, constant, np.zeros(0)
+    rng = np.random.default_rng([seed, symbol])
+    left, values, right = truncated_svd(used_phi, used_psi, int(states[symbol]), rng)
+    kept = int(np.count_nonzero(values > tolerance * values[0])) if len(values) and values[0] > 0 else 0
+    if kept < 2:
+        return constant, constant, values
+    return phi @ left[:, :kept], (psi @ right[:, :kept]) / values[:kept], values
+
+
+def truncated_svd(
+    phi: scipy.sparse.csr_array, psi: scipy.sparse.csr_array, rank: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the largest singular vectors and values of `phi^T psi / rows`: `(d, k)`, `(k,)`, `(d', k)`.
+
+    The largest element of each left vector is positive, so that equal input gives equal output.
+    """
+    n, width = phi.shape[0], min(phi.shape[1], psi.shape[1])
+    size = min(rank + _EXTRA, width)
+    start = rng.standard_normal((psi.shape[1], size))
+    basis, _ = np.linalg.qr(phi.T @ (psi @ start))
+    for _ in range(_ROUNDS):
+        other, _ = np.linalg.qr(psi.T @ (phi @ basis))
+        basis, _ = np.linalg.qr(phi.T @ (psi @ other))
+    right, values, turned = np.linalg.svd(psi.T @ (phi @ basis) / n, full_matrices=False)
+    left = basis @ turned.T
+    kept = min(rank, len(values))
+    left, values, right = left[:, :kept], values[:kept], right[:, :kept]
+    signs = np.where(left[np.abs(left).argmax(axis=0), np.arange(kept)] < 0, -1.0, 1.0)
+    return left * signs, values, right * signs
+
+
+def diagnostics(projected: ProjectedNodes, wanted: np.ndarray) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return a record for each symbol with singular values, and remarks on those that got fewer states than wanted."""
+    corpus = projected.corpus
+    counts = corpus.symbol_counts()
+    records: list[dict[str, Any]] = []
+    remarks: list[str] = []
+    for symbol, values in enumerate(projected.singular_values):
+        if not len(values):
+            continue
+        states = int(projected.states[symbol])
+        smallest = float(values[min(states, len(values)) - 1])
+        records.append(
+            {
+                "symbol": corpus.symbols[symbol],
+                "count": int(counts[symbol]),
+                "states": states,
+                "smallest": smallest,
+                "condition": float(values[0] / smallest) if smallest > 0 else None,
+                "singular_values": [float(f"{value:.6g}") for value in values],
+            }
+        )
+        if states < wanted[symbol]:
+            remarks.append(f"{corpus.symbols[symbol]}: {counts[symbol]:,} nodes support only {states} states")
+    return records, remarks
