@@ -1,0 +1,297 @@
+"""Hidden states by clustering (Narayan and Cohen 2015): nodes whose projected vectors lie together share a state.
+
+The nodes of each symbol are clustered by k-means on their projected inside and outside vectors, and the treebank, now
+with a state at every node, is simply counted: a proper L-PCFG, sparse and non-negative, in one pass. It parses alone,
+and EM can start from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.grammar.emissions import offsets_of
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.latent import LatentCounts, LatentWeights
+from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.spectral.matrices import Chosen
+from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, project_nodes, wanted_states
+from sapwood.learn.training import (
+    Checkpoints,
+    Evaluate,
+    LatentProblem,
+    Operation,
+    TrainingState,
+    Unaries,
+    evaluated,
+    figure_of,
+    keep_better,
+    run_operations,
+)
+from sapwood.run.log import Log, NoLog
+from sapwood.run.parallel import map_in_order
+from sapwood.run.progress import Progress, Silent, track
+from sapwood.trees.corpus import Corpus
+
+# Rounds of k-means at most, and nodes whose distances are computed at a time.
+_ROUNDS = 30
+_CHUNK = 1 << 16
+
+
+class Cluster:
+    """Learns a probabilistic L-PCFG by clustering nodes, and EM from there if asked to.
+
+    Parameters
+    ----------
+    states, inside, outside, least, kappa, tolerance, support
+        As for `Spectral`; `states` is the number of clusters.
+    dimensions
+        Singular vectors that the clustering looks at.
+    iterations
+        EM iterations from the clustered grammar, with smoothing.
+    every
+        How often `evaluate` is asked during EM; the grammar with the best `f1` is returned.
+    smoothing, lexical_smoothing
+        How far the probabilities of a state's rules and words are drawn towards the mean of its symbol's states.
+    noise
+        Random numbers of this size (in standard deviations of each coordinate) are added to the vectors, for ensembles
+        whose members differ more than seeds make them.
+    unaries, rare, lexical, threads, executor
+        See `LatentProblem`.
+    random_state
+        Seed of the decompositions, of k-means and of the noise.
+
+    Examples
+    --------
+    >>> from sapwood.trees import Corpus, Tree
+    >>> corpus = Corpus.from_trees([Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 9)
+    >>> Cluster(states=4).fit(corpus)
+    <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
+    """
+
+    def __init__(
+        self,
+        *,
+        states: int | Mapping[str, int] = 16,
+        inside: Chosen = "rich",
+        outside: Chosen = "rich",
+        least: int = 2,
+        kappa: float = 5.0,
+        tolerance: float = 0.03,
+        support: int = 30,
+        dimensions: int = 24,
+        iterations: int = 0,
+        every: int = 2,
+        smoothing: float = 0.03,
+        lexical_smoothing: float = 0.1,
+        noise: float = 0.0,
+        unaries: Unaries = "steps",
+        rare: int = 10,
+        lexical: LexicalSettings | None = None,
+        random_state: int = 0,
+        threads: int = 1,
+        executor: Executor | None = None,
+    ) -> None:
+        for name, value in (("dimensions", dimensions), ("every", every), ("support", support), ("least", least)):
+            if value < 1:
+                raise UsageError(f"{name} must be at least 1, not {value}")
+        for name, part in (("smoothing", smoothing), ("lexical_smoothing", lexical_smoothing)):
+            if not 0 <= part < 1:
+                raise UsageError(f"{name} must be at least 0 and below 1, not {part}")
+        if iterations < 0 or noise < 0 or kappa < 0:
+            raise UsageError("iterations, noise and kappa must be 0 or more")
+        if not 0 < tolerance < 1:
+            raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
+        self.states = states
+        self.inside, self.outside, self.least = inside, outside, least
+        self.kappa = kappa
+        self.tolerance = tolerance
+        self.support = support
+        self.dimensions = dimensions
+        self.iterations = iterations
+        self.every = every
+        self.smoothing = smoothing
+        self.lexical_smoothing = lexical_smoothing
+        self.noise = noise
+        self.unaries: Unaries = unaries
+        self.rare = rare
+        self.lexical = lexical or LexicalSettings(state_strength=5.0, signature_state_strength=5.0)
+        self.random_state = random_state
+        self.threads = threads
+        self.executor = executor
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on beside the trees, as JSON values."""
+        names = (
+            "states", "least", "kappa", "tolerance", "support", "dimensions", "iterations", "every", "smoothing",
+            "lexical_smoothing", "noise", "unaries", "rare", "random_state",
+        )  # fmt: skip
+        values = {name: getattr(self, name) for name in names}
+        if isinstance(self.states, Mapping):
+            values["states"] = {name: int(number) for name, number in self.states.items()}
+        for side in ("inside", "outside"):
+            chosen = getattr(self, side)
+            values[side] = chosen if isinstance(chosen, str) else [str(feature) for feature in chosen]
+        return {**values, "lexical": asdict(self.lexical)}
+
+    def fit(
+        self,
+        corpus: Corpus,
+        *,
+        evaluate: Evaluate | None = None,
+        progress: Progress | None = None,
+        log: Log | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> TensorGrammar:
+        """Return the grammar; arguments as in `SplitMerge.fit`."""
+        progress, log = progress or Silent(), log or NoLog()
+        problem = LatentProblem(
+            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
+            executor=self.executor,
+        )  # fmt: skip
+        state = TrainingState(problem.trees.one_state())
+        checkpoints = None
+        if checkpoint is not None:
+            key = {**self.settings(), "method": "cluster", "corpus": corpus.digest(), "dev": evaluate is not None}
+            checkpoints = Checkpoints(checkpoint, key)
+            state = checkpoints.load(state.weights) or state
+        operations = [Operation(partial(self._start, problem, progress), 3.0)]
+        for iteration in range(self.iterations + 1):
+            if iteration:
+                labels = {"phase": "em", "iteration": iteration}
+                operations.append(Operation(partial(self._iterate, problem), 1.0, labels))
+            if evaluate is not None and (iteration % self.every == 0 or iteration == self.iterations):
+                operations.append(Operation(partial(self._evaluate, problem, evaluate, log)))
+        state = run_operations(operations, state, progress=progress, log=log, checkpoints=checkpoints)
+        return self._grammar(problem, state.weights if state.best is None else state.best, state.step)
+
+    def _grammar(self, problem: LatentProblem, weights: LatentWeights, step: int) -> TensorGrammar:
+        return problem.grammar(weights, {"method": "cluster", "settings": self.settings(), "iterations": step})
+
+    def _start(self, problem: LatentProblem, progress: Progress, state: TrainingState) -> TrainingState:
+        corpus = problem.trees.corpus
+        wanted = np.where(problem.splittable(), wanted_states(self.states, corpus, self.support), 1)
+        vectors = np.where(wanted > 1, self.dimensions, 1)
+        projected = project_nodes(
+            NodeTable(corpus, problem.word_classes), vectors, inside=self.inside, outside=self.outside,
+            least=self.least, kappa=self.kappa, tolerance=self.tolerance, seed=self.random_state, threads=self.threads,
+            executor=self.executor, progress=progress,
+        )  # fmt: skip
+        _, remarks = diagnostics(projected, np.minimum(wanted, 2))
+        if remarks:
+            progress.note(f"no hidden states: {'; '.join(remarks[:3])}" + ("; ..." if len(remarks) > 3 else ""))
+        call = partial(_cluster_symbol, projected, wanted, self.noise, self.random_state)
+        found = map_in_order(call, range(len(corpus.symbols)), threads=self.threads, executor=self.executor)
+        labels = list(track(found, progress, "clustering", total=len(corpus.symbols), unit="symbols"))
+        states = np.array([int(label.max()) + 1 for label in labels], np.int32)
+        node_state = np.empty(corpus.n_nodes, np.int64)
+        for symbol, label in enumerate(labels):
+            nodes = np.flatnonzero(corpus.symbol == symbol)
+            node_state[nodes] = label[projected.place[nodes]]
+        layout = replace(state.weights, states=states)
+        counts = observed_counts(problem, layout, node_state)
+        layout = replace(layout, root=counts.root)
+        return replace(state, weights=self._maximise(problem, layout, counts))
+
+    def _maximise(self, problem: LatentProblem, layout: LatentWeights, counts: LatentCounts) -> LatentWeights:
+        return problem.trees.maximise(
+            layout, counts, smoothing=self.smoothing, lexical_smoothing=self.lexical_smoothing
+        )
+
+    def _iterate(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
+        expected = problem.expectations(state.weights)
+        weights = self._maximise(problem, state.weights, problem.trees.counts(state.weights, expected))
+        return replace(state, weights=weights, step=state.step + 1, log_likelihood=expected.log_likelihood)
+
+    def _evaluate(self, problem: LatentProblem, evaluate: Evaluate, log: Log, state: TrainingState) -> TrainingState:
+        state, figures = evaluated(state, self._grammar(problem, state.weights, state.step), evaluate, log, {})
+        return keep_better(state, figure_of(figures, "f1"))
+
+
+def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: np.ndarray) -> LatentCounts:
+    """Count rules, words and roots of a corpus whose nodes have the given states, `(nodes,)`."""
+    trees, corpus = problem.trees, problem.trees.corpus
+    inner = np.flatnonzero(corpus.rule >= 0)
+    rule = corpus.rule[inner]
+    sizes = layout.sizes[rule]
+    cell = node_state[inner] * sizes[:, 1] + node_state[corpus.left[inner]]
+    cell = layout.tensor_offsets[rule] + cell * sizes[:, 2] + node_state[corpus.right[inner]]
+    tensors = np.bincount(cell, minlength=int(layout.tensor_offsets[-1])).astype(float)
+    leaves = np.flatnonzero(corpus.rule < 0)
+    observed = trees.observed
+    keys = observed.pair_symbol.astype(np.int64) * len(corpus.words) + observed.pair_word
+    pair = np.searchsorted(keys, corpus.symbol[leaves].astype(np.int64) * len(corpus.words) + corpus.word[leaves])
+    begins = offsets_of(layout.states[observed.pair_symbol])
+    by_word = np.bincount(begins[pair] + node_state[leaves], minlength=int(begins[-1])).astype(float)
+    roots = corpus.roots
+    root = np.bincount(
+        layout.state_offsets[corpus.symbol[roots]] + node_state[roots], minlength=int(layout.state_offsets[-1])
+    ).astype(float)
+    return LatentCounts(tensors, trees.by_class(layout.states, by_word), root)
+
+
+def _cluster_symbol(projected: ProjectedNodes, wanted: np.ndarray, noise: float, seed: int, symbol: int) -> np.ndarray:
+    """Return the cluster of each node of a symbol, numbered from 0 without gaps."""
+    inside, outside = projected.inside[symbol], projected.outside[symbol]
+    if wanted[symbol] < 2 or inside.shape[1] < 2:
+        return np.zeros(len(inside), np.int64)
+    values = projected.singular_values[symbol][: inside.shape[1]]
+    points = np.concatenate([_standardised(side) * values for side in (inside, outside)], axis=1)
+    rng = np.random.default_rng([seed, symbol])
+    if noise:
+        points = points + noise * points.std(axis=0) * rng.standard_normal(points.shape)
+    labels = k_means(points, int(wanted[symbol]), rng)
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _standardised(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors with coordinates of unit size, each node's then scaled to unit length: directions matter."""
+    size = np.sqrt((vectors**2).mean(axis=0))
+    scaled = vectors / np.where(size > 0, size, 1.0)
+    length = np.sqrt((scaled**2).sum(axis=1, keepdims=True))
+    return scaled / np.where(length > 0, length, 1.0)
+
+
+def k_means(points: np.ndarray, clusters: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the cluster of each point, `(n,)`: Lloyd's algorithm from the start of k-means++.
+
+    (Arthur and Vassilvitskii 2007.) A cluster that loses all its points is left empty.
+    """
+    clusters = min(clusters, len(points))
+    centres = points[rng.integers(len(points))][None]
+    nearest = ((points - centres[0]) ** 2).sum(axis=1)
+    while len(centres) < clusters:
+        total = nearest.sum()
+        if total <= 0:  # no more different points
+            break
+        drawn = int(np.searchsorted(np.cumsum(nearest), rng.random() * total, side="right"))
+        chosen = points[min(drawn, len(points) - 1)]
+        centres = np.concatenate([centres, chosen[None]])
+        nearest = np.minimum(nearest, ((points - chosen) ** 2).sum(axis=1))
+    labels = np.full(len(points), -1)
+    for _ in range(_ROUNDS):
+        before, labels = labels, _closest(points, centres)
+        if np.array_equal(before, labels):
+            break
+        sums = np.zeros_like(centres)
+        np.add.at(sums, labels, points)
+        counts = np.bincount(labels, minlength=len(centres))
+        centres = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
+    return labels
+
+
+def _closest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    labels = np.empty(len(points), np.int64)
+    norms = (centres**2).sum(axis=1) / 2
+    for begin in range(0, len(points), _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        labels[part] = np.argmax(points[part] @ centres.T - norms, axis=1)
+    return labels
