@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
     from sapwood.grammar import TensorGrammar
     from sapwood.inference import Parser, ParseResult
-    from sapwood.learn import EM, PCFG, SplitMerge
+    from sapwood.learn import EM, PCFG, Cluster, Spectral, SplitMerge
     from sapwood.models import default_model_path
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
     from sapwood.trees.tokenise import split_sentences, tokenise
 
 _HOMES = {
+    "Cluster": "sapwood.learn",
     "Corpus": "sapwood.trees",
     "EM": "sapwood.learn",
     "EvaluationResult": "sapwood.evaluate",
@@ -38,6 +39,7 @@ _HOMES = {
     "ParseResult": "sapwood.inference",
     "Parser": "sapwood.inference",
     "Scorer": "sapwood.evaluate",
+    "Spectral": "sapwood.learn",
     "SplitMerge": "sapwood.learn",
     "TensorGrammar": "sapwood.grammar",
     "Tree": "sapwood.trees",
@@ -52,6 +54,7 @@ _HOMES = {
 __all__ = [
     "EM",
     "PCFG",
+    "Cluster",
     "Corpus",
     "EvaluationResult",
     "HeadRules",
@@ -60,6 +63,7 @@ __all__ = [
     "ParseResult",
     "Parser",
     "Scorer",
+    "Spectral",
     "SplitMerge",
     "TensorGrammar",
     "Tree",

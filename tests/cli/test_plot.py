@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from made_up import made_up_treebank
 from sapwood.cli import plot
 from sapwood.run.curves import draw_curves, make_curves
 from sapwood.run.log import TrainingLog, read_log
@@ -321,7 +322,7 @@ TIMELESS = b'{"event": "iteration", "step": 1, "log_likelihood": -1}\n'
 @pytest.mark.parametrize(
     ("arguments", "code", "message", "files"),
     [
-        ("", USAGE, "Missing argument 'LOG", {}),
+        ("", USAGE, "Missing argument 'FILE", {}),
         ("one.jsonl", USAGE, "name the picture with -o .* or ask for the numbers with --json", {}),
         ("one.jsonl --json --title T", USAGE, "--title goes with -o", {}),
         ("one.jsonl -o a.svg --x cycle", USAGE, "'cycle' is not one of 'step', 'seconds'", {}),
@@ -370,14 +371,31 @@ def test_the_input_is_not_replaced_by_way_of_a_link(logs: Path, sapwood: Any) ->
     assert len(read_log("one.jsonl")) == 20
 
 
-def test_there_is_nothing_to_draw_for_models_and_corpora(folder: Path, sapwood: Any) -> None:
+def test_there_is_nothing_to_draw_for_some_files(folder: Path, sapwood: Any) -> None:
     Corpus.from_trees([Tree.parse("(S (A b) (C d))")]).save(folder / "corpus.sapwood")
-    for name, kind in (("m", "model"), ("corpus.sapwood", "corpus")):
-        outcome = sapwood(["plot", name, "-o", "a.svg"])
-        assert outcome.code == USAGE
-        message = f"{name}: there is nothing to draw for this kind of file ({kind}) yet; name training logs"
-        assert outcome.err == f"sapwood: {message}\n"
+    outcome = sapwood(["plot", "corpus.sapwood", "-o", "a.svg"])
+    assert outcome.code == USAGE
+    message = "corpus.sapwood: there is nothing to draw for this kind of file (corpus) yet; name training logs"
+    assert outcome.err == f"sapwood: {message}\n"
+    outcome = sapwood(["plot", "m", "-o", "a.svg"])
+    assert outcome.code == INPUT
+    assert outcome.err == "sapwood: m: the model has no singular values: only those made by spectral learning have\n"
     assert not (folder / "a.svg").exists()
+
+
+def test_singular_values_of_a_model(folder: Path, sapwood: Any) -> None:
+    (folder / "made-up.mrg").write_text("".join(f"{tree}\n" for tree in made_up_treebank(150)))
+    assert sapwood(["train", "made-up.mrg", "--method", "spectral", "--states", 4, "-q", "-o", "spectral"]).code == 0
+    outcome = sapwood(["plot", "spectral", "-o", "a.svg", "--title", "made up", "--json"])
+    assert outcome.code == 0
+    records = json.loads(outcome.out)["symbols"]
+    assert [record["count"] for record in records] == sorted((record["count"] for record in records), reverse=True)
+    assert all(record["singular_values"][0] > 0 for record in records)
+    picture = (folder / "a.svg").read_text()
+    assert "made up" in picture
+    assert all(record["symbol"] in picture for record in records)
+    assert sapwood(["plot", "spectral", "spectral", "-o", "b.svg"]).code == 0
+    assert sapwood(["plot", "spectral", "m", "-o", "b.svg"]).code == USAGE
 
 
 def test_one_picture_is_of_one_kind(folder: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch) -> None:

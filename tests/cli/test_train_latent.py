@@ -94,13 +94,40 @@ def test_ensembles_parse_and_score(sapwood: Sapwood, folder: Path) -> None:
     assert folder.is_dir()
 
 
+def test_spectral_and_clusters(sapwood: Sapwood, folder: Path) -> None:
+    report = json.loads(
+        train(sapwood, "--method", "spectral", "--states", 4, "--dev", "dev.mrg", "--log", "l", "--json")
+    )
+    assert report["dev"]["f1"] == max(line["f1"] for line in read_log("l") if line["event"] == "dev")
+    grammar = TensorGrammar.load("m")
+    assert not grammar.probabilistic
+    assert grammar.states.max() == 4
+    assert {record["symbol"] for record in grammar.info["spectral"]["symbols"]} >= {"NP", "VP", "N"}
+    train(sapwood, "--method", "spectral", "--states", "auto", "--features", "simple", "-q")
+    train(sapwood, "--method", "cluster", "--states", 4, "--iterations", 3, "--log", "l", "-q")
+    grammar = TensorGrammar.load("m")
+    assert grammar.probabilistic
+    assert grammar.states.max() == 4
+    assert [line["step"] for line in read_log("l") if line["event"] == "iteration"] == [1, 2, 3]
+    train(sapwood, "--method", "cluster", "--states", 3, "--noise", 0.2, "--ensemble", 2, "-q")
+    members = load_models("m")
+    assert len(members) == 2
+    assert members[0] != members[1]
+    assert sorted(path.name for path in folder.iterdir()) == ["dev.mrg", "l", "m", "train.mrg"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("--cycles 2", "--cycles goes with --method split-merge"),
         ("--ensemble 2", "--ensemble goes with --method em and split-merge"),
-        ("--method split-merge --states 2", "--states goes with --method em"),
+        ("--method split-merge --states 2", "--states goes with --method em and spectral and cluster"),
         ("--method em --stop f1", "--stop f1 needs --dev"),
+        ("--method em --states auto", "--states auto goes with --method spectral"),
+        ("--method em --states some", "'some' is neither a number nor auto"),
+        ("--method em --iterations 0", "EM needs at least one"),
+        ("--method spectral --iterations 3", "--iterations goes with --method em and cluster"),
+        ("--method cluster --smoothing 3", "smoothing must be at least 0 and below 1"),
         ("--method em --log train.mrg", "--log train.mrg: is one of the input files"),
         ("--method em --init train.mrg", "train.mrg: not a sapwood file"),
         ("--method em --log no/log", "no: no such directory"),

@@ -9,15 +9,17 @@ from typing import Any
 import click
 
 from sapwood.cli import _common as common
-from sapwood.errors import ModelError, UsageError
+from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import is_regular, name_of
-from sapwood.run.curves import check_matplotlib, draw_curves, make_curves, picture_format
+from sapwood.run.curves import draw_curves, make_curves
 from sapwood.run.log import read_log
+from sapwood.run.pictures import check_matplotlib, picture_format
+from sapwood.run.spectra import draw_spectra, most_frequent
 from sapwood.storage import read_header
 
 
-@click.command("plot", short_help="Draw the curves in training logs.")
-@click.argument("files", nargs=-1, required=True, metavar="LOG [LOG]...")
+@click.command("plot", short_help="Draw training curves, or the singular values of a model.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE [FILE]...")
 @click.option("-o", "--output", help="The picture: a name that ends in .svg, .png or .pdf.")
 @click.option(
     "--x",
@@ -32,15 +34,17 @@ from sapwood.storage import read_header
 def command(
     context: click.Context, files: tuple[str, ...], output: str | None, x: Any, title: str, as_json: bool
 ) -> None:
-    """Draw the training curves in LOG: log-likelihood, and F1 if it was measured.
+    """Draw the training curves in logs: log-likelihood, and F1 if it was measured.
 
-    Several logs, and the members of an ensemble, are drawn over each other.
+    Several logs, and the members of an ensemble, are drawn over each other. Of a model made by spectral learning, the
+    singular values of its most frequent symbols are drawn.
 
     \b
     Examples:
       sapwood plot train.jsonl -o curves.svg
       sapwood plot small.jsonl large.jsonl --x seconds -o curves.png
       sapwood plot train.jsonl --json
+      sapwood plot model.sapwood -o spectra.svg
 
     Drawing needs Matplotlib: pip install 'sapwood[plot]'.
     """
@@ -88,5 +92,22 @@ def _plot_logs(files: Sequence[str], output: str | None, x: Any, title: str, as_
         common.print_json({"x": x, "curves": [curve.to_dict() for curve in curves]})
 
 
+def _plot_model(files: Sequence[str], output: str | None, _x: Any, title: str, as_json: bool) -> None:
+    if len(files) > 1:
+        raise UsageError("singular values are drawn for one model at a time")
+    info = read_header(files[0])["metadata"].get("info", {})
+    try:
+        records = most_frequent(info.get("spectral", {}).get("symbols", []))
+    except InputError as error:
+        raise InputError(f"{files[0]}: {error}") from error
+    if output is not None:
+        draw_spectra(records, output, title=title)
+    if as_json:
+        common.print_json({"symbols": list(records)})
+
+
 # What to do with files of each kind.
-_PICTURES: dict[str, Callable[[Sequence[str], str | None, Any, str, bool], None]] = {"log": _plot_logs}
+_PICTURES: dict[str, Callable[[Sequence[str], str | None, Any, str, bool], None]] = {
+    "log": _plot_logs,
+    "model": _plot_model,
+}

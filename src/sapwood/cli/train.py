@@ -18,16 +18,37 @@ from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress
 from sapwood.storage import read_header
 
-METHODS = ("pcfg", "em", "split-merge")
+METHODS = ("pcfg", "em", "split-merge", "spectral", "cluster")
 # Options that mean something to some methods only.
 _LATENT = ("ensemble", "resume", "log_path", "unaries", "rare")
+_SPECTRAL = (*_LATENT, "states", "features", "kappa", "smoothing")
 _ONLY: dict[str, tuple[str, ...]] = {
     "pcfg": (),
     "em": (*_LATENT, "states", "iterations", "restarts", "stop", "init", "prior"),
-    "split-merge": (*_LATENT, "cycles"),
+    "split-merge": (*_LATENT, "cycles", "smoothing"),
+    "spectral": _SPECTRAL,
+    "cluster": (*_SPECTRAL, "iterations", "noise"),
 }
 # Hidden states find out for themselves what ancestors and siblings say.
 _PLAIN = {"vertical": 1, "horizontal": 0, "annotate_tags": False}
+
+
+class _States(click.ParamType):
+    """A number of states, or `auto`."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number, or the word."""
+        if value == "auto":
+            return "auto"
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a number nor auto", param, ctx)
+        if number < 1:
+            self.fail(f"{number} is less than 1", param, ctx)
+        return number
 
 
 @click.command("train", short_help="Learn a grammar from treebanks.")
@@ -38,12 +59,34 @@ _PLAIN = {"vertical": 1, "horizontal": 0, "annotate_tags": False}
     type=click.Choice(METHODS),
     default="pcfg",
     show_default=True,
-    help="How to learn: count rules (seconds), or find hidden states by EM or by split-merge (a minute or two; best).",
+    help="How to learn: count rules (pcfg), or find hidden states: by split-merge (best), em, spectral learning or "
+    "clustering (the last two in seconds).",
 )
 @click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
 @click.option("--cycles", type=click.IntRange(1, 10), help="split-merge: how often to split. [default: 5]")
-@click.option("--states", type=click.IntRange(min=1), help="em: hidden states per symbol. [default: 16]")
-@click.option("--iterations", type=click.IntRange(min=1), help="em: the most iterations. [default: 40]")
+@click.option(
+    "--states",
+    type=_States(),
+    help="em, spectral, cluster: hidden states per symbol; spectral: or auto. [default: 16]",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=0),
+    help="em: the most iterations. [default: 40] cluster: iterations of EM afterwards. [default: 0]",
+)
+@click.option(
+    "--features",
+    type=click.Choice(["simple", "rich"]),
+    help="spectral, cluster: what is looked at inside and outside of nodes. [default: rich]",
+)
+@click.option("--kappa", type=click.FloatRange(min=0), help="spectral, cluster: how much rare features are held back.")
+@click.option(
+    "--smoothing",
+    type=click.FloatRange(min=0),
+    help="spectral: the weight of simpler moments beside a rule's own; split-merge, cluster: of the mean of all states "
+    "beside each state's own (below 1).",
+)
+@click.option("--noise", type=click.FloatRange(min=0), help="cluster: noise on the vectors, for ensembles.")
 @click.option("--restarts", type=click.IntRange(min=1), help="em: random starts, the best of which is kept.")
 @click.option(
     "--stop",
@@ -116,6 +159,8 @@ def command(
       sapwood train train.mrg --dev dev.mrg --method split-merge --log train.jsonl -o model.sapwood
       sapwood train wsj/*.mrg --method split-merge --ensemble 4 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
+      sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
+      sapwood train train.mrg --dev dev.mrg --method cluster --iterations 10 -o model.sapwood
     """
     from sapwood.trees import Corpus
 
@@ -191,6 +236,10 @@ def _refuse_foreign(context: click.Context, method: str) -> None:
     for name in sorted({option for options in _ONLY.values() for option in options} - known):
         users = " and ".join(other for other, options in _ONLY.items() if name in options)
         common.refuse_given(context, [name], f"goes with --method {users}")
+    if context.params["states"] == "auto" and method != "spectral":
+        raise UsageError("--states auto goes with --method spectral")
+    if method == "em" and context.params["iterations"] == 0:
+        raise UsageError("--iterations 0: EM needs at least one")
     if context.params["stop"] in ("f1", "log-likelihood") and context.params["dev"] is None:
         raise UsageError(f"--stop {context.params['stop']} needs --dev")
 
@@ -283,7 +332,7 @@ class _Run:
         done = load_models(self.members) if self.resume and self.members.exists() else []
         if len(done) > count:
             raise UsageError(f"{self.members}: holds {len(done)} grammars, more than --ensemble {count} asks for")
-        steps = sum(grammar.info["iterations"] for grammar in done)
+        steps = sum(grammar.info.get("iterations", 0) for grammar in done)
         with self._open_log(steps) as log:
             if getattr(log, "is_new", True):
                 log.write(
@@ -294,11 +343,12 @@ class _Run:
                 if count > 1:
                     progress.note(f"grammar {member + 1} of {count}")
                 learner = make_learner(method, options, _member_seed(seed, member), threads)
-                checkpoint = self._checkpoint(member, count)
+                # Spectral learning has no iterations to go on with.
+                kept = {} if method == "spectral" else {"checkpoint": self._checkpoint(member, count)}
                 view = _MemberLog(log, steps, {"member": member} if count > 1 else {})
-                grammar = learner.fit(corpus, evaluate=evaluate, progress=progress, log=view, checkpoint=checkpoint)
+                grammar = learner.fit(corpus, evaluate=evaluate, progress=progress, log=view, **kept)
                 done.append(grammar.with_info(seed=seed))
-                steps += grammar.info["iterations"]
+                steps += grammar.info.get("iterations", 0)
                 if count > 1:
                     save_models(done, self.members)
             log.write("end", step=steps)
@@ -337,11 +387,18 @@ class _MemberLog:
 def make_learner(method: str, options: dict[str, Any], seed: int, threads: int) -> Any:
     """Return the learner that the options ask for."""
     from sapwood.grammar.tensor_grammar import TensorGrammar
-    from sapwood.learn import EM, SplitMerge
+    from sapwood.learn import EM, Cluster, Spectral, SplitMerge
 
     options = {**options, "random_state": seed, "threads": threads}
+    if features := options.pop("features", None):
+        options |= {"inside": features, "outside": features}
     if method == "split-merge":
         return SplitMerge(**options)
+    if method == "cluster":
+        return Cluster(**options)
+    if method == "spectral":
+        # Several weights of simpler moments cost nothing more than parsing dev with each.
+        return Spectral(**{"smoothing": (20.0, 10.0, 30.0)} | options)
     if "stop" in options:
         options["stop"] = options["stop"].replace("-", "_")
     if "init" in options:

@@ -47,5 +47,7 @@ def describe(grammar: TensorGrammar, *, top: int) -> str:
 def _in_words(value: Any) -> str:
     """Return a JSON value for reading: `name value` pairs for an object."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {str(inner)[:16]}" for name, inner in value.items())
+        pairs = [(name, inner) for name, inner in value.items() if not isinstance(inner, Mapping | list)]
+        lists = [f"{len(inner)} {name}" for name, inner in value.items() if isinstance(inner, list)]
+        return ", ".join([f"{name} {str(inner)[:16]}" for name, inner in pairs] + lists)
     return str(value)

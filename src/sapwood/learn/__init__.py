@@ -2,6 +2,7 @@
 
 from sapwood.learn.em import EM
 from sapwood.learn.pcfg import PCFG
+from sapwood.learn.spectral import Cluster, Spectral
 from sapwood.learn.split_merge import SplitMerge
 
-__all__ = ["EM", "PCFG", "SplitMerge"]
+__all__ = ["EM", "PCFG", "Cluster", "Spectral", "SplitMerge"]

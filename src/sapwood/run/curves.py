@@ -13,15 +13,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import warnings
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sapwood.errors import InputError, UsageError
-from sapwood.files import atomic_write
+from sapwood.errors import InputError
+from sapwood.run.pictures import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,43 +29,13 @@ if TYPE_CHECKING:
 
 XAxis = Literal["step", "seconds"]
 Events = Sequence[Mapping[str, Any]]
-PICTURE_FORMATS = ("svg", "png", "pdf")
-
-# Okabe and Ito's colours, which people see apart however they see colours; the yellow is too pale for lines.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 _BAND = "#f1f1ee"
-_INK = "#404040"
 _NOTE = "#6b6b6b"
 # Up to this many iterations each is a dot.
 _FEW = 60
 _LONGEST_NAME = 48
 _UNITS = ((3600.0, "hours of training"), (60.0, "minutes of training"), (1.0, "seconds of training"))
-_SETTINGS: Any = {
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
-    "font.size": 9,
-    "text.color": _INK,
-    "text.parse_math": False,
-    "axes.edgecolor": "#9a9a9a",
-    "axes.labelcolor": _INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "grid.color": "#dcdcdc",
-    "grid.linewidth": 0.6,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "lines.solid_capstyle": "round",
-    "savefig.dpi": 160,
-    # Letters, not outlines, in files that can hold them; names of parts that do not change from run to run.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "sapwood",
-    "pdf.fonttype": 42,
-}
 
 
 @dataclass(frozen=True)
@@ -200,22 +169,6 @@ def _make_curve(log: str, member: int | None, name: str, events: Events, x: XAxi
     )
 
 
-def picture_format(path: str | Path) -> str:
-    """Return the format that the name of a picture ends in, if it can be written."""
-    ending = Path(path).suffix[1:].lower()
-    if ending not in PICTURE_FORMATS:
-        raise UsageError(f"the name of a picture must end in .svg, .png or .pdf, and this one does not: {str(path)!r}")
-    return ending
-
-
-def check_matplotlib() -> None:
-    """Raise a `UsageError` if there is nothing to draw with."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise UsageError("drawing needs Matplotlib: pip install 'sapwood[plot]'") from error
-
-
 def draw_curves(logs: Mapping[str, Events], path: str | Path, *, x: XAxis = "step", title: str = "") -> None:
     """Draw the curves in the logs.
 
@@ -228,20 +181,8 @@ def draw_curves(logs: Mapping[str, Events], path: str | Path, *, x: XAxis = "ste
     title
         What to write above it.
     """
-    ending = picture_format(path)
-    check_matplotlib()
-    import matplotlib
-
     curves = make_curves(logs, x=x)
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS)
-        # Of a script that the font lacks: boxes in a PNG or PDF, and as it should be in an SVG.
-        warnings.filterwarnings("ignore", r"Glyph \d+")
-        figure = _figure_of(curves, x, title)
-        date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[ending]
-        with atomic_write(path) as stream:
-            figure.savefig(stream, format=ending, metadata=date)
+    save_picture(path, lambda: _figure_of(curves, x, title))
 
 
 def _figure_of(curves: Sequence[Curve], x: XAxis, title: str) -> Figure:
@@ -302,8 +243,8 @@ def _plot_curve(axes: Sequence[Axes], curve: Curve, index: int, of: int) -> Line
     from matplotlib.lines import Line2D
 
     look: dict[str, Any] = {
-        "color": _COLOURS[index % len(_COLOURS)],
-        "linestyle": _STYLES[index // len(_COLOURS) % len(_STYLES)],
+        "color": COLOURS[index % len(COLOURS)],
+        "linestyle": _STYLES[index // len(COLOURS) % len(_STYLES)],
         "linewidth": 1.5 if of == 1 else 1.2,
     }
     if curve.x:

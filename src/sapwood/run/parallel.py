@@ -12,6 +12,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+def one_blas_thread() -> contextlib.AbstractContextManager[object]:
+    """Keep matrix products to one thread each: with our own threads around them more would only be in the way.
+
+    Results of the same product can differ in the last bit by the number of threads, too.
+    """
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1, user_api="blas")
+
+
 def map_in_order(
     call: Callable[[T], R],
     items: Iterable[T],

@@ -37,7 +37,7 @@ from sapwood.learn.training import (
     run_operations,
 )
 from sapwood.run.log import Log, NoLog
-from sapwood.run.parallel import map_in_order
+from sapwood.run.parallel import map_in_order, one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
 
@@ -177,6 +177,14 @@ class Cluster:
         return problem.grammar(weights, {"method": "cluster", "settings": self.settings(), "iterations": step})
 
     def _start(self, problem: LatentProblem, progress: Progress, state: TrainingState) -> TrainingState:
+        with one_blas_thread():
+            layout, counts = self._clustered(problem, progress, state)
+        return replace(state, weights=self._maximise(problem, layout, counts))
+
+    def _clustered(
+        self, problem: LatentProblem, progress: Progress, state: TrainingState
+    ) -> tuple[LatentWeights, LatentCounts]:
+        """Return the numbers of states, and the counts of the corpus with the clusters for states."""
         corpus = problem.trees.corpus
         wanted = np.where(problem.splittable(), wanted_states(self.states, corpus, self.support), 1)
         vectors = np.where(wanted > 1, self.dimensions, 1)
@@ -198,8 +206,7 @@ class Cluster:
             node_state[nodes] = label[projected.place[nodes]]
         layout = replace(state.weights, states=states)
         counts = observed_counts(problem, layout, node_state)
-        layout = replace(layout, root=counts.root)
-        return replace(state, weights=self._maximise(problem, layout, counts))
+        return replace(layout, root=counts.root), counts
 
     def _maximise(self, problem: LatentProblem, layout: LatentWeights, counts: LatentCounts) -> LatentWeights:
         return problem.trees.maximise(

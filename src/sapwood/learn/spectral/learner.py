@@ -11,6 +11,12 @@ Inside and outside features of every node are projected by one singular value de
 an invertible matrix for each symbol, so its weights can be negative; tree probabilities and posteriors are right in
 the limit, and only nearly so on a sample: negative posteriors are taken for zero by the decoders.
 
+**Which nodes.** Means are over all nodes of the treebank, or over one of each tree, picked from its `N` nodes with
+probability `1 / N` each: the terms of a mean are independent then, as trees are (section 8). A picked node counts `N`
+times, which the paper leaves out: without it nodes of small trees count for too much, inside and outside tree of a
+node depend on each other through `N` even when its state is known, and the result does not tend to the grammar (see
+`population`); with it each sum has the expectation of the sum over all nodes. Roots, one a tree, are all used.
+
 A rule seen n times gets `lambda = sqrt(n) / (C + sqrt(n))` of its own third-order mean; the rest comes from products of
 second- and first-order means, and those from the means of the symbols (Cohen et al. 2013).
 """
@@ -34,7 +40,7 @@ from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, project_nodes, wanted_states
 from sapwood.learn.training import Evaluate, LatentProblem, Unaries, figure_of
 from sapwood.run.log import Log, NoLog
-from sapwood.run.parallel import map_in_order
+from sapwood.run.parallel import map_in_order, one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
 
@@ -48,10 +54,11 @@ class RuleMoments:
     """Means of products of projected vectors over the nodes with one rule `a -> b c`.
 
     `third (m_a, m_b, m_c)` of `Z (x) Y_left (x) Y_right`; `second` of its three pairs, `(a, b)`, `(a, c)`, `(b, c)`;
-    `first` of the three vectors; `count` nodes.
+    `first` of the three vectors; `count` nodes, whose weights are `weight` in all (`count`, if all nodes are used).
     """
 
     count: int
+    weight: float
     first: tuple[np.ndarray, np.ndarray, np.ndarray]
     second: tuple[np.ndarray, np.ndarray, np.ndarray]
     third: np.ndarray
@@ -78,7 +85,7 @@ class Spectral:
         A symbol gets no more than one state for so many occurrences.
     nodes
         Nodes that moments are estimated on: `all`, or `one` of each tree, picked at random, as the paper's analysis has
-        it (section 8).
+        it (section 8), and weighted by the number of nodes of its tree.
     unaries, rare, lexical, threads, executor
         See `LatentProblem`.
     random_state
@@ -167,13 +174,15 @@ class Spectral:
             executor=self.executor,
         )  # fmt: skip
         table = NodeTable(problem.trees.corpus, problem.word_classes)
+        weights = self._weights(problem.trees.corpus)
         best: tuple[float, TensorGrammar] | None = None
         step = 0
         for tolerance in self._tolerances(evaluate):
-            projected, info = self._project(problem, table, tolerance, progress)
-            moments = list(rule_moments(projected, self._chosen(problem), self.threads, self.executor, progress))
+            with one_blas_thread():
+                projected, info = self._project(problem, table, weights, tolerance, progress)
+                moments = list(rule_moments(projected, weights, self.threads, self.executor, progress))
             for smoothing in self.smoothing if evaluate is not None else self.smoothing[:1]:
-                grammar = self._grammar(problem, projected, moments, smoothing, info)
+                grammar = self._grammar(problem, projected, weights, moments, smoothing, info)
                 step += 1
                 if evaluate is None:
                     return grammar
@@ -190,27 +199,31 @@ class Spectral:
             return [self.tolerance]
         return [self.tolerance, 3 * self.tolerance, 10 * self.tolerance, 20 * self.tolerance]
 
-    def _chosen(self, problem: LatentProblem) -> np.ndarray | None:
-        """Return which nodes moments are estimated on, None for all."""
+    def _weights(self, corpus: Corpus) -> np.ndarray | None:
+        """Return what each node counts in moments, `(nodes,)` and mostly 0; None if all count the same."""
         if self.nodes == "all":
             return None
-        corpus = problem.trees.corpus
         rng = np.random.default_rng([self.random_state, 1])
         sizes = np.diff(corpus.offsets)
         picked = corpus.offsets[:-1] + (rng.random(corpus.n_trees) * sizes).astype(np.int64)
-        chosen = np.zeros(corpus.n_nodes, bool)
-        chosen[picked] = True
-        return chosen
+        weights = np.zeros(corpus.n_nodes)
+        weights[picked] = sizes
+        return weights
 
     def _project(
-        self, problem: LatentProblem, table: NodeTable, tolerance: float, progress: Progress
+        self,
+        problem: LatentProblem,
+        table: NodeTable,
+        weights: np.ndarray | None,
+        tolerance: float,
+        progress: Progress,
     ) -> tuple[ProjectedNodes, dict[str, Any]]:
         corpus = problem.trees.corpus
         most = wanted_states(32 if self.states == "auto" else self.states, corpus, self.support)
         wanted = np.where(problem.splittable(), most, 1)
         projected = project_nodes(
             table, wanted, inside=self.inside, outside=self.outside, least=self.least, kappa=self.kappa,
-            tolerance=tolerance, nodes=self._chosen(problem), seed=self.random_state, threads=self.threads,
+            tolerance=tolerance, weights=weights, seed=self.random_state, threads=self.threads,
             executor=self.executor, progress=progress,
         )  # fmt: skip
         records, remarks = diagnostics(projected, wanted)
@@ -223,19 +236,18 @@ class Spectral:
         self,
         problem: LatentProblem,
         projected: ProjectedNodes,
+        weights: np.ndarray | None,
         moments: Sequence[RuleMoments],
         smoothing: float,
         info: Mapping[str, Any],
     ) -> TensorGrammar:
         corpus = projected.corpus
-        chosen = self._chosen(problem)
-        used = np.ones(corpus.n_nodes, bool) if chosen is None else chosen
-        counts = np.bincount(corpus.symbol[used], minlength=len(corpus.symbols))
-        mean_inside = [_mean(y, used, projected, a) for a, y in enumerate(projected.inside)]
-        mean_outside = [_mean(z, used, projected, a) for a, z in enumerate(projected.outside)]
+        totals = np.bincount(corpus.symbol, weights=weights, minlength=len(corpus.symbols))
+        mean_inside = [_mean(y, weights, projected, a) for a, y in enumerate(projected.inside)]
+        mean_outside = [_mean(z, weights, projected, a) for a, z in enumerate(projected.outside)]
         tensors = [
             smoothed(moment, smoothing, mean_outside[a], mean_inside[b], mean_inside[c])
-            * _ratio(moment.count, counts[a])
+            * _ratio(moment.weight, totals[a])
             for moment, (a, b, c) in zip(moments, corpus.rules.tolist(), strict=True)
         ]
         root = [np.zeros(int(size)) for size in projected.states]
@@ -243,26 +255,33 @@ class Spectral:
         for a in np.unique(corpus.symbol[roots]).tolist():
             at = roots[corpus.symbol[roots] == a]
             root[a] = projected.inside[a][projected.place[at]].sum(axis=0) / corpus.n_trees
-        words = _word_sums(projected, problem)
+        words = _word_sums(projected, weights, problem)
         return problem.real_grammar(
             projected.states, tensors, root, words, mean_inside,
             {"method": "spectral", "settings": {**self.settings(), "smoothing": smoothing}, "spectral": dict(info)},
         )  # fmt: skip
 
 
-def _ratio(part: int, whole: int) -> float:
+def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _mean(vectors: np.ndarray, used: np.ndarray, projected: ProjectedNodes, symbol: int) -> np.ndarray:
-    """Return the mean over a symbol's used nodes (over all of them, if none is used)."""
-    nodes = np.flatnonzero(projected.corpus.symbol == symbol)
-    rows = vectors[projected.place[nodes[used[nodes]]]]
-    return (rows if len(rows) else vectors).mean(axis=0)
+def _mean(vectors: np.ndarray, weights: np.ndarray | None, projected: ProjectedNodes, symbol: int) -> np.ndarray:
+    """Return the weighted mean over a symbol's nodes (the plain one, if none has weight)."""
+    if weights is None:
+        return vectors.mean(axis=0)
+    nodes = np.flatnonzero((projected.corpus.symbol == symbol) & (weights > 0))
+    if not len(nodes):
+        return vectors.mean(axis=0)
+    return np.average(vectors[projected.place[nodes]], axis=0, weights=weights[nodes])
 
 
-def _word_sums(projected: ProjectedNodes, problem: LatentProblem) -> np.ndarray:
-    """Return the sums of `Z` over the leaves of each pair of preterminal and word, one vector behind the other."""
+def _word_sums(projected: ProjectedNodes, weights: np.ndarray | None, problem: LatentProblem) -> np.ndarray:
+    """Return the sums of `Z` over the leaves of each pair of preterminal and word, one vector behind the other.
+
+    With weights they are scaled by one factor for each preterminal, so that its leaves have a weight of 1 on average.
+    A preterminal none of whose leaves has weight gets the sums over all.
+    """
     corpus, observed = projected.corpus, problem.trees.observed
     keys = observed.pair_symbol.astype(np.int64) * len(corpus.words) + observed.pair_word
     leaves = np.flatnonzero(corpus.word >= 0)
@@ -273,48 +292,62 @@ def _word_sums(projected: ProjectedNodes, problem: LatentProblem) -> np.ndarray:
         first, last = np.searchsorted(observed.pair_symbol, [a, a + 1])
         mine = corpus.symbol[leaves] == a
         total = np.zeros((last - first, int(projected.states[a])))
-        np.add.at(total, pair[mine] - first, projected.outside[a][projected.place[leaves[mine]]])
+        vectors = projected.outside[a][projected.place[leaves[mine]]]
+        if weights is not None and weights[leaves[mine]].any():
+            own = weights[leaves[mine]]
+            vectors = vectors * (own / own.mean())[:, None]
+        np.add.at(total, pair[mine] - first, vectors)
         sums[offsets[first] : offsets[last]] = total.ravel()
     return sums
 
 
 def rule_moments(
     projected: ProjectedNodes,
-    chosen: np.ndarray | None,
+    weights: np.ndarray | None,
     threads: int,
     executor: Executor | None,
     progress: Progress,
 ) -> Iterator[RuleMoments]:
-    """Yield the moments of each rule, over the chosen nodes."""
+    """Yield the moments of each rule, over the nodes with weight; `weights` are `(nodes,)`, None if all are 1."""
     corpus = projected.corpus
     order = np.argsort(corpus.rule, kind="stable")
     order = order[corpus.rule[order] >= 0]
-    if chosen is not None:
-        order = order[chosen[order]]
+    if weights is not None:
+        order = order[weights[order] > 0]
     bounds = np.searchsorted(corpus.rule[order], np.arange(len(corpus.rules) + 1))
-    call = partial(_moments_of_rule, projected, order, bounds)
+    call = partial(_moments_of_rule, projected, weights, order, bounds)
     found = map_in_order(call, range(len(corpus.rules)), threads=threads, executor=executor)
     return track(found, progress, "moments", total=len(corpus.rules), unit="rules")
 
 
-def _moments_of_rule(projected: ProjectedNodes, order: np.ndarray, bounds: np.ndarray, rule: int) -> RuleMoments:
+def _moments_of_rule(
+    projected: ProjectedNodes, weights: np.ndarray | None, order: np.ndarray, bounds: np.ndarray, rule: int
+) -> RuleMoments:
     corpus, place = projected.corpus, projected.place
     a, b, c = corpus.rules[rule].tolist()
     nodes = order[bounds[rule] : bounds[rule + 1]]
     z = projected.outside[a][place[nodes]]
     left, right = projected.inside[b][place[corpus.left[nodes]]], projected.inside[c][place[corpus.right[nodes]]]
     count = len(nodes)
+    weight = float(count)
+    # Weights go to one factor of each product.
+    lefts, rights = left, right
+    if weights is not None:
+        own = weights[nodes][:, None]
+        weight = float(own.sum())
+        z, lefts, rights = z * own, left * own, right * own
     sizes = z.shape[1], left.shape[1], right.shape[1]
     third = np.zeros((sizes[0], sizes[1] * sizes[2]))
     for begin in range(0, count, _CHUNK):
         part = slice(begin, begin + _CHUNK)
         pairs = left[part][:, :, None] * right[part][:, None, :]
         third += z[part].T @ pairs.reshape(len(pairs), -1)
-    n = max(count, 1)
+    n = weight or 1.0
     return RuleMoments(
         count,
-        (z.sum(axis=0) / n, left.sum(axis=0) / n, right.sum(axis=0) / n),
-        (z.T @ left / n, z.T @ right / n, left.T @ right / n),
+        weight,
+        (z.sum(axis=0) / n, lefts.sum(axis=0) / n, rights.sum(axis=0) / n),
+        (z.T @ left / n, z.T @ right / n, lefts.T @ right / n),
         third.reshape(sizes) / n,
     )
 

@@ -81,7 +81,7 @@ def project_nodes(
     least: int = 2,
     kappa: float = 5.0,
     tolerance: float = 0.01,
-    nodes: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
     seed: int = 0,
     threads: int = 1,
     executor: Executor | None = None,
@@ -101,8 +101,9 @@ def project_nodes(
         For scaling.
     tolerance
         Singular values below this part of the largest one are cut off.
-    nodes
-        `(nodes,)` bool: nodes to estimate `Omega^a` on; by default all. All are projected either way.
+    weights
+        `(nodes,)`: what each node counts in `Omega^a`; by default the same. All are projected either way, those without
+        weight too.
     seed
         Of the randomised decomposition.
     threads, executor, progress
@@ -112,7 +113,7 @@ def project_nodes(
     with (progress or Silent()).stage("features", total=1, unit="passes") as stage:
         features = extract(table, inside, outside, least=least)
         stage.step()
-    call = partial(_project_symbol, features, states, nodes, kappa, tolerance, seed)
+    call = partial(_project_symbol, features, states, weights, kappa, tolerance, seed)
     found = map_in_order(call, range(len(corpus.symbols)), threads=threads, executor=executor)
     parts = list(track(found, progress or Silent(), "decomposing", total=len(corpus.symbols), unit="symbols"))
     place = np.empty(corpus.n_nodes, np.int64)
@@ -132,7 +133,7 @@ def project_nodes(
 def _project_symbol(
     features: SymbolFeatures,
     states: np.ndarray,
-    chosen: np.ndarray | None,
+    weights: np.ndarray | None,
     kappa: float,
     tolerance: float,
     seed: int,
@@ -144,8 +145,7 @@ def _project_symbol(
     if states[symbol] < 2:
         return constant, constant, np.zeros(0)
     phi, psi = scale(features.inside(symbol), kappa), scale(features.outside(symbol), kappa)
-    rows = slice(None) if chosen is None else np.flatnonzero(chosen[nodes])
-    used_phi, used_psi = phi[rows], psi[rows]
+    used_phi, used_psi = (phi, psi) if weights is None else _weighted(phi, psi, weights[nodes])
     if min(used_phi.shape) < 2 or used_psi.shape[1] < 2:
         return constant, constant, np.zeros(0)
     rng = np.random.default_rng([seed, symbol])
@@ -154,6 +154,16 @@ def _project_symbol(
     if kept < 2:
         return constant, constant, values
     return phi @ left[:, :kept], (psi @ right[:, :kept]) / values[:kept], values
+
+
+def _weighted(
+    phi: scipy.sparse.csr_array, psi: scipy.sparse.csr_array, weights: np.ndarray
+) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
+    """Return the rows with weight, those of `phi` scaled: `phi^T psi / rows` is the weighted mean of their products."""
+    rows = np.flatnonzero(weights)
+    phi, psi = phi[rows], psi[rows]
+    own = np.repeat(weights[rows] / weights.sum() * len(rows), np.diff(phi.indptr))
+    return scipy.sparse.csr_array((phi.data * own, phi.indices, phi.indptr), shape=phi.shape), psi
 
 
 def truncated_svd(
@@ -185,9 +195,12 @@ def diagnostics(projected: ProjectedNodes, wanted: np.ndarray) -> tuple[list[dic
     records: list[dict[str, Any]] = []
     remarks: list[str] = []
     for symbol, values in enumerate(projected.singular_values):
+        states = int(projected.states[symbol])
+        if states < wanted[symbol]:
+            support = "1 state" if states == 1 else f"{states} states"
+            remarks.append(f"{corpus.symbols[symbol]}: {counts[symbol]:,} nodes support only {support}")
         if not len(values):
             continue
-        states = int(projected.states[symbol])
         smallest = float(values[min(states, len(values)) - 1])
         records.append(
             {
@@ -199,6 +212,4 @@ def diagnostics(projected: ProjectedNodes, wanted: np.ndarray) -> tuple[list[dic
                 "singular_values": [float(f"{value:.6g}") for value in values],
             }
         )
-        if states < wanted[symbol]:
-            remarks.append(f"{corpus.symbols[symbol]}: {counts[symbol]:,} nodes support only {states} states")
     return records, remarks
