@@ -26,7 +26,7 @@ _ONLY: dict[str, tuple[str, ...]] = {
     "pcfg": (),
     "em": (*_LATENT, "states", "iterations", "restarts", "stop", "init", "prior"),
     "split-merge": (*_LATENT, "cycles", "smoothing"),
-    "spectral": _SPECTRAL,
+    "spectral": (*_SPECTRAL, "dropout"),
     "cluster": (*_SPECTRAL, "iterations", "noise"),
 }
 # Hidden states find out for themselves what ancestors and siblings say.
@@ -85,6 +85,11 @@ class _States(click.ParamType):
     type=click.FloatRange(min=0),
     help="spectral: the weight of simpler moments beside a rule's own; split-merge, cluster: of the mean of all states "
     "beside each state's own (below 1).",
+)
+@click.option(
+    "--dropout",
+    type=click.FloatRange(0, 1, max_open=True),
+    help="spectral: part of the features left out at random, for ensembles.",
 )
 @click.option("--noise", type=click.FloatRange(min=0), help="cluster: noise on the vectors, for ensembles.")
 @click.option("--restarts", type=click.IntRange(min=1), help="em: random starts, the best of which is kept.")

@@ -77,6 +77,9 @@ class Spectral:
         `least` with a symbol are dropped.
     kappa
         Scaling of features: the larger, the less rare features count.
+    dropout
+        The part of all features that is left out at random, by the seed: for ensembles, whose members would hardly
+        differ otherwise.
     smoothing
         `C`, or several values of which the best by `evaluate` is taken (the first, if there is none).
     tolerance
@@ -107,6 +110,7 @@ class Spectral:
         outside: Chosen = "rich",
         least: int = 2,
         kappa: float = 5.0,
+        dropout: float = 0.0,
         smoothing: float | Sequence[float] = 20.0,
         tolerance: float = 0.03,
         support: int = 30,
@@ -127,6 +131,8 @@ class Spectral:
             raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
         if kappa < 0:
             raise UsageError(f"kappa must be 0 or more, not {kappa}")
+        if not 0 <= dropout < 1:
+            raise UsageError(f"dropout must be at least 0 and below 1, not {dropout}")
         for name, value in (("least", least), ("support", support)):
             if value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
@@ -135,6 +141,7 @@ class Spectral:
         self.states = states
         self.inside, self.outside, self.least = inside, outside, least
         self.kappa = kappa
+        self.dropout = dropout
         self.smoothing = [float(value) for value in values]
         self.tolerance = tolerance
         self.support = support
@@ -149,7 +156,7 @@ class Spectral:
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees, as JSON values."""
         names = (
-            "states", "least", "kappa", "smoothing", "tolerance", "support", "nodes", "unaries", "rare", "random_state",
+            "states", "least", "kappa", "dropout", "smoothing", "tolerance", "support", "nodes", "unaries", "rare", "random_state",
         )  # fmt: skip
         values = {name: getattr(self, name) for name in names}
         if isinstance(self.states, Mapping):
@@ -223,6 +230,7 @@ class Spectral:
         wanted = np.where(problem.splittable(), most, 1)
         projected = project_nodes(
             table, wanted, inside=self.inside, outside=self.outside, least=self.least, kappa=self.kappa,
+            dropout=self.dropout,
             tolerance=tolerance, weights=weights, seed=self.random_state, threads=self.threads,
             executor=self.executor, progress=progress,
         )  # fmt: skip

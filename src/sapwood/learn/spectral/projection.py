@@ -80,6 +80,7 @@ def project_nodes(
     outside: Chosen = "rich",
     least: int = 2,
     kappa: float = 5.0,
+    dropout: float = 0.0,
     tolerance: float = 0.01,
     weights: np.ndarray | None = None,
     seed: int = 0,
@@ -99,6 +100,8 @@ def project_nodes(
         Features (see `features.extract`).
     kappa
         For scaling.
+    dropout
+        The part of all features that is left out at random.
     tolerance
         Singular values below this part of the largest one are cut off.
     weights
@@ -113,7 +116,7 @@ def project_nodes(
     with (progress or Silent()).stage("features", total=1, unit="passes") as stage:
         features = extract(table, inside, outside, least=least)
         stage.step()
-    call = partial(_project_symbol, features, states, weights, kappa, tolerance, seed)
+    call = partial(_project_symbol, features, states, weights, kappa, dropout, tolerance, seed)
     found = map_in_order(call, range(len(corpus.symbols)), threads=threads, executor=executor)
     parts = list(track(found, progress or Silent(), "decomposing", total=len(corpus.symbols), unit="symbols"))
     place = np.empty(corpus.n_nodes, np.int64)
@@ -135,6 +138,7 @@ def _project_symbol(
     states: np.ndarray,
     weights: np.ndarray | None,
     kappa: float,
+    dropout: float,
     tolerance: float,
     seed: int,
     symbol: int,
@@ -145,6 +149,9 @@ def _project_symbol(
     if states[symbol] < 2:
         return constant, constant, np.zeros(0)
     phi, psi = scale(features.inside(symbol), kappa), scale(features.outside(symbol), kappa)
+    if dropout:
+        chance = np.random.default_rng([seed, symbol, 1])
+        phi, psi = (_without_some(matrix, dropout, chance) for matrix in (phi, psi))
     used_phi, used_psi = (phi, psi) if weights is None else _weighted(phi, psi, weights[nodes])
     if min(used_phi.shape) < 2 or used_psi.shape[1] < 2:
         return constant, constant, np.zeros(0)
@@ -164,6 +171,12 @@ def _weighted(
     phi, psi = phi[rows], psi[rows]
     own = np.repeat(weights[rows] / weights.sum() * len(rows), np.diff(phi.indptr))
     return scipy.sparse.csr_array((phi.data * own, phi.indices, phi.indptr), shape=phi.shape), psi
+
+
+def _without_some(matrix: scipy.sparse.csr_array, part: float, rng: np.random.Generator) -> scipy.sparse.csr_array:
+    """Return the matrix with some of its columns, picked at random, set to zero."""
+    kept = rng.random(matrix.shape[1]) >= part
+    return scipy.sparse.csr_array((matrix.data * kept[matrix.indices], matrix.indices, matrix.indptr), matrix.shape)
 
 
 def truncated_svd(

@@ -1,0 +1,473 @@
+"""How fast spectral learning approaches the grammar that its trees come from (Cohen et al., long paper, Theorem 3).
+
+    python benchmarks/consistency.py [--trees 100 1000 10000] [--repetitions 5] [--json] [-o PICTURE.svg]
+
+Treebanks of M trees are drawn from a small L-PCFG with two states a symbol, and learned from in both schemes of
+`Spectral`: from all nodes, and from one node of each tree, the latter being what the theorem is about. The error of a
+result is the sum of `|p_hat(tree) - p(tree)|` over *all* trees of a few words; another is the greatest error of a
+posterior probability of a symbol over a span of short sentences. Figures are medians over treebanks; the slope is that
+of log error against log M by least squares, about -1/2 if the theorem's rate is right. Beside the learner stand the
+frequencies of whole trees, and what the errors tend to with one state a symbol, and with picked nodes that are not
+weighted by the size of their tree (both computed from the grammar, by `learn_from_population`).
+
+Then sigma, the smallest of the m-th singular values of all `Omega^a`, is changed at a fixed M: distributions of both
+states of each symbol are drawn towards their mean, which leaves trees nearly as probable as they were.
+
+**Without smoothing.** Features are the rule or word of a node, and the rule above it with the side on which the node
+hangs, so `population(depth=1)` has the same `Omega^a`. Rules are not smoothed (`smoothing=0`), singular values not cut,
+no word is rare or leans on its signature, nor on its tag's usual division among states (`LexicalSettings` of `learn`).
+What cannot be switched off is the share of unknown words, one in as many as the treebank has: each known word is too
+improbable by this part, which goes with 1 / M, and rounding to float32, a part of 1e-7. Neither shows here.
+
+**The bound.** `M_a >= 128 m^2 log(2 m R / delta) / (((1 + eps)^(1 / (2 N + 1)) - 1)^2 Lambda^2 sigma^4)` for all `a`
+gives relative errors of at most `eps` on all trees of `N` nodes, with probability `1 - delta`. We put in the median
+measured `eps` (so `delta` is 1/2), and say how many times our M is asked for. `Lambda` is the smallest absolute value of
+any element of `c^1`, `d^inf`, `D` and `(Sigma^a)^{-1}`. Word for word that is always 0 if there is more than one state,
+because singular vectors of `Omega^a` make `Sigma^a` diagonal, and nothing is asserted. We leave those zeros out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+from sapwood.grammar.random import random_grammar
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.reference import inside_outside
+from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.spectral.core import project
+from sapwood.learn.spectral.learner import Scheme, Spectral
+from sapwood.learn.spectral.population import Population, learn_from_population, population
+from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.trees.corpus import Corpus
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SCHEMES: tuple[Scheme, ...] = ("all", "one")
+NAMES = {"all": "all nodes", "one": "one node a tree"}
+STATES = 2
+# Trees of up to so many words are compared, and posteriors of all sentences of so many.
+WORDS, SENTENCE = 4, 3
+# Slopes are fitted from here on: before, rules and words are missing.
+ENOUGH = 1000
+_NOTE = "#6b6b6b"
+
+
+def known_grammar(contrast: float = 1.0, power: float = 3.0) -> TensorGrammar:
+    """Return the grammar to be found: 11 rules, 4 symbols, 3 words, trees of about 5 nodes.
+
+    The weights of a random grammar are raised to a power, which makes states differ more, and then the distributions of
+    a symbol's states drawn together by `contrast`: with 1 they stay, with 0 they would be the same.
+    """
+    rng = np.random.default_rng(102)
+    grammar = random_grammar(rng, interminals=2, preterminals=2, words=3, states=(STATES, STATES), density=0.4)
+
+    def draw_together(rows: np.ndarray) -> np.ndarray:
+        """Take `(states, ...)` weights."""
+        return contrast * rows + (1 - contrast) * rows.mean(axis=0)
+
+    names, words = grammar.symbols, grammar.lexicon.words
+    rules: dict[tuple[str, str, str], np.ndarray] = {}
+    emissions: dict[tuple[str, str], np.ndarray] = {}
+    for a, name in enumerate(names):
+        if a < grammar.n_interminals:
+            ours = np.flatnonzero(grammar.rules[:, 0] == a).tolist()
+            tensors = [grammar.tensor(rule) ** power for rule in ours]
+            total = sum(tensor.sum(axis=(1, 2)) for tensor in tensors)[:, None, None]
+            for rule, tensor in zip(ours, tensors, strict=True):
+                _, b, c = grammar.rules[rule]
+                rules[name, names[b], names[c]] = draw_together(tensor / total)
+        else:
+            rows = np.stack([grammar.lexical_vector(a, word) for word in words], axis=1) ** power
+            rows = draw_together(rows / rows.sum(axis=1, keepdims=True))
+            emissions.update({(name, word): rows[:, x] for x, word in enumerate(words)})
+    root = {name: grammar.root_vector(a) for a, name in enumerate(names) if grammar.root_vector(a).any()}
+    return TensorGrammar.from_parts(root=root, rules=rules, words=emissions)
+
+
+def learn(corpus: Corpus, nodes: Scheme, seed: int) -> TensorGrammar:
+    """Learn two states a symbol without any smoothing."""
+    lexical = LexicalSettings(
+        rare=0, frequent=0, word_strength=0.0, state_strength=0.0, signature_state_strength=None
+    )  # fmt: skip
+    return Spectral(
+        states=STATES, inside="simple", outside="simple", least=1, smoothing=0, tolerance=1e-9, support=1, nodes=nodes,
+        unaries="collapsed", rare=0, lexical=lexical, random_state=seed,
+    ).fit(corpus)  # fmt: skip
+
+
+class Comparison:
+    """Compares grammars with a known one, symbols and rules being known by their names."""
+
+    def __init__(self, truth: TensorGrammar) -> None:
+        self.truth = truth
+        self.symbols = [(name, a >= truth.n_interminals) for a, name in enumerate(truth.symbols)]
+        self.probabilities = self.tree_probabilities(truth)
+        self.sentences = list(product(truth.lexicon.words, repeat=SENTENCE))
+        self.posteriors = self.posteriors_of(truth)
+
+    def tree_probabilities(self, grammar: TensorGrammar) -> list[np.ndarray]:
+        """Return the probabilities of all trees with 1, 2, .. `WORDS` words, in an order that depends on the truth alone.
+
+        Inside vectors of all trees of a symbol and length are made at once from those of their children.
+        """
+        truth = self.truth
+        number = {(name, a >= grammar.n_interminals): a for a, name in enumerate(grammar.symbols)}
+        places = [number.get(symbol) for symbol in self.symbols]
+        sizes = [1 if place is None else int(grammar.states[place]) for place in places]
+        rules = {tuple(rule): index for index, rule in enumerate(grammar.rules.tolist())}
+        # By symbol and number of words, a row for each tree.
+        inside: dict[tuple[int, int], np.ndarray] = {}
+        for a in range(truth.n_interminals, len(self.symbols)):
+            place = places[a]
+            inside[a, 1] = np.array(
+                [np.zeros(1) if place is None else grammar.lexical_vector(place, w) for w in truth.lexicon.words]
+            )
+        for n in range(2, WORDS + 1):
+            parts: dict[int, list[np.ndarray]] = {}
+            for a, b, c in truth.rules.tolist():
+                rule = rules.get((places[a], places[b], places[c]))
+                tensor = np.zeros((sizes[a], sizes[b], sizes[c])) if rule is None else grammar.tensor(rule)
+                for k in range(1, n):
+                    if (b, k) in inside and (c, n - k) in inside:
+                        below = np.einsum("abc,ib,jc->ija", tensor, inside[b, k], inside[c, n - k])
+                        parts.setdefault(a, []).append(below.reshape(-1, sizes[a]))
+            inside.update({(a, n): np.concatenate(rows) for a, rows in parts.items()})
+        found: list[list[np.ndarray]] = [[] for _ in range(WORDS)]
+        for (a, n), rows in sorted(inside.items()):
+            if truth.root_vector(a).any():
+                place = places[a]
+                found[n - 1].append(rows @ (np.zeros(1) if place is None else grammar.root_vector(place)))
+        return [np.concatenate(parts) if parts else np.zeros(0) for parts in found]
+
+    def posteriors_of(self, grammar: TensorGrammar) -> np.ndarray:
+        """Return the posteriors of the truth's symbols over all spans, `(sentences, symbols, i, j)`."""
+        number = {(name, a >= grammar.n_interminals): a for a, name in enumerate(grammar.symbols)}
+        found = np.zeros((len(self.sentences), len(self.symbols), SENTENCE, SENTENCE + 1))
+        for row, sentence in zip(found, self.sentences, strict=True):
+            chart = inside_outside(grammar, sentence)
+            if chart.probability:
+                for a, symbol in enumerate(self.symbols):
+                    if symbol in number:
+                        row[a] = chart.marginals[number[symbol]] / chart.probability
+        return found
+
+    def errors(self, grammar: TensorGrammar) -> Errors:
+        """Return how far a grammar is from the truth."""
+        found = self.tree_probabilities(grammar)
+        pairs = list(zip(found, self.probabilities, strict=True))
+        return Errors(
+            trees=float(sum(np.abs(ours - true).sum() for ours, true in pairs)),
+            relative=[float(np.abs(ours / true - 1).max()) for ours, true in pairs if len(true)],
+            posterior=float(np.abs(self.posteriors_of(grammar) - self.posteriors).max()),
+        )
+
+
+@dataclass(frozen=True)
+class Errors:
+    """`trees`: summed over trees; `relative`: the greatest one, by number of words; `posterior`: the greatest one."""
+
+    trees: float
+    relative: list[float]
+    posterior: float
+
+
+def median(errors: list[Errors], kind: Literal["trees", "posterior"] = "trees") -> float:
+    """Return the median over repetitions."""
+    return float(np.median([getattr(error, kind) for error in errors]))
+
+
+def frequency_error(comparison: Comparison, trees: int, rng: np.random.Generator) -> float:
+    """Return the error of the frequencies of whole trees in a treebank."""
+    true = np.concatenate(comparison.probabilities)
+    rest = max(1 - true.sum(), 0.0)
+    counts = rng.multinomial(trees, np.append(true, rest) / (true.sum() + rest))
+    return float(np.abs(counts[:-1] / trees - true).sum())
+
+
+def draw(grammar: TensorGrammar, trees: int, seed: int) -> Corpus:
+    """Return a treebank."""
+    return Corpus.from_trees(grammar.sample(trees, random_state=seed, max_words=10_000))
+
+
+def first_trees(corpus: Corpus, count: int) -> Corpus:
+    """Return the treebank of the first trees."""
+    end = int(corpus.offsets[count])
+    # Symbols and words that are not in them would be counted as seen.
+    symbols, symbol = np.unique(corpus.symbol[:end], return_inverse=True)
+    words, word = np.unique(corpus.word[:end], return_inverse=True)
+    return Corpus.from_columns(
+        [corpus.symbols[a] for a in symbols.tolist()],
+        int((symbols < corpus.n_interminals).sum()),
+        [corpus.words[x] for x in words.tolist() if x >= 0],
+        symbol.astype(np.int32),
+        (word - int((words < 0).any())).astype(np.int32),
+        corpus.offsets[: count + 1],
+        corpus.normaliser,
+        corpus.transform,
+    )
+
+
+def smallest_singular_value(source: Population) -> float:
+    """Return sigma: the smallest of the m-th singular values of all symbols."""
+    return min(float(np.linalg.svd(source.omega(a), compute_uv=False)[STATES - 1]) for a in range(len(source.counts)))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What Theorem 3 is about, for one grammar.
+
+    Attributes
+    ----------
+    sigma, smallest
+        Sigma, and `Lambda` without the zeros beside the diagonal of `(Sigma^a)^{-1}` and those of symbols that are
+        never at the root.
+    rules
+        `R`: rules of both kinds.
+    rarest
+        The chance of the symbol that is picked least often, when one node is picked of each tree.
+    """
+
+    sigma: float
+    smallest: float
+    rules: int
+    rarest: float
+
+    @classmethod
+    def of(cls, grammar: TensorGrammar) -> Bound:
+        """Compute the quantities from the exact moments of the grammar."""
+        source = population(grammar, depth=1)
+        found = [project(source.omega(a), STATES) for a in range(len(grammar.symbols))]
+        moments = source.moments([(left, right) for left, right, _ in found])
+        elements = [*(root for root in moments.root if root.any()), *moments.word, *moments.rule]
+        elements += [1 / values for _, _, values in found]
+        return cls(
+            sigma=smallest_singular_value(source),
+            smallest=min(float(np.abs(part).min()) for part in elements),
+            rules=len(grammar.rules) + sum(len(ours) for ours in moments.terminals),
+            rarest=float(population(grammar, depth=1, scheme="one node").counts.min()),
+        )
+
+    def trees(self, nodes: int, error: float, delta: float = 0.5) -> float:
+        """Return the M that guarantees a relative error on trees of so many nodes."""
+        step = (1 + error) ** (1 / (2 * nodes + 1)) - 1
+        own = 128 * STATES**2 / (step * self.smallest * self.sigma**2) ** 2 * np.log(2 * STATES * self.rules / delta)
+        return float(own / self.rarest)
+
+
+def slope(trees: list[int], errors: list[float]) -> float:
+    """Return the slope of log error against log M, where there are enough trees."""
+    used = [(m, error) for m, error in zip(trees, errors, strict=True) if m >= ENOUGH]
+    if len(used) < 2:
+        return float("nan")
+    x, y = np.log(np.array(used)).T
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def study(trees: list[int], repetitions: int, contrasts: list[float], fixed: int) -> dict[str, Any]:
+    """Measure everything and return it as JSON values."""
+    truth = known_grammar()
+    comparison = Comparison(truth)
+    found: dict[Scheme, list[list[Errors]]] = {scheme: [[] for _ in trees] for scheme in SCHEMES}
+    frequencies: list[list[float]] = [[] for _ in trees]
+    for repetition in range(repetitions):
+        whole = draw(truth, max(trees), repetition)
+        rng = np.random.default_rng([repetition, 1])
+        for place, count in enumerate(trees):
+            corpus = first_trees(whole, count)
+            for scheme in SCHEMES:
+                found[scheme][place].append(comparison.errors(learn(corpus, scheme, repetition)))
+            frequencies[place].append(frequency_error(comparison, count, rng))
+    schemes: dict[str, Any] = {}
+    for scheme, rows in found.items():
+        middle = {kind: [median(row, kind) for row in rows] for kind in ("trees", "posterior")}
+        schemes[scheme] = {
+            **middle,
+            "least": [min(error.trees for error in row) for row in rows],
+            "most": [max(error.trees for error in row) for row in rows],
+            "slope": slope(trees, middle["trees"]),
+            "posterior_slope": slope(trees, middle["posterior"]),
+        }
+    relative = [np.median([error.relative for error in row], axis=0).tolist() for row in found["one"]]
+    whole_trees = [float(np.median(row)) for row in frequencies]
+    limits = {
+        "one state": learn_from_population(truth, 1, depth=1),
+        "one node, not weighted": learn_from_population(truth, depth=1, scheme="one node"),
+        "all nodes": learn_from_population(truth, depth=1),
+    }
+    bound = Bound.of(truth)
+    return {
+        "mass": float(sum(row.sum() for row in comparison.probabilities)),
+        "compared": int(sum(len(row) for row in comparison.probabilities)),
+        "repetitions": repetitions,
+        "trees": trees,
+        "schemes": schemes,
+        "frequencies": {"trees": whole_trees, "slope": slope(trees, whole_trees)},
+        "limits": {name: vars(comparison.errors(grammar)) for name, grammar in limits.items()},
+        "bound": {
+            **vars(bound),
+            "rows": [
+                {"nodes": 2 * n - 1, "trees": count, "error": row[n - 1], "asked": bound.trees(2 * n - 1, row[n - 1])}
+                for count, row in zip(trees, relative, strict=True)
+                for n in range(1, 4)
+                if count >= ENOUGH
+            ],
+        },
+        "sigma": {"trees": fixed, "rows": [study_sigma(contrast, fixed, repetitions) for contrast in contrasts]},
+    }
+
+
+def study_sigma(contrast: float, trees: int, repetitions: int) -> dict[str, Any]:
+    """Measure the errors with one grammar at a fixed number of trees."""
+    truth = known_grammar(contrast)
+    comparison = Comparison(truth)
+    corpora = [draw(truth, trees, 1000 + repetition) for repetition in range(repetitions)]
+    row: dict[str, Any] = {"contrast": contrast, "sigma": smallest_singular_value(population(truth, depth=1))}
+    for scheme in SCHEMES:
+        row[scheme] = median([comparison.errors(learn(corpus, scheme, seed)) for seed, corpus in enumerate(corpora)])
+    row["one state"] = comparison.errors(learn_from_population(truth, 1, depth=1)).trees
+    return row
+
+
+def tables(results: dict[str, Any]) -> str:
+    """Return the results as Markdown."""
+    schemes, limits, bound = results["schemes"], results["limits"], results["bound"]
+    both = [schemes[scheme] for scheme in SCHEMES]
+    lines = [
+        (
+            f"Sum of absolute errors over all {results['compared']:,} trees of up to {WORDS} words, which have "
+            f"{100 * results['mass']:.1f} % of the probability; greatest error of a posterior in sentences of {SENTENCE} "
+            f"words. Medians of {results['repetitions']} treebanks."
+        ),
+        "",
+        "| M | all nodes | one node a tree | tree frequencies | posterior, all nodes | posterior, one node |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for place, count in enumerate(results["trees"]):
+        values = [row["trees"][place] for row in both] + [results["frequencies"]["trees"][place]]
+        values += [row["posterior"][place] for row in both]
+        lines.append(f"| {count:,} | " + " | ".join(f"{value:.4f}" for value in values) + " |")
+    slopes = [row["slope"] for row in both] + [results["frequencies"]["slope"]]
+    slopes += [row["posterior_slope"] for row in both]
+    lines += [
+        "| slope | " + " | ".join(f"{value:.2f}" for value in slopes) + " |",
+        "",
+        "With endless data:",
+        "",
+        "| | trees | posterior |",
+        "|---|---:|---:|",
+        *(f"| {name} | {errors['trees']:.4f} | {errors['posterior']:.4f} |" for name, errors in limits.items()),
+        "",
+        f"At M = {results['sigma']['trees']:,}, by sigma:",
+        "",
+        "| sigma | all nodes | one node a tree | one state, endless data |",
+        "|---:|---:|---:|---:|",
+    ]
+    for row in results["sigma"]["rows"]:
+        values = [row[scheme] for scheme in (*SCHEMES, "one state")]
+        lines.append(f"| {row['sigma']:.4f} | " + " | ".join(f"{value:.4f}" for value in values) + " |")
+    lines += [
+        "",
+        (
+            f"Theorem 3, one node a tree: sigma = {bound['sigma']:.4f}, Lambda = {bound['smallest']:.2g} (0 as printed), "
+            f"R = {bound['rules']}, m = {STATES}, delta = 1/2; the rarest symbol is picked from "
+            f"{100 * bound['rarest']:.0f} % of the trees."
+        ),
+        "",
+        "| N | M | greatest relative error | M by the theorem | times too many |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for row in bound["rows"]:
+        lines.append(
+            f"| {row['nodes']} | {row['trees']:,} | {row['error']:.3f} | {row['asked']:.1e} | "
+            f"{row['asked'] / row['trees']:.0e} |"
+        )
+    return "\n".join(lines)
+
+
+def figure_of(results: dict[str, Any]) -> Figure:
+    """Return errors by M on the left, by sigma on the right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
+    trees = results["trees"]
+    for scheme, colour in zip(SCHEMES, COLOURS, strict=False):
+        row = results["schemes"][scheme]
+        left.fill_between(trees, row["least"], row["most"], color=colour, alpha=0.15, linewidth=0)
+        left.plot(trees, row["trees"], color=colour, marker="o", markersize=3.5, linewidth=1.5)
+        note(
+            left,
+            f"{NAMES[scheme]}, slope {row['slope']:.2f}".replace("-", "\u2212"),
+            trees[-1],
+            row["trees"][-1],
+            colour,
+        )
+        rows = results["sigma"]["rows"]
+        line = [one[scheme] for one in rows]
+        right.plot([one["sigma"] for one in rows], line, color=colour, marker="o", markersize=3.5, linewidth=1.5)
+    grey = {"color": _NOTE, "linewidth": 1, "linestyle": (0, (2, 2))}
+    left.plot(trees, results["frequencies"]["trees"], **grey)
+    note(left, "frequencies of whole trees", trees[-1], results["frequencies"]["trees"][-1], _NOTE)
+    for name in ("one state", "one node, not weighted"):
+        value = results["limits"][name]["trees"]
+        left.axhline(value, color=_NOTE, linewidth=0.8)
+        left.annotate(f"{name}: limit", (trees[0], value), (0, 2), textcoords="offset points", fontsize=8, color=_NOTE)
+    for panel in (left, right):
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.tick_params(length=3, width=0.8, which="major")
+        panel.tick_params(length=0, which="minor", labelbottom=False)
+    set_numbers(left, right, results)
+    return figure
+
+
+def set_numbers(left: Axes, right: Axes, results: dict[str, Any]) -> None:
+    """Label axes with plain numbers."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    plain = FuncFormatter(lambda value, _: f"{value:,.10g}")
+    for axis in (left.xaxis, left.yaxis, right.xaxis):
+        axis.set_major_formatter(plain)
+    sigmas = [0.02, 0.05, 0.1]
+    right.xaxis.set_major_locator(FixedLocator(sigmas))
+    right.xaxis.set_minor_locator(NullLocator())
+    left.set_xlabel("trees")
+    left.set_ylabel("sum of errors of tree probabilities")
+    right.set_xlabel(f"sigma, with {results['sigma']['trees']:,} trees")
+
+
+def note(panel: Axes, text: str, x: float, y: float, colour: str) -> None:
+    """Write the name of a line above its end."""
+    panel.annotate(text, (x, y), (0, 6), textcoords="offset points", ha="right", va="bottom", fontsize=8, color=colour)
+
+
+def main() -> None:
+    """Measure, print, draw."""
+    parser = argparse.ArgumentParser(description="How fast spectral learning approaches the grammar behind its trees.")
+    parser.add_argument("--trees", type=int, nargs="+", default=[100, 300, 1000, 3000, 10_000, 30_000, 100_000])
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--contrast", type=float, nargs="+", default=[1.0, 0.7, 0.5, 0.35, 0.25, 0.15])
+    parser.add_argument("--fixed", type=int, default=20_000, help="trees when sigma is changed")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("-o", "--output", type=Path, help="write a picture here (.svg, .png or .pdf)")
+    arguments = parser.parse_args()
+    results = study(sorted(arguments.trees), arguments.repetitions, arguments.contrast, arguments.fixed)
+    print(json.dumps(results, indent=2) if arguments.json else tables(results))
+    if arguments.output:
+        save_picture(arguments.output, lambda: figure_of(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Spectral learning and clustering on treebanks: accuracy by method and number of states, and what each trick is worth.
+
+    python benchmarks/spectral.py DIRECTORY [DIRECTORY ...] [--rows ...] [--json FILE]
+
+Each directory has train.mrg, dev.mrg and test.mrg. All choices are made on dev: the weight of smoothing, where `auto` cuts
+singular values, how many iterations of EM follow clustering. The ablation (`--rows ablation`) changes one thing at a
+time in `spectral 16` and reports dev alone. `negative` is the part of all edges of test's charts (up to 40 words, the
+first 100 sentences) whose posterior is negative. Training time is wall clock, reading included, evaluation not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sapwood.evaluate import Scorer, get_parameters
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import Parser
+from sapwood.learn import EM, Cluster, Spectral
+from sapwood.trees import Corpus, Tree, TreeTransform
+from sapwood.trees.formats import read_trees
+
+SMOOTHING = (20.0, 10.0, 30.0)
+ROWS: dict[str, tuple[type, dict[str, Any]]] = {
+    "spectral 8": (Spectral, {"states": 8, "smoothing": SMOOTHING}),
+    "spectral 16": (Spectral, {"states": 16, "smoothing": SMOOTHING}),
+    "spectral 24": (Spectral, {"states": 24, "smoothing": SMOOTHING}),
+    "spectral 32": (Spectral, {"states": 32, "smoothing": SMOOTHING}),
+    "spectral auto": (Spectral, {"states": "auto"}),
+    "spectral ensemble": (Spectral, {"states": 16, "dropout": 0.2}),
+    "em 16": (EM, {"states": 16, "stop": "f1"}),
+    "cluster 16": (Cluster, {"states": 16}),
+    "cluster 32": (Cluster, {"states": 32}),
+    "cluster+em 16": (Cluster, {"states": 16, "iterations": 10}),
+    "cluster+em 32": (Cluster, {"states": 32, "iterations": 10}),
+    "cluster+em ensemble": (Cluster, {"states": 24, "iterations": 6}),
+}
+ABLATION: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "features not scaled": {"kappa": 1e12},
+    "no smoothing": {"smoothing": 0.0},
+    "simple features": {"inside": "simple", "outside": "simple"},
+    "unary chains collapsed": {"unaries": "collapsed"},
+    "horizontal 1": {"transform": TreeTransform(1, 1)},
+    "vertical 2": {"transform": TreeTransform(2, 0)},
+}
+
+
+class Treebank:
+    """Three parts of a treebank, cleaned."""
+
+    def __init__(self, directory: Path, threads: int) -> None:
+        self.directory, self.threads = directory, threads
+        began = time.perf_counter()
+        self.corpus = self.read(TreeTransform(1, 0))
+        self.reading = time.perf_counter() - began
+        clean = self.corpus.normaliser
+        self.parts: dict[str, list[Tree]] = {
+            part: [tree for tree in map(clean, read_trees(directory / f"{part}.mrg")) if tree is not None]
+            for part in ("dev", "test")
+        }
+        self.evaluating = 0.0
+
+    def read(self, transform: TreeTransform) -> Corpus:
+        """Read the training part."""
+        return Corpus.from_trees(read_trees(self.directory / "train.mrg"), transform=transform)
+
+    def score(self, grammars: list[TensorGrammar], part: str, threads: int) -> dict[str, float]:
+        """Parse a part and score it."""
+        parser = Parser(grammars, threads=threads)
+        parser.parse_one(["warm", "up"])
+        scorer = Scorer(get_parameters("default"))
+        trees = self.parts[part]
+        began = time.perf_counter()
+        results = list(parser.parse([tree.words() for tree in trees]))
+        seconds = time.perf_counter() - began
+        for tree, result in zip(trees, results, strict=True):
+            scorer.add(tree, result.tree)
+        figures = scorer.result().to_dict()
+        return {
+            "f1": figures["f1"],
+            "exact": figures["exact"],
+            "tags": figures["tag_accuracy"],
+            "failed": figures["failed"],
+            "speed": len(trees) / seconds,
+        }
+
+    def evaluate(self, grammar: TensorGrammar) -> dict[str, float]:
+        """Score on dev during training; the time it takes is not training time."""
+        began = time.perf_counter()
+        figures = self.score([grammar], "dev", self.threads)
+        self.evaluating += time.perf_counter() - began
+        return figures
+
+    def negative_edges(self, grammar: TensorGrammar) -> float:
+        """Return how large a part of the edges has a negative posterior."""
+        parser = Parser(grammar)
+        negative = total = 0
+        for tree in [tree for tree in self.parts["test"] if len(tree.words()) <= 40][:100]:
+            chart = parser.chart(tree.words())
+            if chart is not None:
+                negative += int(np.count_nonzero(chart.edge_posterior < 0))
+                total += len(chart.edge_posterior)
+        return negative / max(total, 1)
+
+
+def measure(treebank: Treebank, row: str) -> dict[str, Any]:
+    """Train and score one row of the table."""
+    learner, settings = ROWS[row]
+    treebank.evaluating = 0.0
+    began = time.perf_counter()
+    if row.endswith("ensemble"):
+        grammars = [
+            learner(**settings, random_state=seed, threads=treebank.threads).fit(treebank.corpus) for seed in range(4)
+        ]
+    else:
+        needs_dev = settings.get("states") == "auto" or {"smoothing", "stop", "iterations"} & set(settings)
+        evaluate = treebank.evaluate if needs_dev else None
+        grammars = [learner(**settings, threads=treebank.threads).fit(treebank.corpus, evaluate=evaluate)]
+    seconds = time.perf_counter() - began - treebank.evaluating + treebank.reading
+    return {
+        "treebank": treebank.directory.name,
+        "row": row,
+        "seconds": seconds,
+        "weights": int(grammars[0].tensors.size),
+        "dev": treebank.score(grammars, "dev", treebank.threads),
+        "test": treebank.score(grammars, "test", treebank.threads),
+        "negative": 0.0 if grammars[0].probabilistic else treebank.negative_edges(grammars[0]),
+        "settings": grammars[0].info.get("settings", {}),
+    }
+
+
+def main() -> None:
+    """Measure and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="+", type=Path)
+    parser.add_argument("--rows", nargs="+", choices=[*ROWS, "ablation"], default=[*ROWS, "ablation"])
+    parser.add_argument("--threads", type=int, default=2, help="for training and parsing")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    print("| treebank | method | train s | weights | dev F1 | test F1 | exact | tags | negative | sentences/s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    treebanks = [Treebank(directory, options.threads) for directory in options.directory]
+    for treebank in treebanks:
+        for row in options.rows:
+            if row == "ablation":
+                continue
+            figures = measure(treebank, row)
+            found.append(figures)
+            dev, test = figures["dev"], figures["test"]
+            print(
+                f"| {figures['treebank']} | {row} | {figures['seconds']:.0f} | {figures['weights'] / 1e6:.1f} M | "
+                f"{dev['f1']:.2f} | {test['f1']:.2f} | {test['exact']:.1f} | {test['tags']:.2f} | "
+                f"{100 * figures['negative']:.1f} % | {test['speed']:.0f} |",
+                flush=True,
+            )
+    if "ablation" in options.rows:
+        print("\n| treebank | changed | dev F1 |")
+        print("|---|---|---|")
+        for treebank in treebanks:
+            for name, change in ABLATION.items():
+                settings = dict(change)
+                transform = settings.pop("transform", None)
+                corpus = treebank.corpus if transform is None else treebank.read(transform)
+                grammar = Spectral(states=16, **{"threads": treebank.threads} | settings).fit(corpus)
+                f1 = treebank.score([grammar], "dev", treebank.threads)["f1"]
+                found.append({"treebank": treebank.directory.name, "changed": name, "dev": {"f1": f1}})
+                print(f"| {treebank.directory.name} | {name} | {f1:.2f} |", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
