@@ -1,29 +1,35 @@
 """How fast spectral learning approaches the grammar that its trees come from (Cohen et al., long paper, Theorem 3).
 
-    python benchmarks/consistency.py [--trees 100 1000 10000] [--repetitions 5] [--json] [-o PICTURE.svg]
+    python benchmarks/consistency.py [--trees 100 1000 10000] [--repetitions 7] [--json] [-o PICTURE.svg]
 
 Treebanks of M trees are drawn from a small L-PCFG with two states a symbol, and learned from in both schemes of
 `Spectral`: from all nodes, and from one node of each tree, the latter being what the theorem is about. The error of a
 result is the sum of `|p_hat(tree) - p(tree)|` over *all* trees of a few words; another is the greatest error of a
-posterior probability of a symbol over a span of short sentences. Figures are medians over treebanks; the slope is that
-of log error against log M by least squares, about -1/2 if the theorem's rate is right. Beside the learner stand the
-frequencies of whole trees, and what the errors tend to with one state a symbol, and with picked nodes that are not
-weighted by the size of their tree (both computed from the grammar, by `learn_from_population`).
+marginal `mu(a, i, j)` in short sentences. Figures are medians over treebanks; the slope is that of log error against
+log M by least squares, about -1/2 if the theorem's rate is right. Beside the learner stand the frequencies of whole
+trees, and what the errors tend to with one state a symbol, and with picked nodes that are not weighted by the size of
+their tree (both computed from the grammar, by `learn_from_population`).
 
-Then sigma, the smallest of the m-th singular values of all `Omega^a`, is changed at a fixed M: distributions of both
-states of each symbol are drawn towards their mean, which leaves trees nearly as probable as they were.
+Then sigma, the smallest of the m-th singular values of all `Omega^a`, is changed at a fixed M in two ways. *Blurred
+features*: each value of a feature stays with probability `rho`, and is else drawn anew from all values of the symbol;
+the grammar is the same, and features say less about states, which is what sigma is there to measure. *States alike*:
+the distributions of a symbol's two states are drawn towards their mean. Sigma falls then too, but so does what there
+is to learn, and errors need not grow.
 
 **Without smoothing.** Features are the rule or word of a node, and the rule above it with the side on which the node
-hangs, so `population(depth=1)` has the same `Omega^a`. Rules are not smoothed (`smoothing=0`), singular values not cut,
-no word is rare or leans on its signature, nor on its tag's usual division among states (`LexicalSettings` of `learn`).
-What cannot be switched off is the share of unknown words, one in as many as the treebank has: each known word is too
-improbable by this part, which goes with 1 / M, and rounding to float32, a part of 1e-7. Neither shows here.
+hangs, so `population(depth=1)` has the same `Omega^a`, whose sigma is meant here (the learner also scales features by
+how rare they are, and has its projections from the sample, not from the true `Omega^a` as in the theorem). Rules are
+not smoothed (`smoothing=0`), singular values not cut, no word is rare or leans on its signature, nor on its tag's usual
+division among states (`LexicalSettings` of `learn`). What cannot be switched off is the share of unknown words, one in
+as many as the treebank has: each known word is too improbable by this part, which goes with 1 / M, and rounding to
+float32, a part of 1e-7. Neither shows here.
 
 **The bound.** `M_a >= 128 m^2 log(2 m R / delta) / (((1 + eps)^(1 / (2 N + 1)) - 1)^2 Lambda^2 sigma^4)` for all `a`
 gives relative errors of at most `eps` on all trees of `N` nodes, with probability `1 - delta`. We put in the median
-measured `eps` (so `delta` is 1/2), and say how many times our M is asked for. `Lambda` is the smallest absolute value of
-any element of `c^1`, `d^inf`, `D` and `(Sigma^a)^{-1}`. Word for word that is always 0 if there is more than one state,
-because singular vectors of `Omega^a` make `Sigma^a` diagonal, and nothing is asserted. We leave those zeros out.
+measured `eps` (so `delta` is 1/2), take the `2 N + 1` of the paper's formula for the index of a root, and say how many
+times our M is asked for. `Lambda` is the smallest absolute value of any element of `c^1`, `d^inf`, `D` and
+`(Sigma^a)^{-1}`. Word for word that is always 0 if there is more than one state, because singular vectors of `Omega^a`
+make `Sigma^a` diagonal, and nothing is asserted; we leave those zeros out.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -45,7 +52,9 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.reference import inside_outside
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral.core import project
+from sapwood.learn.spectral.features import Feature
 from sapwood.learn.spectral.learner import Scheme, Spectral
+from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.population import Population, learn_from_population, population
 from sapwood.run.pictures import COLOURS, save_picture
 from sapwood.trees.corpus import Corpus
@@ -57,7 +66,7 @@ if TYPE_CHECKING:
 SCHEMES: tuple[Scheme, ...] = ("all", "one")
 NAMES = {"all": "all nodes", "one": "one node a tree"}
 STATES = 2
-# Trees of up to so many words are compared, and posteriors of all sentences of so many.
+# Trees of up to so many words are compared, and marginals of all sentences of so many.
 WORDS, SENTENCE = 4, 3
 # Slopes are fitted from here on: before, rules and words are missing.
 ENOUGH = 1000
@@ -96,13 +105,47 @@ def known_grammar(contrast: float = 1.0, power: float = 3.0) -> TensorGrammar:
     return TensorGrammar.from_parts(root=root, rules=rules, words=emissions)
 
 
-def learn(corpus: Corpus, nodes: Scheme, seed: int) -> TensorGrammar:
+def blurred(table: NodeTable, values: np.ndarray, rho: float, seed: list[int]) -> np.ndarray:
+    """Return a feature's values, each with probability `1 - rho` replaced by any value of the same symbol."""
+    rng, symbol = np.random.default_rng(seed), table.corpus.symbol
+    found = values.copy()
+    for a in range(len(table.corpus.symbols)):
+        nodes = np.flatnonzero((symbol == a) & (rng.random(len(values)) >= rho))
+        found[nodes] = rng.choice(np.unique(values[symbol == a]), size=len(nodes))
+    return found
+
+
+def blurred_features(rho: float, seed: int) -> tuple[Feature, Feature]:
+    """Return the features of the set "simple", blurred."""
+
+    def expansion(table: NodeTable) -> np.ndarray:
+        corpus = table.corpus
+        return blurred(table, np.where(table.is_leaf, corpus.word, corpus.rule).astype(np.int64), rho, [seed, 0])
+
+    def attachment(table: NodeTable) -> np.ndarray:
+        return blurred(table, table.attachment, rho, [seed, 1])
+
+    return Feature("blurred-expansion", "inside", expansion), Feature("blurred-attachment", "outside", attachment)
+
+
+def blurred_sigma(source: Population, rho: float) -> float:
+    """Return sigma with blurred features."""
+    values = []
+    for a in range(len(source.counts)):
+        inside, outside, gamma = source.given_state(a)
+        inside, outside = (rho * given + (1 - rho) / len(given) for given in (inside, outside))
+        values.append(np.linalg.svd((inside * gamma) @ outside.T, compute_uv=False)[STATES - 1])
+    return float(min(values))
+
+
+def learn(corpus: Corpus, nodes: Scheme, seed: int, rho: float = 1.0) -> TensorGrammar:
     """Learn two states a symbol without any smoothing."""
+    inside, outside = blurred_features(rho, seed)
     lexical = LexicalSettings(
         rare=0, frequent=0, word_strength=0.0, state_strength=0.0, signature_state_strength=None
     )  # fmt: skip
     return Spectral(
-        states=STATES, inside="simple", outside="simple", least=1, smoothing=0, tolerance=1e-9, support=1, nodes=nodes,
+        states=STATES, inside=[inside], outside=[outside], least=1, smoothing=0, tolerance=1e-9, support=1, nodes=nodes,
         unaries="collapsed", rare=0, lexical=lexical, random_state=seed,
     ).fit(corpus)  # fmt: skip
 
@@ -115,10 +158,10 @@ class Comparison:
         self.symbols = [(name, a >= truth.n_interminals) for a, name in enumerate(truth.symbols)]
         self.probabilities = self.tree_probabilities(truth)
         self.sentences = list(product(truth.lexicon.words, repeat=SENTENCE))
-        self.posteriors = self.posteriors_of(truth)
+        self.marginals = self.marginals_of(truth)
 
     def tree_probabilities(self, grammar: TensorGrammar) -> list[np.ndarray]:
-        """Return the probabilities of all trees with 1, 2, .. `WORDS` words, in an order that depends on the truth alone.
+        """Return the probabilities of all trees with 1, 2, .. `WORDS` words, in an order that the truth alone decides.
 
         Inside vectors of all trees of a symbol and length are made at once from those of their children.
         """
@@ -151,16 +194,15 @@ class Comparison:
                 found[n - 1].append(rows @ (np.zeros(1) if place is None else grammar.root_vector(place)))
         return [np.concatenate(parts) if parts else np.zeros(0) for parts in found]
 
-    def posteriors_of(self, grammar: TensorGrammar) -> np.ndarray:
-        """Return the posteriors of the truth's symbols over all spans, `(sentences, symbols, i, j)`."""
+    def marginals_of(self, grammar: TensorGrammar) -> np.ndarray:
+        """Return `mu(a, i, j)` of the truth's symbols over all spans, `(sentences, symbols, i, j)`."""
         number = {(name, a >= grammar.n_interminals): a for a, name in enumerate(grammar.symbols)}
         found = np.zeros((len(self.sentences), len(self.symbols), SENTENCE, SENTENCE + 1))
         for row, sentence in zip(found, self.sentences, strict=True):
             chart = inside_outside(grammar, sentence)
-            if chart.probability:
-                for a, symbol in enumerate(self.symbols):
-                    if symbol in number:
-                        row[a] = chart.marginals[number[symbol]] / chart.probability
+            for a, symbol in enumerate(self.symbols):
+                if symbol in number:
+                    row[a] = chart.marginals[number[symbol]]
         return found
 
     def errors(self, grammar: TensorGrammar) -> Errors:
@@ -170,20 +212,20 @@ class Comparison:
         return Errors(
             trees=float(sum(np.abs(ours - true).sum() for ours, true in pairs)),
             relative=[float(np.abs(ours / true - 1).max()) for ours, true in pairs if len(true)],
-            posterior=float(np.abs(self.posteriors_of(grammar) - self.posteriors).max()),
+            marginal=float(np.abs(self.marginals_of(grammar) - self.marginals).max()),
         )
 
 
 @dataclass(frozen=True)
 class Errors:
-    """`trees`: summed over trees; `relative`: the greatest one, by number of words; `posterior`: the greatest one."""
+    """`trees`: summed over trees; `relative`: the greatest one, by number of words; `marginal`: the greatest one."""
 
     trees: float
     relative: list[float]
-    posterior: float
+    marginal: float
 
 
-def median(errors: list[Errors], kind: Literal["trees", "posterior"] = "trees") -> float:
+def median(errors: list[Errors], kind: Literal["trees", "marginal"] = "trees") -> float:
     """Return the median over repetitions."""
     return float(np.median([getattr(error, kind) for error in errors]))
 
@@ -266,16 +308,19 @@ class Bound:
         return float(own / self.rarest)
 
 
-def slope(trees: list[int], errors: list[float]) -> float:
+def slope(trees: Sequence[int], errors: list[float]) -> float:
     """Return the slope of log error against log M, where there are enough trees."""
     used = [(m, error) for m, error in zip(trees, errors, strict=True) if m >= ENOUGH]
-    if len(used) < 2:
-        return float("nan")
-    x, y = np.log(np.array(used)).T
+    return fitted_slope(used) if len(used) > 1 else float("nan")
+
+
+def fitted_slope(points: Sequence[tuple[float, float]]) -> float:
+    """Return the slope of a line through the logarithms of both coordinates."""
+    x, y = np.log(np.array(points)).T
     return float(np.polyfit(x, y, 1)[0])
 
 
-def study(trees: list[int], repetitions: int, contrasts: list[float], fixed: int) -> dict[str, Any]:
+def study(trees: list[int], repetitions: int, blurs: list[float], contrasts: list[float], fixed: int) -> dict[str, Any]:
     """Measure everything and return it as JSON values."""
     truth = known_grammar()
     comparison = Comparison(truth)
@@ -291,13 +336,13 @@ def study(trees: list[int], repetitions: int, contrasts: list[float], fixed: int
             frequencies[place].append(frequency_error(comparison, count, rng))
     schemes: dict[str, Any] = {}
     for scheme, rows in found.items():
-        middle = {kind: [median(row, kind) for row in rows] for kind in ("trees", "posterior")}
+        middle = {kind: [median(row, kind) for row in rows] for kind in ("trees", "marginal")}
         schemes[scheme] = {
             **middle,
             "least": [min(error.trees for error in row) for row in rows],
             "most": [max(error.trees for error in row) for row in rows],
             "slope": slope(trees, middle["trees"]),
-            "posterior_slope": slope(trees, middle["posterior"]),
+            "marginal_slope": slope(trees, middle["marginal"]),
         }
     relative = [np.median([error.relative for error in row], axis=0).tolist() for row in found["one"]]
     whole_trees = [float(np.median(row)) for row in frequencies]
@@ -324,12 +369,26 @@ def study(trees: list[int], repetitions: int, contrasts: list[float], fixed: int
                 if count >= ENOUGH
             ],
         },
-        "sigma": {"trees": fixed, "rows": [study_sigma(contrast, fixed, repetitions) for contrast in contrasts]},
+        "blurred": {"trees": fixed, "rows": study_blurred(truth, blurs, fixed, repetitions)},
+        "alike": {"trees": fixed, "rows": [study_alike(contrast, fixed, repetitions) for contrast in contrasts]},
     }
 
 
-def study_sigma(contrast: float, trees: int, repetitions: int) -> dict[str, Any]:
-    """Measure the errors with one grammar at a fixed number of trees."""
+def study_blurred(truth: TensorGrammar, blurs: list[float], trees: int, repetitions: int) -> list[dict[str, Any]]:
+    """Measure the errors with features that say less and less."""
+    comparison, source = Comparison(truth), population(truth, depth=1)
+    corpora = [draw(truth, trees, 1000 + repetition) for repetition in range(repetitions)]
+    rows: list[dict[str, Any]] = []
+    for rho in blurs:
+        rows.append({"rho": rho, "sigma": blurred_sigma(source, rho)})
+        for scheme in SCHEMES:
+            found = [comparison.errors(learn(corpus, scheme, seed, rho)) for seed, corpus in enumerate(corpora)]
+            rows[-1][scheme] = median(found)
+    return rows
+
+
+def study_alike(contrast: float, trees: int, repetitions: int) -> dict[str, Any]:
+    """Measure the errors with a grammar whose states are more alike."""
     truth = known_grammar(contrast)
     comparison = Comparison(truth)
     corpora = [draw(truth, trees, 1000 + repetition) for repetition in range(repetitions)]
@@ -344,126 +403,128 @@ def tables(results: dict[str, Any]) -> str:
     """Return the results as Markdown."""
     schemes, limits, bound = results["schemes"], results["limits"], results["bound"]
     both = [schemes[scheme] for scheme in SCHEMES]
+    columns = [both[0]["trees"], both[1]["trees"], results["frequencies"]["trees"]]
+    columns += [row["marginal"] for row in both]
+    slopes = [both[0]["slope"], both[1]["slope"], results["frequencies"]["slope"]]
+    slopes += [row["marginal_slope"] for row in both]
+    rows = results["blurred"]["rows"]
+    by_sigma = [fitted_slope([(row["sigma"], row[scheme]) for row in rows]) for scheme in SCHEMES]
+    about = (
+        f"Sum of absolute errors over all {results['compared']:,} trees of up to {WORDS} words, which have "
+        f"{100 * results['mass']:.1f} % of the probability; greatest error of a marginal in sentences of {SENTENCE} "
+        f"words. Medians of {results['repetitions']} treebanks."
+    )
+    theorem = (
+        f"Theorem 3, one node a tree: sigma = {bound['sigma']:.4f}, Lambda = {bound['smallest']:.2g} (0 as printed), "
+        f"R = {bound['rules']}, m = {STATES}, delta = 1/2; the rarest symbol is picked from "
+        f"{100 * bound['rarest']:.0f} % of the trees."
+    )
     lines = [
-        (
-            f"Sum of absolute errors over all {results['compared']:,} trees of up to {WORDS} words, which have "
-            f"{100 * results['mass']:.1f} % of the probability; greatest error of a posterior in sentences of {SENTENCE} "
-            f"words. Medians of {results['repetitions']} treebanks."
-        ),
+        about,
         "",
-        "| M | all nodes | one node a tree | tree frequencies | posterior, all nodes | posterior, one node |",
+        "| M | all nodes | one node a tree | tree frequencies | marginal, all nodes | marginal, one node |",
         "|---:|---:|---:|---:|---:|---:|",
-    ]
-    for place, count in enumerate(results["trees"]):
-        values = [row["trees"][place] for row in both] + [results["frequencies"]["trees"][place]]
-        values += [row["posterior"][place] for row in both]
-        lines.append(f"| {count:,} | " + " | ".join(f"{value:.4f}" for value in values) + " |")
-    slopes = [row["slope"] for row in both] + [results["frequencies"]["slope"]]
-    slopes += [row["posterior_slope"] for row in both]
-    lines += [
-        "| slope | " + " | ".join(f"{value:.2f}" for value in slopes) + " |",
+        *(_row(f"{count:,}", values) for count, *values in zip(results["trees"], *columns, strict=True)),
+        _row("slope", slopes, ".2f"),
         "",
         "With endless data:",
         "",
-        "| | trees | posterior |",
+        "| | trees | marginal |",
         "|---|---:|---:|",
-        *(f"| {name} | {errors['trees']:.4f} | {errors['posterior']:.4f} |" for name, errors in limits.items()),
+        *(_row(name, [errors["trees"], errors["marginal"]]) for name, errors in limits.items()),
         "",
-        f"At M = {results['sigma']['trees']:,}, by sigma:",
+        f"Blurred features, M = {results['blurred']['trees']:,}:",
         "",
-        "| sigma | all nodes | one node a tree | one state, endless data |",
+        "| rho | sigma | all nodes | one node a tree |",
         "|---:|---:|---:|---:|",
-    ]
-    for row in results["sigma"]["rows"]:
-        values = [row[scheme] for scheme in (*SCHEMES, "one state")]
-        lines.append(f"| {row['sigma']:.4f} | " + " | ".join(f"{value:.4f}" for value in values) + " |")
-    lines += [
+        *(_row(f"{r['rho']:g}", [r["sigma"], r["all"], r["one"]]) for r in rows),
+        "| slope | | " + " | ".join(f"{value:.2f}" for value in by_sigma) + " |",
         "",
-        (
-            f"Theorem 3, one node a tree: sigma = {bound['sigma']:.4f}, Lambda = {bound['smallest']:.2g} (0 as printed), "
-            f"R = {bound['rules']}, m = {STATES}, delta = 1/2; the rarest symbol is picked from "
-            f"{100 * bound['rarest']:.0f} % of the trees."
+        f"States alike, M = {results['alike']['trees']:,}:",
+        "",
+        "| contrast | sigma | all nodes | one node a tree | one state, endless data |",
+        "|---:|---:|---:|---:|---:|",
+        *(
+            _row(f"{r['contrast']:g}", [r["sigma"], r["all"], r["one"], r["one state"]])
+            for r in results["alike"]["rows"]
         ),
         "",
-        "| N | M | greatest relative error | M by the theorem | times too many |",
+        theorem,
+        "",
+        "| N | M | greatest relative error | M by the theorem | times ours |",
         "|---:|---:|---:|---:|---:|",
+        *(
+            f"| {r['nodes']} | {r['trees']:,} | {r['error']:.3f} | {r['asked']:.0e} | {r['asked'] / r['trees']:.0e} |"
+            for r in bound["rows"]
+        ),
     ]
-    for row in bound["rows"]:
-        lines.append(
-            f"| {row['nodes']} | {row['trees']:,} | {row['error']:.3f} | {row['asked']:.1e} | "
-            f"{row['asked'] / row['trees']:.0e} |"
-        )
     return "\n".join(lines)
+
+
+def _row(name: str, values: list[float], form: str = ".4f") -> str:
+    return " | ".join([f"| {name}", *(format(value, form) for value in values)]) + " |"
 
 
 def figure_of(results: dict[str, Any]) -> Figure:
     """Return errors by M on the left, by sigma on the right."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    figure = Figure(figsize=(8, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
-    trees = results["trees"]
+    trees, rows = results["trees"], results["blurred"]["rows"]
+    lines, names = [], []
     for scheme, colour in zip(SCHEMES, COLOURS, strict=False):
         row = results["schemes"][scheme]
+        look: dict[str, Any] = {"color": colour, "marker": "o", "markersize": 3.5, "linewidth": 1.5}
         left.fill_between(trees, row["least"], row["most"], color=colour, alpha=0.15, linewidth=0)
-        left.plot(trees, row["trees"], color=colour, marker="o", markersize=3.5, linewidth=1.5)
-        note(
-            left,
-            f"{NAMES[scheme]}, slope {row['slope']:.2f}".replace("-", "\u2212"),
-            trees[-1],
-            row["trees"][-1],
-            colour,
-        )
-        rows = results["sigma"]["rows"]
-        line = [one[scheme] for one in rows]
-        right.plot([one["sigma"] for one in rows], line, color=colour, marker="o", markersize=3.5, linewidth=1.5)
-    grey = {"color": _NOTE, "linewidth": 1, "linestyle": (0, (2, 2))}
-    left.plot(trees, results["frequencies"]["trees"], **grey)
-    note(left, "frequencies of whole trees", trees[-1], results["frequencies"]["trees"][-1], _NOTE)
-    for name in ("one state", "one node, not weighted"):
-        value = results["limits"][name]["trees"]
-        left.axhline(value, color=_NOTE, linewidth=0.8)
-        left.annotate(f"{name}: limit", (trees[0], value), (0, 2), textcoords="offset points", fontsize=8, color=_NOTE)
-    for panel in (left, right):
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.tick_params(length=3, width=0.8, which="major")
-        panel.tick_params(length=0, which="minor", labelbottom=False)
-    set_numbers(left, right, results)
+        lines += left.plot(trees, row["trees"], **look)
+        names.append(f"{NAMES[scheme]}: slope {row['slope']:.2f}".replace("-", "\u2212"))
+        right.plot([one["sigma"] for one in rows], [one[scheme] for one in rows], **look)
+    lines += left.plot(trees, results["frequencies"]["trees"], color=_NOTE, linewidth=1, linestyle=(0, (2, 2)))
+    names.append("frequencies of whole trees")
+    left.plot(trees, [results["limits"]["one state"]["trees"]] * len(trees), color=_NOTE, linewidth=0.8)
+    left.plot(trees, [results["limits"]["one node, not weighted"]["trees"]] * len(trees), color=_NOTE, linewidth=0.8)
+    for name, above in (("one state", -1), ("one node, not weighted", 1)):
+        left.annotate(
+            f"limit of {name}", (trees[-1], results["limits"][name]["trees"]), (0, 3 * above),
+            textcoords="offset points", ha="right", va="bottom" if above > 0 else "top", fontsize=8, color=_NOTE,
+        )  # fmt: skip
+    set_axes(left, right)
+    left.set_xlabel("trees")
+    left.set_ylabel("sum of errors of tree probabilities")
+    right.set_xlabel(f"sigma, by blurring features; {results['blurred']['trees']:,} trees")
+    figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False, handlelength=2.4)
     return figure
 
 
-def set_numbers(left: Axes, right: Axes, results: dict[str, Any]) -> None:
-    """Label axes with plain numbers."""
+def set_axes(left: Axes, right: Axes) -> None:
+    """Make axes logarithmic, with plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    plain = FuncFormatter(lambda value, _: f"{value:,.10g}")
+    for panel in (left, right):
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.tick_params(length=3, width=0.8)
+    round_numbers = [digit * 10.0**power for power in range(-4, 1) for digit in (1, 2, 5)]
     for axis in (left.xaxis, left.yaxis, right.xaxis):
-        axis.set_major_formatter(plain)
-    sigmas = [0.02, 0.05, 0.1]
-    right.xaxis.set_major_locator(FixedLocator(sigmas))
-    right.xaxis.set_minor_locator(NullLocator())
-    left.set_xlabel("trees")
-    left.set_ylabel("sum of errors of tree probabilities")
-    right.set_xlabel(f"sigma, with {results['sigma']['trees']:,} trees")
-
-
-def note(panel: Axes, text: str, x: float, y: float, colour: str) -> None:
-    """Write the name of a line above its end."""
-    panel.annotate(text, (x, y), (0, 6), textcoords="offset points", ha="right", va="bottom", fontsize=8, color=colour)
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    left.yaxis.set_major_locator(FixedLocator(round_numbers))
+    right.xaxis.set_major_locator(FixedLocator(round_numbers))
 
 
 def main() -> None:
     """Measure, print, draw."""
     parser = argparse.ArgumentParser(description="How fast spectral learning approaches the grammar behind its trees.")
     parser.add_argument("--trees", type=int, nargs="+", default=[100, 300, 1000, 3000, 10_000, 30_000, 100_000])
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--contrast", type=float, nargs="+", default=[1.0, 0.7, 0.5, 0.35, 0.25, 0.15])
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--contrast", type=float, nargs="+", default=[1.0, 0.7, 0.5, 0.35, 0.25])
+    parser.add_argument("--rho", type=float, nargs="+", default=[1.0, 0.8, 0.65, 0.5, 0.35, 0.25])
     parser.add_argument("--fixed", type=int, default=20_000, help="trees when sigma is changed")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("-o", "--output", type=Path, help="write a picture here (.svg, .png or .pdf)")
     arguments = parser.parse_args()
-    results = study(sorted(arguments.trees), arguments.repetitions, arguments.contrast, arguments.fixed)
+    results = study(sorted(arguments.trees), arguments.repetitions, arguments.rho, arguments.contrast, arguments.fixed)
     print(json.dumps(results, indent=2) if arguments.json else tables(results))
     if arguments.output:
         save_picture(arguments.output, lambda: figure_of(results))

@@ -13,7 +13,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser, chart
 from sapwood.inference.chart import Workspace, coarse_forest, fine_chart, refine_forest
 from sapwood.inference.compiled import compile_grammar
-from sapwood.learn import SplitMerge
+from sapwood.learn import Spectral, SplitMerge
 from sapwood.trees import Corpus, TreeTransform
 
 
@@ -191,3 +191,28 @@ def test_levels_are_checked(grammar, change):
         level = level.astype(float)
     with pytest.raises(GrammarError, match="a level's groups"):
         replace(grammar, levels=(level,)).validate(1e-3)
+
+
+def test_a_level_of_first_states(sentences):
+    """Real-valued grammars are pruned by their first states alone; what is left is a tensor's corner."""
+    corpus = Corpus.from_trees(made_up_treebank(200), transform=TreeTransform(1, 0))
+    grammar = Spectral(states=8, support=2).fit(corpus)
+    (groups,) = grammar.levels
+    for symbol, size in enumerate(grammar.states.tolist()):
+        part = groups[slice(*grammar.state_offsets[symbol : symbol + 2])]
+        assert part.tolist() == [*range(min(size, 4)), *[-1] * (size - 4)]
+    compiled = compile_grammar(grammar, np.float64)
+    (level,) = compiled.levels
+    for place, rule in enumerate(compiled.fine_rule.tolist()):
+        found = level.compiled.tensors[slice(*level.compiled.tensor_offsets[place : place + 2])]
+        np.testing.assert_allclose(found, grammar.tensor(rule)[:4, :4, :4].ravel(), rtol=1e-6)
+    row = np.random.default_rng(0).standard_normal(int(grammar.emissions.states.sum()))
+    (short,) = level.leaves([compiled.leaf(row)])
+    inner = grammar.state_offsets[grammar.n_interminals]
+    for symbol in range(grammar.n_interminals, len(grammar.states)):
+        at = slice(*level.compiled.symbol_offsets[compiled.coarse_of[symbol] :][:2])
+        begin = grammar.state_offsets[symbol] - inner
+        np.testing.assert_allclose(short.row[at], row[begin : begin + min(4, int(grammar.states[symbol]))])
+    within, without = Parser(grammar), Parser(replace(grammar, levels=()))
+    same = [within.parse_one(words).tree == without.parse_one(words).tree for words in sentences]
+    assert sum(same) >= len(sentences) - 1

@@ -29,7 +29,7 @@ from sapwood.inference.reference import (
     tree_probability,
     tree_probability_matrix_form,
 )
-from sapwood.learn import spectral_core
+from sapwood.learn.spectral import core as spectral_core
 from sapwood.learn.spectral.core import assemble, project
 from sapwood.learn.spectral.population import learn_from_population, population, tilt
 

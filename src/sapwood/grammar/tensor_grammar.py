@@ -57,7 +57,8 @@ class TensorGrammar:
         `(rules,)`: how often each rule occurs (or is expected) in the training trees.
     levels
         Coarser versions of the states, the coarsest first: for each, `(sum of states,)` int32, the number of each
-        state's group among the groups of its symbol, not falling within a symbol. Parsers prune with them.
+        state's group among the groups of its symbol, not falling within a symbol. Parsers prune with them. In a
+        real-valued grammar the last states of a symbol can be left out, -1.
     normaliser, transform
         How training trees were prepared, and so how parses are turned back into trees.
     info

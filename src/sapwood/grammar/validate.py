@@ -76,13 +76,14 @@ def _check_shapes(grammar: TensorGrammar) -> None:
         _require(not len(index) or bool(index.min() >= 0 and index.max() < bound), f"emissions: {name} is out of range")
     inside = np.repeat(np.arange(len(grammar.states)), grammar.states)
     for level in grammar.levels:
-        fits = level.shape == inside.shape and level.dtype.kind == "i" and bool((level >= 0).all())
-        steps = np.diff(level) if fits else np.ones(1)
+        fits = level.shape == inside.shape and level.dtype.kind == "i" and bool((level >= -1).all())
         fits = fits and bool((level[grammar.state_offsets[:-1]] == 0).all())
-        _require(
-            fits and bool(np.isin(steps[inside[1:] == inside[:-1]], (0, 1)).all()),
-            "a level's groups are not numbered from 0 in the order of the states",
-        )
+        if fits:
+            same = inside[1:] == inside[:-1]
+            before, behind = level[:-1][same], level[1:][same]
+            rising = (behind == before) | ((before >= 0) & (behind == before + 1))
+            fits = bool((rising | (behind == -1)).all())
+        _require(fits, "a level's groups are not numbered from 0 in the order of the states")
     if emissions.emitter is not None:
         emitter = emissions.emitter
         shape = emitter.shape == (n_leaf,) and bool((emitter >= 0).all() and (emitter < n_leaf).all())

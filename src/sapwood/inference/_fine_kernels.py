@@ -340,15 +340,18 @@ def project_tensors(places, sizes, offsets, tensors, groups, shares, new_sizes, 
     """Add rule tensors over finer states to `result`, tensors over groups of them.
 
     Rule `r` is `sizes[r]` from `offsets[r]`; its symbols' states begin at `places[r]` in `groups`, which has each
-    state's number among the new ones of its symbol, and in `shares`, its part of the new one as a parent.
+    state's number among the new ones of its symbol (negative: left out), and in `shares`, its part of the new one as a
+    parent.
     """
     for r in range(places.shape[0]):
         n_b, n_c = new_sizes[r, 1], new_sizes[r, 2]
-        at = offsets[r]
         for a in range(sizes[r, 0]):
             share = shares[places[r, 0] + a]
             for b in range(sizes[r, 1]):
+                if groups[places[r, 0] + a] < 0 or groups[places[r, 1] + b] < 0:
+                    continue
                 base = new_offsets[r] + (groups[places[r, 0] + a] * n_b + groups[places[r, 1] + b]) * n_c
+                at = offsets[r] + (a * sizes[r, 1] + b) * sizes[r, 2]
                 for c in range(sizes[r, 2]):
-                    result[base + groups[places[r, 2] + c]] += share * tensors[at]
-                    at += 1
+                    if groups[places[r, 2] + c] >= 0:
+                        result[base + groups[places[r, 2] + c]] += share * tensors[at + c]

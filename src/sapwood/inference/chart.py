@@ -206,9 +206,11 @@ def refine_forest(
             continue
         is_leaf = np.arange(compiled.n_coarse) >= compiled.coarse.n_interminals
         top = forest.n * (forest.n - 1) // 2
+        # A real-valued grammar with few states can be wrong about the sign of a posterior.
+        posterior = np.abs(chart.edge_posterior)
         smaller = filter_forest(
             forest.node_offsets, forest.node_cell, forest.node_symbol, is_leaf, forest.group_parent, forest.group_rule,
-            forest.group_offsets, forest.children, chart.edge_posterior, LEVEL * threshold, forest.node_offsets[top],
+            forest.group_offsets, forest.children, posterior, LEVEL * threshold, forest.node_offsets[top],
         )  # fmt: skip
         if smaller[0][top + 1] > smaller[0][top]:  # a tree is left
             offsets, symbols, cells, *edges = smaller

@@ -117,29 +117,32 @@ class Level(NamedTuple):
     """A version of a grammar with fewer states, those of the finer one being put together in groups.
 
     `compiled` has the coarser tensors; `starts` and `shares` give its rows of lexical weights: sums of runs of the
-    finer row times the shares.
+    finer row times the shares, of which those `kept` are used.
     """
 
     compiled: CompiledGrammar
     starts: np.ndarray
     shares: np.ndarray
+    kept: np.ndarray
 
     def leaves(self, leaves: Sequence[Leaf]) -> list[Leaf]:
         """Return the lexical weights of words for the coarser grammar."""
-        rows = np.add.reduceat([leaf.row for leaf in leaves] * self.shares, self.starts, axis=1)
+        rows = np.add.reduceat([leaf.row for leaf in leaves] * self.shares, self.starts, axis=1)[:, self.kept]
         return [leaf._replace(row=row) for leaf, row in zip(leaves, rows, strict=True)]
 
 
 def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
-    """Return the version with each state's `groups` number among those of its symbol for its state."""
+    """Return the version with each state's `groups` number among those of its symbol for its state; -1 drops it."""
     grammar = compiled.grammar
     symbol = np.repeat(np.arange(len(grammar.symbols)), grammar.states)
     counts = np.zeros(len(grammar.symbols), np.int64)
     np.maximum.at(counts, symbol, groups.astype(np.int64) + 1)
-    new_state = offsets_of(counts)[symbol] + groups
+    used = groups >= 0
+    new_state = np.where(used, offsets_of(counts)[symbol] + groups, -1)
     # A state's share of its group, equal where none is expected.
     occupancy = np.maximum(grammar.occupancy, 1e-300)
-    shares = occupancy / np.bincount(new_state, weights=occupancy)[new_state]
+    shares = np.zeros(len(groups))
+    shares[used] = occupancy[used] / np.bincount(new_state[used], weights=occupancy[used])[new_state[used]]
     rules = grammar.rules[compiled.fine_rule]
     sizes, new_sizes = grammar.states[rules].astype(np.int64), counts[rules]
     offsets = offsets_of(new_sizes.prod(axis=1))
@@ -151,9 +154,11 @@ def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
     # Rows are ordered by coarse symbol, and by symbol within it: so are groups.
     ordered = new_state[compiled.state_order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    symbol_offsets = np.searchsorted(starts, compiled.symbol_offsets)
-    places = np.searchsorted(starts, compiled.symbol_offsets[compiled.coarse_of[rules]] + compiled.fine_places)
-    root = np.add.reduceat(compiled.root.astype(float), starts)
+    kept = np.flatnonzero(ordered[starts] >= 0)
+    begins = starts[kept]
+    symbol_offsets = np.searchsorted(begins, compiled.symbol_offsets)
+    places = np.searchsorted(begins, compiled.symbol_offsets[compiled.coarse_of[rules]] + compiled.fine_places)
+    root = np.add.reduceat(compiled.root.astype(float), starts)[kept]
     level = replace(
         compiled,
         vector_sizes=np.diff(symbol_offsets),
@@ -165,7 +170,7 @@ def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
         tensors=tensors.astype(compiled.dtype),
         levels=(),
     )
-    return Level(level, starts, shares[compiled.state_order].astype(compiled.dtype))
+    return Level(level, starts, shares[compiled.state_order].astype(compiled.dtype), kept)
 
 
 def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> CompiledGrammar:

@@ -34,6 +34,8 @@ Evaluate = Callable[[TensorGrammar], Mapping[str, float]]
 _FORMAT = 1
 # Rule probabilities below this are left out of grammars.
 _TRACE = 1e-8
+# States of the version of a real-valued grammar that prunes for it.
+_FIRST = 4
 _PARTS = ("states", "tensors", "root", "lexical")
 
 
@@ -113,6 +115,8 @@ class LatentProblem:
     ) -> None:
         if unaries not in get_args(Unaries):
             raise UsageError(f"unaries are {' or '.join(get_args(Unaries))}, not {unaries!r}")
+        if threads < 1:
+            raise UsageError(f"threads must be at least 1, not {threads}")
         self.corpus = corpus
         self.threads, self.executor = threads, executor
         self.unfolded = unfold(corpus) if unaries == "steps" else None
@@ -216,6 +220,10 @@ class LatentProblem:
             emissions = share_emissions(self.unfolded, tags)
             parts = vars(fold_weights(self.unfolded, states, tensors, root, means))
         parts["tensors"] = parts["tensors"].astype(np.float32)
+        # States come by falling singular value: the first few are a grammar of their own.
+        sizes = parts["states"].astype(np.int64)
+        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        parts["levels"] = (np.where(within < _FIRST, within, -1).astype(np.int32),)
         return self._assemble(parts, emissions, info, probabilistic=False)
 
     def _assemble(

@@ -23,7 +23,7 @@ from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral.matrices import Chosen
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, project_nodes, wanted_states
+from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, feature_names, project_nodes, wanted_states
 from sapwood.learn.training import (
     Checkpoints,
     Evaluate,
@@ -100,14 +100,16 @@ class Cluster:
         threads: int = 1,
         executor: Executor | None = None,
     ) -> None:
-        for name, value in (("dimensions", dimensions), ("every", every), ("support", support), ("least", least)):
-            if value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}")
+        bounds = (("dimensions", dimensions, 2), ("every", every, 1), ("support", support, 1), ("least", least, 1))
+        for name, value, lowest in bounds:
+            if value < lowest:
+                raise UsageError(f"{name} must be at least {lowest}, not {value}")
         for name, part in (("smoothing", smoothing), ("lexical_smoothing", lexical_smoothing)):
             if not 0 <= part < 1:
                 raise UsageError(f"{name} must be at least 0 and below 1, not {part}")
-        if iterations < 0 or noise < 0 or kappa < 0:
-            raise UsageError("iterations, noise and kappa must be 0 or more")
+        for name, number in (("iterations", iterations), ("noise", noise), ("kappa", kappa)):
+            if not 0 <= number < float("inf"):
+                raise UsageError(f"{name} must be 0 or more, not {number}")
         if not 0 < tolerance < 1:
             raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
         self.states = states
@@ -138,8 +140,7 @@ class Cluster:
         if isinstance(self.states, Mapping):
             values["states"] = {name: int(number) for name, number in self.states.items()}
         for side in ("inside", "outside"):
-            chosen = getattr(self, side)
-            values[side] = chosen if isinstance(chosen, str) else [str(feature) for feature in chosen]
+            values[side] = feature_names(getattr(self, side))
         return {**values, "lexical": asdict(self.lexical)}
 
     def fit(

@@ -37,7 +37,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral.matrices import Chosen
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, project_nodes, wanted_states
+from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, feature_names, project_nodes, wanted_states
 from sapwood.learn.training import Evaluate, LatentProblem, Unaries, figure_of
 from sapwood.run.log import Log, NoLog
 from sapwood.run.parallel import map_in_order, one_blas_thread
@@ -129,7 +129,7 @@ class Spectral:
             raise UsageError(f"smoothing must be 0 or more, not {smoothing}")
         if not 0 < tolerance < 1:
             raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
-        if kappa < 0:
+        if not 0 <= kappa < float("inf"):
             raise UsageError(f"kappa must be 0 or more, not {kappa}")
         if not 0 <= dropout < 1:
             raise UsageError(f"dropout must be at least 0 and below 1, not {dropout}")
@@ -156,14 +156,14 @@ class Spectral:
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees, as JSON values."""
         names = (
-            "states", "least", "kappa", "dropout", "smoothing", "tolerance", "support", "nodes", "unaries", "rare", "random_state",
+            "states", "least", "kappa", "dropout", "smoothing", "tolerance", "support", "nodes", "unaries", "rare",
+            "random_state",
         )  # fmt: skip
         values = {name: getattr(self, name) for name in names}
         if isinstance(self.states, Mapping):
             values["states"] = {name: int(number) for name, number in self.states.items()}
         for side in ("inside", "outside"):
-            chosen = getattr(self, side)
-            values[side] = chosen if isinstance(chosen, str) else [str(feature) for feature in chosen]
+            values[side] = feature_names(getattr(self, side))
         return {**values, "lexical": asdict(self.lexical)}
 
     def fit(
@@ -238,7 +238,7 @@ class Spectral:
         if remarks and self.states != "auto":
             shown = "; ".join(remarks[:3]) + (f"; and {len(remarks) - 3} other symbols" if len(remarks) > 3 else "")
             progress.note(f"fewer states than asked for: {shown}")
-        return projected, {"symbols": records, "remarks": remarks}
+        return projected, {"tolerance": tolerance, "symbols": records, "remarks": remarks}
 
     def _grammar(
         self,

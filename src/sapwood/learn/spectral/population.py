@@ -1,6 +1,6 @@
 """Spectral learning from a known grammar instead of a sample: what it finds with endless data.
 
-All moments of `spectral_core` are exact here, so the learned grammar is the given one in another basis (Theorem 2 of
+All moments of `spectral.core` are exact here, so the learned grammar is the given one in another basis (Theorem 2 of
 Cohen et al., long paper) and says how much of a learner's error is due to its sample. For small grammars.
 
 **Features.** Inside: the expansion of the node (its rule, or its word), and for a rule also the rule with the expansion

@@ -72,6 +72,16 @@ def wanted_states(states: int | Mapping[str, int], corpus: Corpus, support: int)
     return np.clip(corpus.symbol_counts() // support, 1, most)
 
 
+def feature_names(chosen: Chosen) -> str | list[str]:
+    """Return the features as settings name them, the same in every run: functions by their names."""
+    if isinstance(chosen, str):
+        return chosen
+    return [
+        item if isinstance(item, str) else str(getattr(item, "name", getattr(item, "__name__", "function")))
+        for item in chosen
+    ]
+
+
 def project_nodes(
     table: NodeTable,
     states: np.ndarray,
