@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
@@ -23,6 +24,8 @@ from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.spectral import Cluster, clustering
 from sapwood.learn.spectral.clustering import k_means, observed_counts
+from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.learn.spectral.projection import project_nodes, wanted_states
 from sapwood.learn.training import LatentProblem
 from sapwood.run.progress import Silent
 from sapwood.trees.corpus import Corpus
@@ -204,6 +207,45 @@ def test_the_grammar_counts_what_the_clusters_say(monkeypatch):
         )
 
 
+def test_what_is_clustered(monkeypatch):
+    """Both vectors of a node, each of unit length when coordinates have unit size, then times the singular values."""
+    seen: list[tuple[np.ndarray, int]] = []
+    honest = clustering.k_means
+
+    def noted(points: np.ndarray, clusters: int, rng: np.random.Generator) -> np.ndarray:
+        seen.append((points, clusters))
+        return honest(points, clusters, rng)
+
+    monkeypatch.setattr(clustering, "k_means", noted)
+    problem = problem_of(MADE_UP, rare=10)
+    corpus = problem.trees.corpus
+    wanted = np.where(problem.splittable(), wanted_states(4, corpus, 20), 1)
+    projected = project_nodes(
+        NodeTable(corpus, problem.word_classes), np.where(wanted > 1, 6, 1), tolerance=0.03
+    )  # fmt: skip
+    Cluster(states=4, support=20, dimensions=6).fit(MADE_UP)
+    clean = list(seen)
+    several = [a for a, size in enumerate(projected.states.tolist()) if size > 1]
+    assert [clusters for _, clusters in clean] == wanted[several].tolist()
+    for (points, _), a in zip(clean, several, strict=True):
+        by_hand = []
+        for side in (projected.inside[a], projected.outside[a]):
+            sizes = [np.sqrt(np.mean(column**2)) for column in side.T]
+            by_hand.append([(v / sizes) / np.linalg.norm(v / sizes) for v in side])
+        values = projected.singular_values[a][: projected.states[a]]
+        wanted_points = np.concatenate([np.array(side) * values for side in by_hand], axis=1)
+        np.testing.assert_allclose(points, wanted_points, rtol=1e-9, atol=1e-12)
+    # Noise has the size it is said to have, in each coordinate.
+    seen.clear()
+    Cluster(states=4, support=20, dimensions=6, noise=0.5).fit(MADE_UP)
+    for (noisy, _), (points, _) in zip(seen, clean, strict=True):
+        spread = points.std(axis=0)
+        moves = spread > 1e-9
+        ratio = (noisy - points).std(axis=0)[moves] / spread[moves]
+        assert (np.abs(ratio / 0.5 - 1) < 5 / np.sqrt(len(points))).all()
+        np.testing.assert_allclose(noisy[:, ~moves], points[:, ~moves], atol=1e-6)
+
+
 def test_nodes_of_two_kinds_get_two_states():
     """X is one of two things, by its words and by what stands before it; Y is always the same."""
     rng = np.random.default_rng(0)
@@ -234,8 +276,7 @@ def test_a_proper_grammar(unaries, iterations):
     grammar = clustered(unaries=unaries, iterations=iterations)
     assert grammar.probabilistic
     grammar.validate(1e-4)
-    inner = np.arange(len(grammar.root)) < grammar.state_offsets[grammar.n_interminals]
-    np.testing.assert_allclose(inner_sums(grammar)[inner[: len(inner_sums(grammar))]], 1, atol=1e-4)
+    np.testing.assert_allclose(inner_sums(grammar), 1, atol=1e-4)
     np.testing.assert_allclose(grammar.emissions.totals(), 1, atol=1e-6)
     assert grammar.root.sum() == pytest.approx(1)
     assert grammar.states.max() == 4
@@ -271,6 +312,8 @@ def test_the_same_bits():
     options = {"states": 4, "support": 20, "iterations": 2}
     assert Cluster(**options).fit(MADE_UP) == grammar
     assert Cluster(**options, threads=2).fit(MADE_UP) == grammar
+    with ThreadPoolExecutor(2) as pool:
+        assert Cluster(**options, executor=pool).fit(MADE_UP) == grammar
 
 
 def test_seeds_and_noise_make_a_difference():

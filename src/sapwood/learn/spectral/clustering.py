@@ -23,7 +23,7 @@ from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral.matrices import Chosen
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, feature_names, project_nodes, wanted_states
+from sapwood.learn.spectral.projection import diagnostics, feature_names, project_nodes, wanted_states
 from sapwood.learn.training import (
     Checkpoints,
     Evaluate,
@@ -197,8 +197,12 @@ class Cluster:
         _, remarks = diagnostics(projected, np.minimum(wanted, 2))
         if remarks:
             progress.note(f"no hidden states: {'; '.join(remarks[:3])}" + ("; ..." if len(remarks) > 3 else ""))
-        call = partial(_cluster_symbol, projected, wanted, self.noise, self.random_state)
-        found = map_in_order(call, range(len(corpus.symbols)), threads=self.threads, executor=self.executor)
+        items = (
+            (symbol, int(wanted[symbol]), projected.inside[symbol], projected.outside[symbol], values)
+            for symbol, values in enumerate(projected.singular_values)
+        )
+        call = partial(_cluster_symbol, self.noise, self.random_state)
+        found = map_in_order(call, items, threads=self.threads, executor=self.executor)
         labels = list(track(found, progress, "clustering", total=len(corpus.symbols), unit="symbols"))
         states = np.array([int(label.max()) + 1 for label in labels], np.int32)
         node_state = np.empty(corpus.n_nodes, np.int64)
@@ -246,17 +250,17 @@ def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: n
     return LatentCounts(tensors, trees.by_class(layout.states, by_word), root)
 
 
-def _cluster_symbol(projected: ProjectedNodes, wanted: np.ndarray, noise: float, seed: int, symbol: int) -> np.ndarray:
+def _cluster_symbol(noise: float, seed: int, item: tuple[int, int, np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
     """Return the cluster of each node of a symbol, numbered from 0 without gaps."""
-    inside, outside = projected.inside[symbol], projected.outside[symbol]
-    if wanted[symbol] < 2 or inside.shape[1] < 2:
+    symbol, wanted, inside, outside, singular_values = item
+    if wanted < 2 or inside.shape[1] < 2:
         return np.zeros(len(inside), np.int64)
-    values = projected.singular_values[symbol][: inside.shape[1]]
+    values = singular_values[: inside.shape[1]]
     points = np.concatenate([_standardised(side) * values for side in (inside, outside)], axis=1)
     rng = np.random.default_rng([seed, symbol])
     if noise:
         points = points + noise * points.std(axis=0) * rng.standard_normal(points.shape)
-    labels = k_means(points, int(wanted[symbol]), rng)
+    labels = k_means(points, wanted, rng)
     return np.unique(labels, return_inverse=True)[1]
 
 

@@ -18,7 +18,8 @@ node depend on each other through `N` even when its state is known, and the resu
 `population`); with it each sum has the expectation of the sum over all nodes. Roots, one a tree, are all used.
 
 A rule seen n times gets `lambda = sqrt(n) / (C + sqrt(n))` of its own third-order mean; the rest comes from products of
-second- and first-order means, and those from the means of the symbols (Cohen et al. 2013).
+its second- and first-order means, and of first-order means drawn towards those of the symbols (after Cohen et al.
+2013).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
-from functools import partial
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -204,7 +205,7 @@ class Spectral:
     def _tolerances(self, evaluate: Evaluate | None) -> list[float]:
         if self.states != "auto" or evaluate is None:
             return [self.tolerance]
-        return [self.tolerance, 3 * self.tolerance, 10 * self.tolerance, 20 * self.tolerance]
+        return sorted({min(factor * self.tolerance, 0.8) for factor in (1, 3, 10, 20)})
 
     def _weights(self, corpus: Corpus) -> np.ndarray | None:
         """Return what each node counts in moments, `(nodes,)` and mostly 0; None if all count the same."""
@@ -323,25 +324,30 @@ def rule_moments(
     if weights is not None:
         order = order[weights[order] > 0]
     bounds = np.searchsorted(corpus.rule[order], np.arange(len(corpus.rules) + 1))
-    call = partial(_moments_of_rule, projected, weights, order, bounds)
-    found = map_in_order(call, range(len(corpus.rules)), threads=threads, executor=executor)
+    parts = (order[first:last] for first, last in pairwise(bounds))
+    # Each rule's vectors alone: they can be sent to other processes.
+    items = (
+        (
+            projected.outside[a][projected.place[nodes]],
+            projected.inside[b][projected.place[corpus.left[nodes]]],
+            projected.inside[c][projected.place[corpus.right[nodes]]],
+            None if weights is None else weights[nodes],
+        )
+        for (a, b, c), nodes in zip(corpus.rules.tolist(), parts, strict=True)
+    )
+    found = map_in_order(_moments_of_rule, items, threads=threads, executor=executor)
     return track(found, progress, "moments", total=len(corpus.rules), unit="rules")
 
 
-def _moments_of_rule(
-    projected: ProjectedNodes, weights: np.ndarray | None, order: np.ndarray, bounds: np.ndarray, rule: int
-) -> RuleMoments:
-    corpus, place = projected.corpus, projected.place
-    a, b, c = corpus.rules[rule].tolist()
-    nodes = order[bounds[rule] : bounds[rule + 1]]
-    z = projected.outside[a][place[nodes]]
-    left, right = projected.inside[b][place[corpus.left[nodes]]], projected.inside[c][place[corpus.right[nodes]]]
-    count = len(nodes)
+def _moments_of_rule(item: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]) -> RuleMoments:
+    """Return the means over the nodes of one rule, given `Z`, both `Y` and weights of all."""
+    z, left, right, weights = item
+    count = len(z)
     weight = float(count)
     # Weights go to one factor of each product.
     lefts, rights = left, right
     if weights is not None:
-        own = weights[nodes][:, None]
+        own = weights[:, None]
         weight = float(own.sum())
         z, lefts, rights = z * own, left * own, right * own
     sizes = z.shape[1], left.shape[1], right.shape[1]

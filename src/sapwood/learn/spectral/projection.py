@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -126,8 +126,10 @@ def project_nodes(
     with (progress or Silent()).stage("features", total=1, unit="passes") as stage:
         features = extract(table, inside, outside, least=least)
         stage.step()
-    call = partial(_project_symbol, features, states, weights, kappa, dropout, tolerance, seed)
-    found = map_in_order(call, range(len(corpus.symbols)), threads=threads, executor=executor)
+    # Each symbol's matrices alone: they can be sent to other processes.
+    items = (_Symbol.of(features, symbol, int(states[symbol]), weights) for symbol in range(len(corpus.symbols)))
+    call = partial(_project_symbol, kappa, dropout, tolerance, seed)
+    found = map_in_order(call, items, threads=threads, executor=executor)
     parts = list(track(found, progress or Silent(), "decomposing", total=len(corpus.symbols), unit="symbols"))
     place = np.empty(corpus.n_nodes, np.int64)
     for symbol in range(len(corpus.symbols)):
@@ -143,30 +145,37 @@ def project_nodes(
     )
 
 
+class _Symbol(NamedTuple):
+    """One symbol's part of the work: its number, wanted states, features of its nodes, and their weights if any."""
+
+    number: int
+    states: int
+    inside: scipy.sparse.csr_array
+    outside: scipy.sparse.csr_array
+    weights: np.ndarray | None
+
+    @classmethod
+    def of(cls, features: SymbolFeatures, number: int, states: int, weights: np.ndarray | None) -> _Symbol:
+        own = None if weights is None else weights[features.nodes(number)]
+        return cls(number, states, features.inside(number), features.outside(number), own)
+
+
 def _project_symbol(
-    features: SymbolFeatures,
-    states: np.ndarray,
-    weights: np.ndarray | None,
-    kappa: float,
-    dropout: float,
-    tolerance: float,
-    seed: int,
-    symbol: int,
+    kappa: float, dropout: float, tolerance: float, seed: int, symbol: _Symbol
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return `Y`, `Z` and the singular values of one symbol."""
-    nodes = features.nodes(symbol)
-    constant = np.ones((len(nodes), 1))
-    if states[symbol] < 2:
+    constant = np.ones((symbol.inside.shape[0], 1))
+    if symbol.states < 2:
         return constant, constant, np.zeros(0)
-    phi, psi = scale(features.inside(symbol), kappa), scale(features.outside(symbol), kappa)
+    phi, psi = scale(symbol.inside, kappa), scale(symbol.outside, kappa)
     if dropout:
-        chance = np.random.default_rng([seed, symbol, 1])
+        chance = np.random.default_rng([seed, symbol.number, 1])
         phi, psi = (_without_some(matrix, dropout, chance) for matrix in (phi, psi))
-    used_phi, used_psi = (phi, psi) if weights is None else _weighted(phi, psi, weights[nodes])
+    used_phi, used_psi = (phi, psi) if symbol.weights is None else _weighted(phi, psi, symbol.weights)
     if min(used_phi.shape) < 2 or used_psi.shape[1] < 2:
         return constant, constant, np.zeros(0)
-    rng = np.random.default_rng([seed, symbol])
-    left, values, right = truncated_svd(used_phi, used_psi, int(states[symbol]), rng)
+    rng = np.random.default_rng([seed, symbol.number])
+    left, values, right = truncated_svd(used_phi, used_psi, symbol.states, rng)
     kept = int(np.count_nonzero(values > tolerance * values[0])) if len(values) and values[0] > 0 else 0
     if kept < 2:
         return constant, constant, values
