@@ -15,7 +15,7 @@ import pytest
 
 from cli.conftest import Sapwood
 from made_up import made_up_treebank
-from sapwood.grammar.bundle import load_models
+from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.run.log import read_log
 
@@ -131,6 +131,8 @@ def test_spectral_and_clusters(sapwood: Sapwood, folder: Path) -> None:
         ("--method em --log train.mrg", "--log train.mrg: is one of the input files"),
         ("--method em --init train.mrg", "train.mrg: not a sapwood file"),
         ("--method em --log no/log", "no: no such directory"),
+        ("--method em --log m", "--log m: is where the model"),
+        ("--method em --log m.checkpoint", "--log m.checkpoint: is where the model"),
     ],
 )
 def test_mistakes_are_explained(sapwood: Sapwood, folder: Path, arguments: str, message: str) -> None:
@@ -169,6 +171,35 @@ def test_another_run_cannot_be_resumed(sapwood: Sapwood, folder: Path) -> None:
     Path("m").rename("resumed")
     train(sapwood, "--method", "split-merge", "--cycles", 1, "-q")
     assert (folder / "m").read_bytes() == (folder / "resumed").read_bytes()
+
+
+def test_members_of_another_run_are_refused(sapwood: Sapwood, folder: Path) -> None:
+    same = ("--method", "split-merge", "--cycles", 1, "--ensemble", 2, "-q")
+    train(sapwood, *same)
+    whole = (folder / "m").read_bytes()
+    members = load_models("m")
+    save_models(members[:1], "m.members")
+    for other in (
+        ("--method", "split-merge", "--cycles", 2, "--ensemble", 2),
+        ("--method", "split-merge", "--cycles", 1, "--ensemble", 2, "--seed", 5),
+        ("--method", "em", "--states", 2, "--ensemble", 2),
+        ("--method", "spectral", "--states", 2, "--ensemble", 2),
+    ):
+        assert "m.members: grammars of a training run with other" in train(sapwood, *other, "--resume", code=2)
+    train(sapwood, *same, "--resume")
+    assert (folder / "m").read_bytes() == whole
+    train(sapwood, "--method", "spectral", "--states", 2, "--ensemble", 2, "-q")
+    whole = (folder / "m").read_bytes()
+    save_models(load_models("m")[:1], "m.members")
+    train(sapwood, "--method", "spectral", "--states", 2, "--ensemble", 2, "-q", "--resume")
+    assert (folder / "m").read_bytes() == whole
+
+
+def test_a_dev_treebank_that_the_grammar_cannot_build(sapwood: Sapwood, folder: Path) -> None:
+    (folder / "odd.mrg").write_text("(ZZ (QQ one) (YY (XX two) (WW three)))\n")
+    train(sapwood, "--method", "split-merge", "--cycles", 1, "--dev", "odd.mrg", "--log", "log", "-q")
+    assert [line["log_likelihood"] for line in read_log("log") if line["event"] == "dev"] == [None]
+    assert not (folder / "m.checkpoint").exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 as POSIX has it")

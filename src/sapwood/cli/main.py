@@ -105,6 +105,10 @@ def _run(arguments: list[str] | None) -> int:
         click.echo("sapwood: out of memory; shorter sentences (--max-words) or a smaller model need less", err=True)
         return 1
     except Exception as error:
+        if isinstance(error, SystemError) and isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            # An interrupt that arrived while a compiled loop was handing over its result.
+            click.echo(("\n" if sys.stderr.isatty() else "") + "sapwood: interrupted", err=True)
+            return _INTERRUPTED
         if os.environ.get("SAPWOOD_DEBUG"):
             traceback.print_exc()
         click.echo(

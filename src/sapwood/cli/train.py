@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import click
 
 from sapwood.cli import _common as common
-from sapwood.errors import UsageError
+from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM, is_regular
 from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress
@@ -79,10 +81,10 @@ class _States(click.ParamType):
     type=click.Choice(["simple", "rich"]),
     help="spectral, cluster: what is looked at inside and outside of nodes. [default: rich]",
 )
-@click.option("--kappa", type=click.FloatRange(min=0), help="spectral, cluster: how much rare features are held back.")
+@click.option("--kappa", type=click.FloatRange(0, 1e6), help="spectral, cluster: how much rare features are held back.")
 @click.option(
     "--smoothing",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0, 1e6),
     help="spectral: the weight of simpler moments beside a rule's own; split-merge, cluster: of the mean of all states "
     "beside each state's own (below 1).",
 )
@@ -91,8 +93,8 @@ class _States(click.ParamType):
     type=click.FloatRange(0, 1, max_open=True),
     help="spectral: part of the features left out at random, for ensembles.",
 )
-@click.option("--noise", type=click.FloatRange(min=0), help="cluster: noise on the vectors, for ensembles.")
-@click.option("--restarts", type=click.IntRange(min=1), help="em: random starts, the best of which is kept.")
+@click.option("--noise", type=click.FloatRange(0, 100), help="cluster: noise on the vectors, for ensembles.")
+@click.option("--restarts", type=click.IntRange(1, 1000), help="em: random starts, the best of which is kept.")
 @click.option(
     "--stop",
     type=click.Choice(["iterations", "f1", "log-likelihood"]),
@@ -105,12 +107,10 @@ class _States(click.ParamType):
 @click.option(
     "--unaries",
     type=click.Choice(["steps", "collapsed"]),
-    help="em, split-merge: unary rules as steps with weights of their own, or part of the symbols. [default: steps]",
+    help="All but pcfg: unary rules as steps with weights of their own, or part of the symbols. [default: steps]",
 )
-@click.option(
-    "--rare", type=click.IntRange(min=0), help="em, split-merge: words seen no more often show their form only."
-)
-@click.option("--ensemble", type=click.IntRange(1, 64), help="em, split-merge: grammars to train, from as many seeds.")
+@click.option("--rare", type=click.IntRange(min=0), help="All but pcfg: words seen no more often show their form only.")
+@click.option("--ensemble", type=click.IntRange(1, 64), help="All but pcfg: grammars to train, from as many seeds.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
@@ -152,10 +152,10 @@ def command(
 ) -> None:
     """Learn a grammar from one or more TREEBANK files and write it to a model file.
 
-    Training by em and split-merge can be interrupted at any time: what is done is kept beside the model, in
+    Training by em, split-merge and cluster can be interrupted at any time: what is done is kept beside the model, in
     MODEL.checkpoint, and the same command with --resume goes on from there to the same result.
 
-    With em and split-merge symbols know neither ancestors nor siblings (--vertical 1 --horizontal 0 --plain-tags)
+    But for pcfg, symbols know neither ancestors nor siblings (--vertical 1 --horizontal 0 --plain-tags)
     unless asked to.
 
     \b
@@ -170,6 +170,12 @@ def command(
     from sapwood.trees import Corpus
 
     _refuse_foreign(context, method)
+    if (
+        method != "pcfg"
+        and dev is not None
+        and (dev == STANDARD_STREAM or (Path(dev).exists() and not is_regular(dev)))
+    ):
+        raise UsageError(f"--dev {dev}: is read more than once with --method {method}; name a file")
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
     init, log_path = options["init"], options["log_path"]
@@ -275,8 +281,14 @@ def _evaluation(dev: str, corpus: Any, input_format: Any, skip_bad: bool, thread
             "f1": figures["f1"],
             "exact": figures["exact"],
             "tags": figures["tag_accuracy"],
-            "log_likelihood": held_out_log_likelihood(grammar, observed, threads=threads),
+            "log_likelihood": likelihood(grammar),
         }
+
+    def likelihood(grammar: Any) -> float:
+        try:
+            return held_out_log_likelihood(grammar, observed, threads=threads)
+        except InputError:  # the grammar can build none of these trees
+            return float("-inf")
 
     return evaluate
 
@@ -291,6 +303,9 @@ class _Run:
         self.members = Path(f"{output}.members")
         if log_path is not None:
             common.check_output(log_path)
+            own, log = os.path.realpath(output), os.path.realpath(log_path)
+            if log in (own, f"{own}.members") or log.startswith(f"{own}.checkpoint"):
+                raise UsageError(f"--log {log_path}: is where the model, or what is kept for --resume, is written")
         if not resume and (left := self._left()):
             raise UsageError(
                 f"{left[0]}: training was interrupted here; go on with --resume, or remove this file to start anew"
@@ -335,6 +350,7 @@ class _Run:
         for name in ("resume", "log_path"):
             options.pop(name, None)
         done = load_models(self.members) if self.resume and self.members.exists() else []
+        self._check_members(done, method, corpus, options, seed, threads)
         if len(done) > count:
             raise UsageError(f"{self.members}: holds {len(done)} grammars, more than --ensemble {count} asks for")
         steps = sum(grammar.info.get("iterations", 0) for grammar in done)
@@ -364,6 +380,23 @@ class _Run:
         for path in (*self._left(), *self._torn()):
             path.unlink(missing_ok=True)
         return done
+
+    def _check_members(
+        self, done: list[Any], method: str, corpus: Any, options: dict[str, Any], seed: int, threads: int
+    ) -> None:
+        """Refuse to go on with grammars of another run."""
+        digest = corpus.digest() if done else ""
+        for member, grammar in enumerate(done):
+            ours = make_learner(method, options, _member_seed(seed, member), threads).settings()
+            theirs = dict(grammar.info.get("settings", {}))
+            if method == "spectral":  # the grammar says which of the weights was chosen
+                ours.pop("smoothing"), theirs.pop("smoothing", None)
+            same = json.loads(json.dumps(ours)) == json.loads(json.dumps(theirs))
+            if grammar.info.get("method") != method or grammar.info["training"]["digest"] != digest or not same:
+                raise UsageError(
+                    f"{self.members}: grammars of a training run with other settings or trees; give the same ones "
+                    "again, or remove it to start anew"
+                )
 
     def _open_log(self, steps: int) -> contextlib.AbstractContextManager[Log]:
         if self.log_path is None:
