@@ -20,7 +20,7 @@ from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress
 from sapwood.storage import read_header
 
-METHODS = ("pcfg", "em", "split-merge", "spectral", "cluster")
+METHODS = ("pcfg", "em", "split-merge", "spectral", "cluster", "pivot", "pivot+em")
 # Options that mean something to some methods only.
 _LATENT = ("ensemble", "resume", "log_path", "unaries", "rare")
 _SPECTRAL = (*_LATENT, "states", "features", "kappa", "smoothing")
@@ -30,6 +30,8 @@ _ONLY: dict[str, tuple[str, ...]] = {
     "split-merge": (*_LATENT, "cycles", "smoothing"),
     "spectral": (*_SPECTRAL, "dropout"),
     "cluster": (*_SPECTRAL, "iterations", "noise"),
+    "pivot": _SPECTRAL,
+    "pivot+em": (*_SPECTRAL, "iterations"),
 }
 # Hidden states find out for themselves what ancestors and siblings say.
 _PLAIN = {"vertical": 1, "horizontal": 0, "annotate_tags": False}
@@ -61,32 +63,34 @@ class _States(click.ParamType):
     type=click.Choice(METHODS),
     default="pcfg",
     show_default=True,
-    help="How to learn: count rules (pcfg), or find hidden states: by split-merge (best), em, spectral learning or "
-    "clustering (the last two in seconds).",
+    help="How to learn: count rules (pcfg), or find hidden states: by split-merge, pivot+em (the best two), em, "
+    "spectral learning, clustering or pivot (the last three in seconds).",
 )
 @click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
 @click.option("--cycles", type=click.IntRange(1, 10), help="split-merge: how often to split. [default: 5]")
 @click.option(
     "--states",
     type=_States(),
-    help="em, spectral, cluster: hidden states per symbol; spectral: or auto. [default: 16]",
+    help="All but pcfg and split-merge: hidden states per symbol; spectral: or auto. [default: 16]",
 )
 @click.option(
     "--iterations",
     type=click.IntRange(min=0),
-    help="em: the most iterations. [default: 40] cluster: iterations of EM afterwards. [default: 0]",
+    help="em: the most iterations. [default: 40] cluster, pivot+em: iterations of EM afterwards. [default: 0, 10]",
 )
 @click.option(
     "--features",
     type=click.Choice(["simple", "rich"]),
-    help="spectral, cluster: what is looked at inside and outside of nodes. [default: rich]",
+    help="spectral, cluster, pivot: what is looked at inside and outside of nodes. [default: rich]",
 )
-@click.option("--kappa", type=click.FloatRange(0, 1e6), help="spectral, cluster: how much rare features are held back.")
+@click.option(
+    "--kappa", type=click.FloatRange(0, 1e6), help="spectral, cluster, pivot: how much rare features are held back."
+)
 @click.option(
     "--smoothing",
     type=click.FloatRange(0, 1e6),
-    help="spectral: the weight of simpler moments beside a rule's own; split-merge, cluster: of the mean of all states "
-    "beside each state's own (below 1).",
+    help="spectral: the weight of simpler moments beside a rule's own; split-merge, cluster, pivot: of the mean of all "
+    "states beside each state's own (below 1).",
 )
 @click.option(
     "--dropout",
@@ -152,8 +156,8 @@ def command(
 ) -> None:
     """Learn a grammar from one or more TREEBANK files and write it to a model file.
 
-    Training by em, split-merge and cluster can be interrupted at any time: what is done is kept beside the model, in
-    MODEL.checkpoint, and the same command with --resume goes on from there to the same result.
+    Training with hidden states (but for spectral) can be interrupted at any time: what is done is kept beside the
+    model, in MODEL.checkpoint, and the same command with --resume goes on from there to the same result.
 
     But for pcfg, symbols know neither ancestors nor siblings (--vertical 1 --horizontal 0 --plain-tags)
     unless asked to.
@@ -166,6 +170,7 @@ def command(
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method cluster --iterations 10 -o model.sapwood
+      sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
     """
     from sapwood.trees import Corpus
 
@@ -249,7 +254,7 @@ def _refuse_foreign(context: click.Context, method: str) -> None:
         common.refuse_given(context, [name], f"goes with --method {users}")
     if context.params["states"] == "auto" and method != "spectral":
         raise UsageError("--states auto goes with --method spectral")
-    if method == "em" and context.params["iterations"] == 0:
+    if method in ("em", "pivot+em") and context.params["iterations"] == 0:
         raise UsageError("--iterations 0: EM needs at least one")
     if context.params["stop"] in ("f1", "log-likelihood") and context.params["dev"] is None:
         raise UsageError(f"--stop {context.params['stop']} needs --dev")
@@ -425,7 +430,7 @@ class _MemberLog:
 def make_learner(method: str, options: dict[str, Any], seed: int, threads: int) -> Any:
     """Return the learner that the options ask for."""
     from sapwood.grammar.tensor_grammar import TensorGrammar
-    from sapwood.learn import EM, Cluster, Spectral, SplitMerge
+    from sapwood.learn import EM, Cluster, Pivot, Spectral, SplitMerge
 
     options = {**options, "random_state": seed, "threads": threads}
     if features := options.pop("features", None):
@@ -434,6 +439,8 @@ def make_learner(method: str, options: dict[str, Any], seed: int, threads: int) 
         return SplitMerge(**options)
     if method == "cluster":
         return Cluster(**options)
+    if method in ("pivot", "pivot+em"):
+        return Pivot(**{"iterations": 10 if method == "pivot+em" else 0} | options)
     if method == "spectral":
         # Several weights of simpler moments cost nothing more than parsing dev with each.
         return Spectral(**{"smoothing": (20.0, 10.0, 30.0)} | options)

@@ -11,42 +11,31 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import offsets_of
-from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.refined import Refined
 from sapwood.learn.spectral.matrices import Chosen
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import diagnostics, feature_names, project_nodes, wanted_states
 from sapwood.learn.training import (
-    Checkpoints,
-    Evaluate,
     LatentProblem,
-    Operation,
-    TrainingState,
     Unaries,
-    evaluated,
-    figure_of,
-    keep_better,
-    run_operations,
 )
-from sapwood.run.log import Log, NoLog
 from sapwood.run.parallel import map_in_order, one_blas_thread
-from sapwood.run.progress import Progress, Silent, track
-from sapwood.trees.corpus import Corpus
+from sapwood.run.progress import Progress, track
 
 # Rounds of k-means at most, and nodes whose distances are computed at a time.
 _ROUNDS = 30
 _CHUNK = 1 << 16
 
 
-class Cluster:
+class Cluster(Refined):
     """Learns a probabilistic L-PCFG by clustering nodes, and EM from there if asked to.
 
     Parameters
@@ -55,12 +44,8 @@ class Cluster:
         As for `Spectral`; `states` is the number of clusters.
     dimensions
         Singular vectors that the clustering looks at.
-    iterations
-        EM iterations from the clustered grammar, with smoothing.
-    every
-        How often `evaluate` is asked during EM; the grammar with the best `f1` is returned.
-    smoothing, lexical_smoothing
-        How far the probabilities of a state's rules and words are drawn towards the mean of its symbol's states.
+    iterations, every, patience, smoothing, lexical_smoothing
+        Of EM from the clustered grammar, see `Refined`.
     noise
         Random numbers of this size (in standard deviations of each coordinate) are added to the vectors, for ensembles
         whose members differ more than seeds make them.
@@ -77,6 +62,8 @@ class Cluster:
     <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
     """
 
+    method = "cluster"
+
     def __init__(
         self,
         *,
@@ -90,6 +77,7 @@ class Cluster:
         dimensions: int = 24,
         iterations: int = 0,
         every: int = 2,
+        patience: int | None = None,
         smoothing: float = 0.03,
         lexical_smoothing: float = 0.1,
         noise: float = 0.0,
@@ -100,14 +88,15 @@ class Cluster:
         threads: int = 1,
         executor: Executor | None = None,
     ) -> None:
-        bounds = (("dimensions", dimensions, 2), ("every", every, 1), ("support", support, 1), ("least", least, 1))
-        for name, value, lowest in bounds:
+        super().__init__(
+            iterations=iterations, every=every, patience=patience, smoothing=smoothing,
+            lexical_smoothing=lexical_smoothing, unaries=unaries, rare=rare, lexical=lexical,
+            random_state=random_state, threads=threads, executor=executor,
+        )  # fmt: skip
+        for name, value, lowest in (("dimensions", dimensions, 2), ("support", support, 1), ("least", least, 1)):
             if value < lowest:
                 raise UsageError(f"{name} must be at least {lowest}, not {value}")
-        for name, part in (("smoothing", smoothing), ("lexical_smoothing", lexical_smoothing)):
-            if not 0 <= part < 1:
-                raise UsageError(f"{name} must be at least 0 and below 1, not {part}")
-        for name, number in (("iterations", iterations), ("noise", noise), ("kappa", kappa)):
+        for name, number in (("noise", noise), ("kappa", kappa)):
             if not 0 <= number < float("inf"):
                 raise UsageError(f"{name} must be 0 or more, not {number}")
         if not 0 < tolerance < 1:
@@ -118,22 +107,13 @@ class Cluster:
         self.tolerance = tolerance
         self.support = support
         self.dimensions = dimensions
-        self.iterations = iterations
-        self.every = every
-        self.smoothing = smoothing
-        self.lexical_smoothing = lexical_smoothing
         self.noise = noise
-        self.unaries: Unaries = unaries
-        self.rare = rare
-        self.lexical = lexical or LexicalSettings(state_strength=5.0, signature_state_strength=5.0)
-        self.random_state = random_state
-        self.threads = threads
-        self.executor = executor
 
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees, as JSON values."""
         names = (
-            "states", "least", "kappa", "tolerance", "support", "dimensions", "iterations", "every", "smoothing",
+            "states", "least", "kappa", "tolerance", "support", "dimensions", "iterations", "every", "patience",
+            "smoothing",
             "lexical_smoothing", "noise", "unaries", "rare", "random_state",
         )  # fmt: skip
         values = {name: getattr(self, name) for name in names}
@@ -143,49 +123,16 @@ class Cluster:
             values[side] = feature_names(getattr(self, side))
         return {**values, "lexical": asdict(self.lexical)}
 
-    def fit(
-        self,
-        corpus: Corpus,
-        *,
-        evaluate: Evaluate | None = None,
-        progress: Progress | None = None,
-        log: Log | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> TensorGrammar:
-        """Return the grammar; arguments as in `SplitMerge.fit`."""
-        progress, log = progress or Silent(), log or NoLog()
-        problem = LatentProblem(
-            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
-            executor=self.executor,
-        )  # fmt: skip
-        state = TrainingState(problem.trees.one_state())
-        checkpoints = None
-        if checkpoint is not None:
-            key = {**self.settings(), "method": "cluster", "corpus": corpus.digest(), "dev": evaluate is not None}
-            checkpoints = Checkpoints(checkpoint, key)
-            state = checkpoints.load(state.weights) or state
-        operations = [Operation(partial(self._start, problem, progress), 3.0)]
-        for iteration in range(self.iterations + 1):
-            if iteration:
-                labels = {"phase": "em", "iteration": iteration}
-                operations.append(Operation(partial(self._iterate, problem), 1.0, labels))
-            if evaluate is not None and (iteration % self.every == 0 or iteration == self.iterations):
-                operations.append(Operation(partial(self._evaluate, problem, evaluate, log)))
-        state = run_operations(operations, state, progress=progress, log=log, checkpoints=checkpoints)
-        return self._grammar(problem, state.weights if state.best is None else state.best, state.step)
-
-    def _grammar(self, problem: LatentProblem, weights: LatentWeights, step: int) -> TensorGrammar:
-        return problem.grammar(weights, {"method": "cluster", "settings": self.settings(), "iterations": step})
-
-    def _start(self, problem: LatentProblem, progress: Progress, state: TrainingState) -> TrainingState:
-        with one_blas_thread():
-            layout, counts = self._clustered(problem, progress, state)
-        return replace(state, weights=self._maximise(problem, layout, counts))
-
-    def _clustered(
-        self, problem: LatentProblem, progress: Progress, state: TrainingState
+    def _counts(
+        self, problem: LatentProblem, progress: Progress, layout: LatentWeights
     ) -> tuple[LatentWeights, LatentCounts]:
         """Return the numbers of states, and the counts of the corpus with the clusters for states."""
+        with one_blas_thread():
+            return self._clustered(problem, progress, layout)
+
+    def _clustered(
+        self, problem: LatentProblem, progress: Progress, layout: LatentWeights
+    ) -> tuple[LatentWeights, LatentCounts]:
         corpus = problem.trees.corpus
         wanted = np.where(problem.splittable(), wanted_states(self.states, corpus, self.support), 1)
         vectors = np.where(wanted > 1, self.dimensions, 1)
@@ -209,23 +156,9 @@ class Cluster:
         for symbol, label in enumerate(labels):
             nodes = np.flatnonzero(corpus.symbol == symbol)
             node_state[nodes] = label[projected.place[nodes]]
-        layout = replace(state.weights, states=states)
+        layout = replace(layout, states=states)
         counts = observed_counts(problem, layout, node_state)
         return replace(layout, root=counts.root), counts
-
-    def _maximise(self, problem: LatentProblem, layout: LatentWeights, counts: LatentCounts) -> LatentWeights:
-        return problem.trees.maximise(
-            layout, counts, smoothing=self.smoothing, lexical_smoothing=self.lexical_smoothing
-        )
-
-    def _iterate(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
-        expected = problem.expectations(state.weights)
-        weights = self._maximise(problem, state.weights, problem.trees.counts(state.weights, expected))
-        return replace(state, weights=weights, step=state.step + 1, log_likelihood=expected.log_likelihood)
-
-    def _evaluate(self, problem: LatentProblem, evaluate: Evaluate, log: Log, state: TrainingState) -> TrainingState:
-        state, figures = evaluated(state, self._grammar(problem, state.weights, state.step), evaluate, log, {})
-        return keep_better(state, figure_of(figures, "f1"))
 
 
 def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: np.ndarray) -> LatentCounts:

@@ -77,6 +77,15 @@ class SymbolFeatures:
         """Return the outside features of a symbol's nodes, shape `(nodes, features)`."""
         return self._matrix(self._outside, symbol)
 
+    @property
+    def inside_names(self) -> list[str]:
+        """The names of the inside features."""
+        return [feature.name for feature in self._inside.features]
+
+    def inside_feature(self, symbol: int) -> np.ndarray:
+        """Return `(features,)`: the place in `inside_names` of each column of `inside(symbol)`."""
+        return self._inside.feature[self._inside.begins[symbol] : self._inside.begins[symbol + 1]]
+
     def describe_inside(self, symbol: int, column: int) -> str:
         """Return what a column of `inside(symbol)` stands for, as `feature: value`."""
         return self._describe(self._inside, symbol, column)

@@ -1,0 +1,355 @@
+"""Non-negative factors of co-occurrences: `Q_{f,g} = sum_h pi(h) r(f|h) s(g|h)`, and the three parts back from `Q`.
+
+Cohen and Collins (2014), section 5. If each `h` has an anchor `f`, one that occurs with no other `h`, then the rows of
+`Q`, normalised, lie in a simplex whose corners are the rows of anchors. Finding the corners and writing each row as a
+mixture of them gives `p(h|f)`, hence `pi` and `r` (section 5.2, `half_decompose`). The same on columns gives `s`, but
+with the states in another order; a concave problem aligns the two (figure 2, `decompose`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from sapwood.errors import UsageError
+from sapwood.learn.pivot import _concave_kernels as kernels
+from sapwood.learn.pivot.anchors import find_anchors
+from sapwood.learn.pivot.concave import Optimum, maximise
+from sapwood.learn.pivot.simplex import Solver, simplex_weights
+
+Matrix: TypeAlias = np.ndarray | scipy.sparse.sparray | scipy.sparse.spmatrix
+Representation = Literal["cca", "random"]
+Columns = Literal["align", "fit"]
+# Sparse matrices with fewer cells than this are decomposed as dense ones.
+_DENSE = 1 << 20
+# Dimensions of a random projection, in states and at least.
+_RANDOM, _RANDOM_LEAST = 8, 64
+
+
+@dataclass(frozen=True, eq=False)
+class HalfDecomposition:
+    """What the rows alone tell: `pi, r = half_decompose(q, m)`.
+
+    Attributes
+    ----------
+    prior
+        `pi(h)`, `(m,)`.
+    rows
+        `r(f|h)`, `(d, m)`: columns are distributions.
+    given
+        `p(h|f)`, `(d, m)`: rows are distributions. Rows of `Q` without entries get the prior.
+    anchors
+        `(m,)`: the row that stands for each state.
+    residual
+        The part of the rows' squared length (each weighted by its mass) that is no mixture of the anchors.
+    """
+
+    prior: np.ndarray
+    rows: np.ndarray
+    given: np.ndarray
+    anchors: np.ndarray
+    residual: float
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter((self.prior, self.rows))
+
+    @property
+    def states(self) -> int:
+        """Number of states."""
+        return len(self.prior)
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """All three parts, states in one order: `pi, r, s = decompose(q, m)`.
+
+    Attributes
+    ----------
+    prior, rows, columns
+        `pi(h)`, `(m,)`; `r(f|h)`, `(d, m)`; `s(g|h)`, `(d', m)`.
+    row_anchors, column_anchors
+        The row and, unless the columns were fitted, the column that stand for each state; a column may do so for
+        several states, or for none.
+    alignment
+        `t(h'|h)`, `(m, m)`: how much of the columns' state `h'` is in state `h`; the identity if they were fitted.
+    log_likelihood
+        `sum Q log sum_h pi(h) r(f|h) s(g|h) / sum Q`.
+    iterations, converged
+        Of the concave problem.
+    """
+
+    prior: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    row_anchors: np.ndarray
+    column_anchors: np.ndarray
+    alignment: np.ndarray
+    log_likelihood: float
+    iterations: int
+    converged: bool
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return iter((self.prior, self.rows, self.columns))
+
+    @property
+    def states(self) -> int:
+        """Number of states."""
+        return len(self.prior)
+
+
+def half_decompose(
+    q: Matrix,
+    states: int,
+    *,
+    representation: Representation = "cca",
+    least: float = 0.0,
+    solver: Solver = "active-set",
+    random_state: int = 0,
+    threads: int = 1,
+) -> HalfDecomposition:
+    """Return `pi` and `r` of `Q_{f,g} = sum_h pi(h) r(f|h) s(g|h)`, given that each state has an anchor row.
+
+    Section 5.2. With exact `Q` of rank `states` they are exact, up to the order of states. If the rows span fewer
+    dimensions than that, there are fewer states.
+
+    Parameters
+    ----------
+    q
+        `(d, d')`, counts or probabilities, dense or sparse.
+    states
+        How many.
+    representation
+        How columns are seen: by canonical correlations (the default, and what the paper uses), or by a random
+        projection, which needs no singular value decomposition.
+    least
+        Rows with a smaller sum are no anchors: the distributions of rare rows are noise, and noise lies far out.
+    solver
+        Of the least squares over the simplex.
+    random_state
+        Seed of projections.
+    threads
+        Of the least squares.
+    """
+    matrix = checked(q, states)
+    points, _ = representations(matrix, states, representation, random_state)
+    return half_from_points(points, _sums(matrix, 1), states, least=least, solver=solver, threads=threads)
+
+
+def decompose(
+    q: Matrix,
+    states: int,
+    *,
+    columns: Columns = "align",
+    representation: Representation = "cca",
+    least: float = 0.0,
+    solver: Solver = "active-set",
+    iterations: int = 2000,
+    tolerance: float = 1e-10,
+    random_state: int = 0,
+    threads: int = 1,
+) -> Decomposition:
+    """Return `pi`, `r` and `s` of `Q_{f,g} = sum_h pi(h) r(f|h) s(g|h)`, all with the states in the same order.
+
+    Parameters
+    ----------
+    q, states, representation, least, solver, random_state, threads
+        As for `half_decompose`; `least` holds for rows and columns.
+    columns
+        `align`: anchors among the columns too, and a concave problem that brings their states in the order of the rows'
+        (figure 2, equation 3). `fit`: the most likely `s` given `r`, which is concave as well, and needs anchors among
+        the rows alone (the remark in section 5.3).
+    iterations, tolerance
+        When the concave problem's EM ends.
+
+    Examples
+    --------
+    >>> r = np.array([[0.5, 0.0], [0.0, 0.4], [0.5, 0.6]])
+    >>> s = np.array([[0.7, 0.0], [0.0, 0.1], [0.3, 0.9]])
+    >>> found = decompose(r @ np.diag([0.25, 0.75]) @ s.T, 2)
+    >>> found.prior.round(6).tolist(), found.columns.round(6).tolist()
+    ([0.25, 0.75], [[0.7, 0.0], [0.0, 0.1], [0.3, 0.9]])
+    """
+    if columns not in get_args(Columns):
+        raise UsageError(f"columns are one of {', '.join(get_args(Columns))}, not {columns!r}")
+    if iterations < 1:
+        raise UsageError(f"iterations must be at least 1, not {iterations}")
+    matrix = checked(q, states)
+    row_points, column_points = representations(matrix, states, representation, random_state)
+    row_mass, column_mass = _sums(matrix, 1), _sums(matrix, 0)
+    rows = half_from_points(row_points, row_mass, states, least=least, solver=solver, threads=threads)
+    sparse = scipy.sparse.csr_array(matrix)
+    if columns == "fit":
+        optimum = fit_columns(sparse, rows.given, iterations=iterations, tolerance=tolerance)
+        s = optimum.weights
+        alignment, anchors = np.eye(rows.states), np.zeros(0, np.int64)
+    else:
+        other = half_from_points(column_points, column_mass, rows.states, least=least, solver=solver, threads=threads)
+        optimum = align(sparse, rows.given, other.rows, iterations=iterations, tolerance=tolerance)
+        alignment = optimum.weights
+        s = other.rows @ alignment.T
+        anchors = other.anchors
+    mass = float(row_mass.sum())
+    own = row_mass[row_mass > 0] / mass
+    return Decomposition(
+        prior=rows.prior,
+        rows=rows.rows,
+        columns=s,
+        row_anchors=rows.anchors,
+        column_anchors=anchors,
+        alignment=alignment,
+        log_likelihood=optimum.objective + float(own @ np.log(own)),
+        iterations=len(optimum.objectives) - 1,
+        converged=optimum.converged,
+    )
+
+
+def half_from_points(
+    points: np.ndarray,
+    mass: np.ndarray,
+    states: int,
+    *,
+    least: float = 0.0,
+    candidates: np.ndarray | None = None,
+    solver: Solver = "active-set",
+    threads: int = 1,
+) -> HalfDecomposition:
+    """Return `pi` and `r` from points `v_f`, `(d, l)`, that are mixtures of a few among them (steps 3 and 4).
+
+    `mass` is `p(f)` up to a factor; points without mass are ignored, and only `candidates`, `(d,)`, with at least
+    `least` of it can be anchors.
+    """
+    possible = (mass > 0) & (mass >= least)
+    if candidates is not None:
+        possible &= candidates
+    if not possible.any():
+        raise UsageError(
+            f"no row has a sum of {least:g} or more (the largest is {mass.max(initial=0):g}): lower `least`"
+        )
+    anchors = find_anchors(points, states, possible)
+    given = simplex_weights(points, points[anchors], solver=solver, threads=threads)
+    given[anchors] = np.eye(len(anchors))
+    joint = given * mass[:, None]
+    prior = joint.sum(axis=0) / mass.sum()
+    given[mass <= 0] = prior
+    rest = ((points - given @ points[anchors]) ** 2).sum(axis=1) @ mass
+    return HalfDecomposition(
+        prior=prior,
+        rows=joint / joint.sum(axis=0),
+        given=given,
+        anchors=anchors,
+        residual=float(rest / max((points**2).sum(axis=1) @ mass, 1e-300)),
+    )
+
+
+def representations(
+    matrix: np.ndarray | scipy.sparse.csr_array, states: int, kind: Representation, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `v_f = E[phi(g) | f]` for all rows, `(d, l)`, and the same for all columns, `(d', l)` (steps 1 and 2).
+
+    By canonical correlations, `D^{-1/2} Q D'^{-1/2} = U S V^T` with the sums of rows and columns in `D` and `D'`:
+    with `phi(g) = (D'^{-1/2} V)_g` the rows' points are `D^{-1/2} U S`, and the columns' `D'^{-1/2} V S`.
+    """
+    if kind not in get_args(Representation):
+        raise UsageError(f"representations are {' or '.join(get_args(Representation))}, not {kind!r}")
+    sums = [_sums(matrix, 1), _sums(matrix, 0)]
+    inverse = [np.divide(1.0, each, out=np.zeros_like(each), where=each > 0) for each in sums]
+    if kind == "random":
+        rng = np.random.default_rng([seed, 0])
+        width = max(_RANDOM * states, _RANDOM_LEAST)
+        points = []
+        for each, other, part in ((matrix, 1, 0), (matrix.T, 0, 1)):
+            size = min(width, each.shape[1])
+            # Columns are divided by the root of their mass, or frequent ones would be all that is seen.
+            seen = rng.standard_normal((each.shape[1], size)) * np.sqrt(inverse[other] * sums[0].sum())[:, None]
+            points.append(np.asarray(each @ seen) * inverse[part][:, None] / np.sqrt(size))
+        return points[0], points[1]
+    left, right = (np.sqrt(each) for each in inverse)
+    scaled = (
+        scipy.sparse.csr_array(matrix.multiply(left[:, None]).multiply(right))
+        if scipy.sparse.issparse(matrix)
+        else matrix * left[:, None] * right
+    )
+    rank = min(states, *matrix.shape)
+    if isinstance(scaled, np.ndarray) or np.prod(matrix.shape) <= _DENSE or rank >= min(matrix.shape):
+        dense = scaled if isinstance(scaled, np.ndarray) else scaled.toarray()
+        u, values, vt = np.linalg.svd(dense, full_matrices=False)
+        u, values, vt = u[:, :rank], values[:rank], vt[:rank]
+    else:
+        start = np.random.default_rng([seed, 1]).standard_normal(min(matrix.shape))
+        u, values, vt = scipy.sparse.linalg.svds(scaled, k=rank, v0=start)
+    scale = np.sqrt(sums[0].sum())
+    return u * values * left[:, None] * scale, vt.T * values * right[:, None] * scale
+
+
+def align(
+    q: scipy.sparse.csr_array, given: np.ndarray, columns: np.ndarray, *, iterations: int, tolerance: float
+) -> Optimum:
+    """Maximise `sum Q_{f,g} log sum_{h,h'} p(h|f) t(h'|h) s(g|h')` over `t`, `(m, m')` (equation 3).
+
+    `Q` is taken to sum to 1. `given` is `p(h|f)`, `(d, m)`; `columns` is `s(g|h')`, `(d', m')`.
+    """
+    entries = _Entries(q)
+
+    def evaluate(t: np.ndarray) -> tuple[float, np.ndarray]:
+        mixed = given @ t
+        value, ratio = entries.ratios(mixed, columns)
+        return value, given.T @ (ratio @ columns)
+
+    start = np.full((given.shape[1], columns.shape[1]), 1.0 / columns.shape[1])
+    return maximise(evaluate, start, iterations=iterations, tolerance=tolerance, axis=1)
+
+
+def fit_columns(q: scipy.sparse.csr_array, given: np.ndarray, *, iterations: int, tolerance: float) -> Optimum:
+    """Maximise `sum Q_{f,g} log sum_h p(h|f) s(g|h)` over `s`, `(d', m)` (the remark of section 5.3)."""
+    entries = _Entries(q)
+
+    def evaluate(s: np.ndarray) -> tuple[float, np.ndarray]:
+        value, ratio = entries.ratios(given, s)
+        return value, ratio.T @ given
+
+    mass = _sums(q, 0)
+    start = np.repeat((mass / mass.sum())[:, None], given.shape[1], axis=1)
+    return maximise(evaluate, start, iterations=iterations, tolerance=tolerance, axis=0)
+
+
+class _Entries:
+    """The entries of `Q`, as the concave problems see them."""
+
+    def __init__(self, q: scipy.sparse.csr_array) -> None:
+        q = scipy.sparse.csr_array(q)
+        self._q = q
+        self._weights = q.data / q.data.sum()
+        self._row = np.repeat(np.arange(q.shape[0]), np.diff(q.indptr))
+
+    def ratios(self, left: np.ndarray, right: np.ndarray) -> tuple[float, scipy.sparse.csr_array]:
+        """Return `sum Q log z` and the matrix of `Q / z`, where `z = left[f] . right[g]`."""
+        z = kernels.entry_products(self._q.indptr, self._q.indices, left, right)
+        seen = self._weights > 0
+        with np.errstate(divide="ignore"):
+            value = float(self._weights[seen] @ np.log(z[seen]))
+        ratio = np.divide(self._weights, z, out=np.zeros_like(z), where=seen & (z > 0))
+        return value, scipy.sparse.csr_array((ratio, self._q.indices, self._q.indptr), shape=self._q.shape)
+
+
+def checked(q: Matrix, states: int) -> np.ndarray | scipy.sparse.csr_array:
+    """Return the matrix as floats, dense or sparse, after checks."""
+    matrix: Any = np.asarray(q, float) if not scipy.sparse.issparse(q) else scipy.sparse.csr_array(cast(Any, q) * 1.0)
+    if matrix.ndim != 2 or min(matrix.shape) < 1:
+        raise UsageError(f"a matrix is needed, with rows and columns; this has the shape {matrix.shape}")
+    values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+    if not np.isfinite(values).all() or (values < 0).any():
+        raise UsageError("the matrix must hold finite numbers, none below 0: they are counts or probabilities")
+    if not values.any():
+        raise UsageError("the matrix is zero everywhere")
+    if states < 1:
+        raise UsageError(f"states must be at least 1, not {states}")
+    return matrix
+
+
+def _sums(matrix: np.ndarray | scipy.sparse.csr_array, axis: int) -> np.ndarray:
+    return np.asarray(matrix.sum(axis=axis), float).ravel()

@@ -1,0 +1,373 @@
+"""Pivot learning from a treebank (Cohen and Collins 2014), with many features, and EM from there.
+
+Step 1 decomposes the features of each symbol (`symbols`). Step 2 finds for each rule the joint distribution of the
+states of its node and of its two children that makes the features around it most probable (equation 1, and section 6.2
+for several features): the objective is a sum over all ways to look at one outside feature of the node and one inside
+feature of each child. Here each node contributes a few of these ways, drawn at random: the sum has the same maximum in
+expectation, at a small part of the cost. Step 3 and section 6.1 give all probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import scipy.sparse
+
+from sapwood.errors import UsageError
+from sapwood.grammar.emissions import offsets_of
+from sapwood.learn.latent import LatentCounts, LatentWeights
+from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.pivot import _rule_kernels as kernels
+from sapwood.learn.pivot.decomposition import Columns
+from sapwood.learn.pivot.simplex import Solver
+from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
+from sapwood.learn.refined import Refined
+from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract
+from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.learn.spectral.projection import feature_names, wanted_states
+from sapwood.learn.training import LatentProblem, Unaries
+from sapwood.run.parallel import map_in_order, one_blas_thread
+from sapwood.run.progress import Progress, Silent, track
+from sapwood.trees.corpus import Corpus
+
+# Triples handled at a time: their pairs of children's states stay in the cache.
+_CHUNK = 256
+
+
+class Pivot(Refined):
+    """Learns a probabilistic L-PCFG by anchors and convex problems, and EM from there if asked to.
+
+    Parameters
+    ----------
+    states
+        The most states of each symbol: one number for all, or by name (others get one).
+    inside, outside, least
+        Features: the name of a set, or names of features (see `learn.spectral.features`); those seen less often than
+        `least` with a symbol are dropped.
+    kappa, tolerance
+        Of the canonical correlations, as for `Spectral`: the scaling of rare features, and the part of the largest
+        singular value below which the others are cut off, with the states they would give.
+    support
+        A symbol gets no more than one state for so many occurrences, and only features seen so often can be anchors.
+    shrinkage
+        What rare features say is drawn towards what all say together, as if that had been seen so often more.
+    columns
+        How the states of outside features are found: by anchors of their own, aligned (`align`, figure 2), or given
+        those of inside features (`fit`, the remark of section 5.3).
+    solver
+        Of the least squares over the simplex.
+    alignment_iterations, rule_iterations
+        EM iterations for equation 3, and for equation 1.
+    combinations
+        How many ways to look at the features around a node count in equation 1.
+    strength
+        Pseudo-counts in equation 1, distributed as if the three states were independent.
+    iterations, every, patience, smoothing, lexical_smoothing
+        Of EM afterwards (pivot+EM), see `Refined`.
+    unaries, rare, lexical, threads, executor
+        See `LatentProblem`.
+    random_state
+        Seed of decompositions and of what is drawn.
+
+    Examples
+    --------
+    >>> from sapwood.trees import Corpus, Tree
+    >>> corpus = Corpus.from_trees([Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 9)
+    >>> Pivot(states=4).fit(corpus)
+    <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
+    """
+
+    def __init__(
+        self,
+        *,
+        states: int | Mapping[str, int] = 16,
+        inside: Chosen = "rich",
+        outside: Chosen = "rich",
+        least: int = 2,
+        kappa: float = 5.0,
+        tolerance: float = 0.03,
+        support: int = 30,
+        shrinkage: float = 10.0,
+        columns: Columns = "align",
+        solver: Solver = "active-set",
+        alignment_iterations: int = 50,
+        rule_iterations: int = 20,
+        combinations: int = 4,
+        strength: float = 2.0,
+        iterations: int = 0,
+        every: int = 1,
+        patience: int | None = 3,
+        smoothing: float = 0.03,
+        lexical_smoothing: float = 0.1,
+        unaries: Unaries = "steps",
+        rare: int = 10,
+        lexical: LexicalSettings | None = None,
+        random_state: int = 0,
+        threads: int = 1,
+        executor: Executor | None = None,
+    ) -> None:
+        super().__init__(
+            iterations=iterations, every=every, patience=patience, smoothing=smoothing,
+            lexical_smoothing=lexical_smoothing, unaries=unaries, rare=rare, lexical=lexical,
+            random_state=random_state, threads=threads, executor=executor,
+        )  # fmt: skip
+        bounds = (
+            ("support", support),
+            ("least", least),
+            ("alignment_iterations", alignment_iterations),
+            ("rule_iterations", rule_iterations),
+            ("combinations", combinations),
+        )
+        for name, value in bounds:
+            if value < 1:
+                raise UsageError(f"{name} must be at least 1, not {value}")
+        for name, number in (("kappa", kappa), ("shrinkage", shrinkage), ("strength", strength)):
+            if not 0 <= number < float("inf"):
+                raise UsageError(f"{name} must be 0 or more, not {number}")
+        if not 0 < tolerance < 1:
+            raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
+        for name, chosen, kinds in (("columns", columns, Columns), ("solver", solver, Solver)):
+            if chosen not in get_args(kinds):
+                raise UsageError(f"{name} must be one of {', '.join(get_args(kinds))}, not {chosen!r}")
+        self.method = "pivot+em" if iterations else "pivot"
+        self.states = states
+        self.inside, self.outside, self.least = inside, outside, least
+        self.kappa, self.tolerance = kappa, tolerance
+        self.support = support
+        self.shrinkage = shrinkage
+        self.columns: Columns = columns
+        self.solver: Solver = solver
+        self.alignment_iterations = alignment_iterations
+        self.rule_iterations = rule_iterations
+        self.combinations = combinations
+        self.strength = strength
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on beside the trees, as JSON values."""
+        names = (
+            "states", "least", "kappa", "tolerance", "support", "shrinkage", "columns", "solver",
+            "alignment_iterations", "rule_iterations", "combinations", "strength", "iterations", "every", "patience",
+            "smoothing", "lexical_smoothing", "unaries", "rare", "random_state",
+        )  # fmt: skip
+        values = {name: getattr(self, name) for name in names}
+        if isinstance(self.states, Mapping):
+            values["states"] = {name: int(number) for name, number in self.states.items()}
+        for side in ("inside", "outside"):
+            values[side] = feature_names(getattr(self, side))
+        return {**values, "lexical": asdict(self.lexical)}
+
+    def anchors(self, corpus: Corpus) -> dict[str, list[tuple[str, str | None]]]:
+        """Return for each symbol with hidden states the inside and the outside feature that stand for each of them.
+
+        Outside anchors are None if the columns are fitted.
+        """
+        problem = LatentProblem(
+            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
+            executor=self.executor,
+        )  # fmt: skip
+        with one_blas_thread():
+            features, found = self._find(problem, Silent())
+        result: dict[str, list[tuple[str, str | None]]] = {}
+        for symbol, (name, states) in enumerate(zip(problem.trees.corpus.symbols, found, strict=True)):
+            inside = [features.describe_inside(symbol, int(column)) for column in states.inside_anchors]
+            order = states.outside_order()
+            outside = [None if column < 0 else features.describe_outside(symbol, int(column)) for column in order]
+            if inside:
+                result[name] = list(zip(inside, outside, strict=True))
+        return result
+
+    def _counts(
+        self, problem: LatentProblem, progress: Progress, layout: LatentWeights
+    ) -> tuple[LatentWeights, LatentCounts]:
+        with one_blas_thread():
+            features, found = self._find(problem, progress)
+            evidence = _Evidence(features, found, self.combinations, self.shrinkage, self.random_state)
+            layout = replace(layout, states=np.array([states.states for states in found], np.int32))
+            tensors = self._rules(problem.trees.corpus, found, evidence, progress)
+        words = problem.trees.by_class(layout.states, _words(problem, features, found, evidence, layout.states))
+        root = _roots(problem.trees.corpus, found, evidence)
+        return replace(layout, root=root), LatentCounts(tensors, words, root)
+
+    def _find(self, problem: LatentProblem, progress: Progress) -> tuple[SymbolFeatures, list[SymbolStates]]:
+        """Step 1."""
+        corpus = problem.trees.corpus
+        with progress.stage("features", total=1, unit="passes") as stage:
+            features = extract(NodeTable(corpus, problem.word_classes), self.inside, self.outside, least=self.least)
+            stage.step()
+        wanted = np.where(problem.splittable(), wanted_states(self.states, corpus, self.support), 1)
+        settings = SymbolSettings(
+            self.kappa, self.tolerance, self.shrinkage, float(self.support), self.columns, self.solver,
+            self.alignment_iterations,
+        )  # fmt: skip
+        # Each symbol's matrices alone: they can be sent to other processes.
+        items = (
+            (symbol, int(wanted[symbol]), features.inside(symbol), features.outside(symbol))
+            for symbol in range(len(corpus.symbols))
+        )
+        call = partial(_find_symbol, settings, self.random_state)
+        found = map_in_order(call, items, threads=self.threads, executor=self.executor)
+        return features, list(track(found, progress, "decomposing", total=len(corpus.symbols), unit="symbols"))
+
+    def _rules(self, corpus: Corpus, found: list[SymbolStates], evidence: _Evidence, progress: Progress) -> np.ndarray:
+        """Step 2: return the expected counts of all rules with states, laid out as in `LatentWeights`."""
+        order = np.argsort(corpus.rule, kind="stable")
+        order = order[corpus.rule[order] >= 0]
+        bounds = np.searchsorted(corpus.rule[order], np.arange(len(corpus.rules) + 1))
+        items = (
+            evidence.triples(corpus, found, rule, order[first:last])
+            for rule, (first, last) in zip(corpus.rules.tolist(), pairwise(bounds), strict=True)
+        )
+        call = partial(_solve_rule, self.strength, self.rule_iterations)
+        solved = map_in_order(call, items, threads=self.threads, executor=self.executor)
+        parts = list(track(solved, progress, "rules", total=len(corpus.rules), unit="rules"))
+        return np.concatenate([np.zeros(0), *parts])
+
+
+def _find_symbol(
+    settings: SymbolSettings, seed: int, item: tuple[int, int, scipy.sparse.csr_array, scipy.sparse.csr_array]
+) -> SymbolStates:
+    symbol, wanted, phi, psi = item
+    return find_states(phi, psi, wanted, settings, np.random.default_rng([seed, symbol]))
+
+
+class _Triples(NamedTuple):
+    """What is seen around the nodes of one rule: likelihoods of states by distinct triples of features."""
+
+    outside: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    weights: np.ndarray
+    start: np.ndarray
+    nodes: int
+
+
+def _solve_rule(strength: float, iterations: int, triples: _Triples) -> np.ndarray:
+    """Return the expected counts of a rule's states, `(m_a m_b m_c,)`."""
+    tensor = triples.start.copy()
+    if tensor.size > 1:
+        kernels.rule_em(
+            triples.outside, triples.left, triples.right, triples.weights, triples.start, strength, _CHUNK,
+            iterations, tensor,
+        )  # fmt: skip
+    return tensor.astype(float).ravel() * triples.nodes
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """One side's features: for each node some drawn at random, and what each of them says.
+
+    Attributes
+    ----------
+    features
+        `(combinations, nodes)` int32: columns of the symbol's matrix; one beyond the last where a node has none.
+    likelihood
+        By symbol, `(d + 1, m)` float32: `p(h|f) / p(h)`, which is `p(f|h)` up to a factor; the last row is 1.
+    """
+
+    features: np.ndarray
+    likelihood: list[np.ndarray]
+
+
+class _Evidence:
+    """What features say about states, as equation 1 wants it."""
+
+    def __init__(
+        self, features: SymbolFeatures, found: list[SymbolStates], combinations: int, shrinkage: float, seed: int
+    ) -> None:
+        nodes = features.table.n_nodes
+        self.combinations = combinations
+        self.inside = _Drawn(np.empty((combinations, nodes), np.int32), [])
+        self.outside = _Drawn(np.empty((combinations, nodes), np.int32), [])
+        for symbol, states in enumerate(found):
+            own = features.nodes(symbol)
+            rng = np.random.default_rng([seed, symbol, 1])
+            for side, matrix, given in (
+                (self.inside, features.inside(symbol), states.inside),
+                (self.outside, features.outside(symbol), states.outside),
+            ):
+                side.features[:, own] = _draw(matrix, combinations, rng)
+                mass = np.asarray(matrix.sum(axis=0)).reshape(-1, 1)
+                seen = np.maximum(mass + shrinkage, 1e-300)
+                drawn = (mass * given / np.maximum(states.prior, 1e-300) + shrinkage) / seen
+                side.likelihood.append(np.vstack([drawn, np.ones((1, states.states))]).astype(np.float32))
+
+    def triples(self, corpus: Corpus, found: list[SymbolStates], rule: list[int], nodes: np.ndarray) -> _Triples:
+        """Return what is seen around the given nodes of a rule."""
+        a, b, c = rule
+        start = np.outer(found[a].prior, np.outer(found[b].prior, found[c].prior)).astype(np.float32)
+        if start.size == 1:
+            nothing = np.zeros((0, 1), np.float32)
+            return _Triples(nothing, nothing, nothing, nothing[:, 0], start, len(nodes))
+        tables = self.outside.likelihood[a], self.inside.likelihood[b], self.inside.likelihood[c]
+        key = self.outside.features[:, nodes].ravel().astype(np.int64)
+        for children, table in ((corpus.left[nodes], tables[1]), (corpus.right[nodes], tables[2])):
+            key = key * len(table) + self.inside.features[:, children].ravel()
+        key, counts = np.unique(key, return_counts=True)
+        key, third = np.divmod(key, len(tables[2]))
+        first, second = np.divmod(key, len(tables[1]))
+        weights = (counts / self.combinations).astype(np.float32)
+        return _Triples(tables[0][first], tables[1][second], tables[2][third], weights, start, len(nodes))
+
+
+def _draw(matrix: scipy.sparse.csr_array, times: int, rng: np.random.Generator) -> np.ndarray:
+    """Return for each row some of its columns, `(times, rows)`, each row's without repetition as far as they go."""
+    sizes = np.diff(matrix.indptr)
+    if not len(matrix.indices):
+        return np.full((times, len(sizes)), matrix.shape[1], np.int32)
+    first = (rng.random(len(sizes)) * sizes).astype(np.int64)
+    # Further ones follow at a stride: a row of 7 entries gives 7 different ones before any comes again.
+    stride = 1 + (rng.random(len(sizes)) * np.maximum(sizes - 1, 0)).astype(np.int64)
+    stride = np.where(np.gcd(stride, np.maximum(sizes, 1)) == 1, stride, 1)
+    place = (first + np.arange(times)[:, None] * stride) % np.maximum(sizes, 1)
+    picked = matrix.indices[np.minimum(matrix.indptr[:-1] + place, len(matrix.indices) - 1)]
+    return np.where(sizes > 0, picked, matrix.shape[1]).astype(np.int32)
+
+
+def _words(
+    problem: LatentProblem,
+    features: SymbolFeatures,
+    found: list[SymbolStates],
+    evidence: _Evidence,
+    states: np.ndarray,
+) -> np.ndarray:
+    """Return expected counts of states by preterminal and word: `q(a -> x | a, h) = r(f | h, a)` (section 6.1).
+
+    The feature of a leaf is its word, if words are among the features, else all it has, each as good as the others.
+    """
+    corpus, observed = problem.trees.corpus, problem.trees.observed
+    keys = observed.pair_symbol.astype(np.int64) * len(corpus.words) + observed.pair_word
+    begins = offsets_of(states[observed.pair_symbol])
+    counts = np.zeros(int(begins[-1]))
+    for symbol in range(corpus.n_interminals, len(corpus.symbols)):
+        nodes, matrix = features.nodes(symbol), features.inside(symbol)
+        chosen = (
+            features.inside_feature(symbol) == features.inside_names.index("word")
+            if ("word" in features.inside_names)
+            else np.ones(matrix.shape[1], bool)
+        )
+        kept = scipy.sparse.csr_array(matrix[:, chosen])
+        table = evidence.inside.likelihood[symbol][:-1][chosen] * found[symbol].prior
+        sums = kept @ table
+        totals = sums.sum(axis=1, keepdims=True)
+        posterior = np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), found[symbol].prior)
+        pair = np.searchsorted(keys, symbol * len(corpus.words) + corpus.word[nodes].astype(np.int64))
+        places = begins[pair][:, None] + np.arange(int(states[symbol]))
+        counts += np.bincount(places.ravel(), weights=posterior.ravel(), minlength=len(counts))
+    return counts
+
+
+def _roots(corpus: Corpus, found: list[SymbolStates], evidence: _Evidence) -> np.ndarray:
+    """Return expected counts of states at the root."""
+    parts = [np.zeros(states.states) for states in found]
+    roots = corpus.roots
+    for symbol in np.unique(corpus.symbol[roots]).tolist():
+        at = roots[corpus.symbol[roots] == symbol]
+        drawn = evidence.outside.likelihood[symbol][evidence.outside.features[:, at].ravel()] * found[symbol].prior
+        parts[symbol] = (drawn / drawn.sum(axis=1, keepdims=True)).sum(axis=0) / evidence.combinations
+    return np.concatenate(parts)

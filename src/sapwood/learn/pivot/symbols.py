@@ -1,0 +1,138 @@
+"""Step 1 of pivot learning for one symbol: what each of many features says about the hidden state.
+
+Section 6.2. Nodes have several inside and several outside features. Canonical correlations of both kinds give each node
+an inside and an outside vector; `v_f` is the mean outside vector of the nodes with inside feature `f`, and section 5.2
+goes on from there with all inside features in one pool. So it does with outside features, and the alignment of both
+(equation 3) maximises the sum over all pairs of features that occur together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+
+from sapwood.errors import UsageError
+from sapwood.learn.pivot.decomposition import Columns, align, fit_columns, half_from_points
+from sapwood.learn.pivot.simplex import Solver
+from sapwood.learn.spectral.matrices import scale
+from sapwood.learn.spectral.projection import truncated_svd
+
+
+@dataclass(frozen=True)
+class SymbolSettings:
+    """How a symbol's features are decomposed; see `Pivot` for what each means."""
+
+    kappa: float
+    tolerance: float
+    shrinkage: float
+    support: float
+    columns: Columns
+    solver: Solver
+    iterations: int
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolStates:
+    """What features say about a symbol's states.
+
+    Attributes
+    ----------
+    prior
+        `p(h|a)`, `(m,)`.
+    inside, outside
+        `p(h|f,a)`, `(d, m)`, and `p(h|g,a)`, `(d', m)`.
+    inside_anchors, outside_anchors
+        `(m,)`: the features that stand for states; outside ones in an order of their own, and only if aligned.
+    alignment
+        `t(h'|h)`: how much of each outside anchor's state is in each state.
+    singular_values
+        Of the correlations between inside and outside features.
+    """
+
+    prior: np.ndarray
+    inside: np.ndarray
+    outside: np.ndarray
+    inside_anchors: np.ndarray
+    outside_anchors: np.ndarray
+    alignment: np.ndarray
+    singular_values: np.ndarray
+
+    @property
+    def states(self) -> int:
+        """Number of states."""
+        return len(self.prior)
+
+    def outside_order(self) -> np.ndarray:
+        """Return for each state the outside anchor that has most of it, -1 if there are none."""
+        if not len(self.outside_anchors):
+            return np.full(len(self.inside_anchors), -1)
+        return self.outside_anchors[self.alignment.argmax(axis=1)]
+
+
+def one_state(inside: int, outside: int) -> SymbolStates:
+    """Return what is known of a symbol with one state."""
+    nothing = np.zeros(0, np.int64)
+    return SymbolStates(
+        np.ones(1), np.ones((inside, 1)), np.ones((outside, 1)), nothing, nothing, np.ones((1, 1)), np.zeros(0)
+    )
+
+
+def find_states(
+    phi: scipy.sparse.csr_array,
+    psi: scipy.sparse.csr_array,
+    states: int,
+    settings: SymbolSettings,
+    rng: np.random.Generator,
+) -> SymbolStates:
+    """Decompose a symbol's features.
+
+    Parameters
+    ----------
+    phi, psi
+        Inside and outside features of its nodes, `(nodes, d)` and `(nodes, d')`, not negative.
+    states
+        The most states; there are fewer if features do not tell so many apart.
+    settings, rng
+        How, and the source of the decomposition's random start.
+    """
+    if (phi.data < 0).any() or (psi.data < 0).any():
+        raise UsageError("pivot learning counts features: none may be negative")
+    if states < 2 or min(phi.shape) < 2 or psi.shape[1] < 2:
+        return one_state(phi.shape[1], psi.shape[1])
+    scaled_phi, scaled_psi = scale(phi, settings.kappa), scale(psi, settings.kappa)
+    left, values, right = truncated_svd(scaled_phi, scaled_psi, states, rng)
+    kept = int(np.count_nonzero(values > settings.tolerance * values[0])) if len(values) and values[0] > 0 else 0
+    if kept < 2:
+        return one_state(phi.shape[1], psi.shape[1])
+    left, right = left[:, :kept], right[:, :kept]
+    inside_mass, outside_mass = (np.asarray(matrix.sum(axis=0)).ravel() for matrix in (phi, psi))
+    inside_points = _means(phi, scaled_psi @ right, inside_mass, settings.shrinkage)
+    outside_points = _means(psi, scaled_phi @ left, outside_mass, settings.shrinkage)
+    found = half_from_points(
+        inside_points, inside_mass, kept, least=min(settings.support, inside_mass.max()), solver=settings.solver
+    )
+    if found.states < 2:
+        return one_state(phi.shape[1], psi.shape[1])
+    pairs = scipy.sparse.csr_array(phi.T @ psi)
+    if settings.columns == "fit":
+        optimum = fit_columns(pairs, found.given, iterations=settings.iterations, tolerance=1e-7)
+        columns, outside_anchors, alignment = optimum.weights, np.zeros(0, np.int64), np.eye(found.states)
+    else:
+        other = half_from_points(
+            outside_points, outside_mass, found.states, least=min(settings.support, outside_mass.max()),
+            solver=settings.solver,
+        )  # fmt: skip
+        optimum = align(pairs, found.given, other.rows, iterations=settings.iterations, tolerance=1e-7)
+        columns, outside_anchors, alignment = other.rows @ optimum.weights.T, other.anchors, optimum.weights
+    joint = columns * found.prior
+    totals = joint.sum(axis=1, keepdims=True)
+    given = np.where(totals > 0, joint / np.where(totals > 0, totals, 1.0), found.prior)
+    return SymbolStates(found.prior, found.given, given, found.anchors, outside_anchors, alignment, values)
+
+
+def _means(features: scipy.sparse.csr_array, vectors: np.ndarray, mass: np.ndarray, shrinkage: float) -> np.ndarray:
+    """Return the mean vector of the nodes with each feature, drawn to the mean of all as if that had been seen too."""
+    totals = features.T @ vectors + shrinkage * vectors.mean(axis=0)
+    return np.asarray(totals / np.maximum(mass + shrinkage, 1e-300)[:, None])
