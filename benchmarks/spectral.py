@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.evaluate import Scorer, get_parameters
+from _treebank import Treebank
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.learn import EM, Cluster, Spectral
-from sapwood.trees import Corpus, Tree, TreeTransform
+from sapwood.trees import Corpus, TreeTransform
 from sapwood.trees.formats import read_trees
 
 SMOOTHING = (20.0, 10.0, 30.0)
@@ -53,62 +53,16 @@ ABLATION: dict[str, dict[str, Any]] = {
 }
 
 
-class Treebank:
-    """Three parts of a treebank, cleaned."""
-
-    def __init__(self, directory: Path, threads: int) -> None:
-        self.directory, self.threads = directory, threads
-        began = time.perf_counter()
-        self.corpus = self.read(TreeTransform(1, 0))
-        self.reading = time.perf_counter() - began
-        clean = self.corpus.normaliser
-        self.parts: dict[str, list[Tree]] = {
-            part: [tree for tree in map(clean, read_trees(directory / f"{part}.mrg")) if tree is not None]
-            for part in ("dev", "test")
-        }
-        self.evaluating = 0.0
-
-    def read(self, transform: TreeTransform) -> Corpus:
-        """Read the training part."""
-        return Corpus.from_trees(read_trees(self.directory / "train.mrg"), transform=transform)
-
-    def score(self, grammars: list[TensorGrammar], part: str, threads: int) -> dict[str, float]:
-        """Parse a part and score it."""
-        parser = Parser(grammars, threads=threads)
-        parser.parse_one(["warm", "up"])
-        scorer = Scorer(get_parameters("default"))
-        trees = self.parts[part]
-        began = time.perf_counter()
-        results = list(parser.parse([tree.words() for tree in trees]))
-        seconds = time.perf_counter() - began
-        for tree, result in zip(trees, results, strict=True):
-            scorer.add(tree, result.tree)
-        figures = scorer.result().to_dict()
-        return {
-            "f1": figures["f1"],
-            "exact": figures["exact"],
-            "tags": figures["tag_accuracy"],
-            "failed": figures["failed"],
-            "speed": len(trees) / seconds,
-        }
-
-    def evaluate(self, grammar: TensorGrammar) -> dict[str, float]:
-        """Score on dev during training; the time it takes is not training time."""
-        began = time.perf_counter()
-        figures = self.score([grammar], "dev", self.threads)
-        self.evaluating += time.perf_counter() - began
-        return figures
-
-    def negative_edges(self, grammar: TensorGrammar) -> float:
-        """Return how large a part of the edges has a negative posterior."""
-        parser = Parser(grammar)
-        negative = total = 0
-        for tree in [tree for tree in self.parts["test"] if len(tree.words()) <= 40][:100]:
-            chart = parser.chart(tree.words())
-            if chart is not None:
-                negative += int(np.count_nonzero(chart.edge_posterior < 0))
-                total += len(chart.edge_posterior)
-        return negative / max(total, 1)
+def negative_edges(treebank: Treebank, grammar: TensorGrammar) -> float:
+    """Return how large a part of the edges has a negative posterior."""
+    parser = Parser(grammar)
+    negative = total = 0
+    for tree in [tree for tree in treebank.parts["test"] if len(tree.words()) <= 40][:100]:
+        chart = parser.chart(tree.words())
+        if chart is not None:
+            negative += int(np.count_nonzero(chart.edge_posterior < 0))
+            total += len(chart.edge_posterior)
+    return negative / max(total, 1)
 
 
 def measure(treebank: Treebank, row: str) -> dict[str, Any]:
@@ -132,7 +86,7 @@ def measure(treebank: Treebank, row: str) -> dict[str, Any]:
         "weights": int(grammars[0].tensors.size),
         "dev": treebank.score(grammars, "dev", treebank.threads),
         "test": treebank.score(grammars, "test", treebank.threads),
-        "negative": 0.0 if grammars[0].probabilistic else treebank.negative_edges(grammars[0]),
+        "negative": 0.0 if grammars[0].probabilistic else negative_edges(treebank, grammars[0]),
         "settings": grammars[0].info.get("settings", {}),
     }
 

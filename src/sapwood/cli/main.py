@@ -19,6 +19,7 @@ _COMMANDS = {
     "inspect": "sapwood.cli.inspect",
     "convert": "sapwood.cli.convert",
     "plot": "sapwood.cli.plot",
+    "decompose": "sapwood.cli.decompose",
 }
 _INTERRUPTED = 130
 _BUG = 70

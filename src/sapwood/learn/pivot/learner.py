@@ -97,7 +97,7 @@ class Pivot(Refined):
         columns: Columns = "align",
         solver: Solver = "active-set",
         alignment_iterations: int = 50,
-        rule_iterations: int = 20,
+        rule_iterations: int = 10,
         combinations: int = 4,
         strength: float = 2.0,
         iterations: int = 0,
