@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
     from sapwood.grammar import TensorGrammar
     from sapwood.inference import Parser, ParseResult
-    from sapwood.learn import EM, PCFG, Cluster, Spectral, SplitMerge
+    from sapwood.learn import EM, PCFG, Cluster, Pivot, Spectral, SplitMerge
+    from sapwood.learn.pivot import decompose
     from sapwood.models import default_model_path
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
@@ -38,12 +39,14 @@ _HOMES = {
     "PCFG": "sapwood.learn",
     "ParseResult": "sapwood.inference",
     "Parser": "sapwood.inference",
+    "Pivot": "sapwood.learn",
     "Scorer": "sapwood.evaluate",
     "Spectral": "sapwood.learn",
     "SplitMerge": "sapwood.learn",
     "TensorGrammar": "sapwood.grammar",
     "Tree": "sapwood.trees",
     "TreeTransform": "sapwood.trees",
+    "decompose": "sapwood.learn.pivot",
     "default_model_path": "sapwood.models",
     "read_trees": "sapwood.trees.formats",
     "score_tree": "sapwood.evaluate",
@@ -62,6 +65,7 @@ __all__ = [
     "Normaliser",
     "ParseResult",
     "Parser",
+    "Pivot",
     "Scorer",
     "Spectral",
     "SplitMerge",
@@ -69,6 +73,7 @@ __all__ = [
     "Tree",
     "TreeTransform",
     "__version__",
+    "decompose",
     "default_model_path",
     "read_trees",
     "score_tree",

@@ -6,9 +6,13 @@ import numpy as np
 
 # Points closer to the hull of the anchors than this part of the farthest point's distance are no new corners.
 _FLAT = 1e-7
+# Distances that differ by no more than this part are equal.
+_EQUAL = 1e-9
 
 
-def find_anchors(points: np.ndarray, anchors: int, candidates: np.ndarray | None = None) -> np.ndarray:
+def find_anchors(
+    points: np.ndarray, anchors: int, candidates: np.ndarray | None = None, mass: np.ndarray | None = None
+) -> np.ndarray:
     """Return the numbers of up to `anchors` points, each as far as can be from the affine hull of those before it.
 
     A first one is taken far from the mean, the others follow, then each is replaced by the point farthest from the hull
@@ -23,16 +27,19 @@ def find_anchors(points: np.ndarray, anchors: int, candidates: np.ndarray | None
         How many, at least 1.
     candidates
         `(n,)` booleans: which points may be anchors; by default all. Points known badly had better not be.
+    mass
+        `(n,)`: of points equally far away the one with the most is taken.
     """
     allowed = np.arange(len(points)) if candidates is None else np.flatnonzero(candidates)
     rows = points[allowed]
+    weight = np.ones(len(rows)) if mass is None else mass[allowed]
     away = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
-    chosen = [int(away.argmax())]
+    chosen = [_farthest(away, weight)]
     longest = float(away.max())
     rest = rows - rows[chosen[0]]
     while len(chosen) < anchors:
         lengths = (rest**2).sum(axis=1)
-        farthest = int(lengths.argmax())
+        farthest = _farthest(lengths, weight)
         if lengths[farthest] <= _FLAT**2 * longest:
             break
         chosen.append(farthest)
@@ -42,10 +49,16 @@ def find_anchors(points: np.ndarray, anchors: int, candidates: np.ndarray | None
         around = _Simplex(rows, chosen)
         for place in range(len(chosen)):
             lengths = around.distances(place)
-            if lengths.max() > lengths[chosen[place]] * (1 + 1e-9):
-                chosen[place] = int(lengths.argmax())
+            if lengths.max() > lengths[chosen[place]] * (1 + _EQUAL):
+                chosen[place] = _farthest(lengths, weight)
                 around = _Simplex(rows, chosen)
     return allowed[chosen]
+
+
+def _farthest(lengths: np.ndarray, weight: np.ndarray) -> int:
+    """Return the heaviest of the farthest points."""
+    far = np.flatnonzero(lengths >= lengths.max() * (1 - _EQUAL))
+    return int(far[weight[far].argmax()])
 
 
 class _Simplex:

@@ -230,7 +230,7 @@ def half_from_points(
         raise UsageError(
             f"no row has a sum of {least:g} or more (the largest is {mass.max(initial=0):g}): lower `least`"
         )
-    anchors = find_anchors(points, states, possible)
+    anchors = find_anchors(points, states, possible, mass)
     given = simplex_weights(points, points[anchors], solver=solver, threads=threads)
     given[anchors] = np.eye(len(anchors))
     joint = given * mass[:, None]

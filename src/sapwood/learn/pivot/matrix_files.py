@@ -51,7 +51,7 @@ def read_matrix(path: str | Path) -> LabelledMatrix:
         raise InputError(f"{path}: not a {kind} file of a matrix: {error}") from error
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         raise InputError(f"{path}: holds {matrix.dtype} numbers of the shape {matrix.shape}, not a matrix of real ones")
-    values: Any = matrix.tocsr() if scipy.sparse.issparse(matrix) else np.asarray(matrix)
+    values: Any = np.asarray(matrix) if isinstance(matrix, np.ndarray) else matrix.tocsr()
     return LabelledMatrix(values, *(_numbers(size) for size in matrix.shape))
 
 

@@ -38,7 +38,7 @@ def simplex_weights(
 
     Examples
     --------
-    >>> simplex_weights(np.array([[0.25, 0.0], [9.0, -1.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])).tolist()
+    >>> simplex_weights(np.array([[0.25, 0.0], [9.0, -1.0]]), np.array([[0.0, 0.0], [1.0, 0.0]])).round(6).tolist()
     [[0.75, 0.25], [0.0, 1.0]]
     """
     if solver not in get_args(Solver):
