@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,33 @@ def test_an_interrupted_run_is_not_overwritten(sapwood: Sapwood, folder: Path) -
     message = train(sapwood, "--method", "em", code=2)
     assert "m.checkpoint: training was interrupted here; go on with --resume" in message
     assert (folder / "m.checkpoint").read_bytes() == b"something"
-    assert "not a sapwood file" in train(sapwood, "--method", "em", "--resume", code=4)
+    message = train(sapwood, "--method", "em", "--resume", code=4)
+    assert "not a sapwood file" in message
+    assert "remove this checkpoint to start anew" in message
+
+
+def test_a_run_is_not_resumed_with_another_dev_treebank(sapwood: Sapwood, folder: Path, monkeypatch: Any) -> None:
+    from sapwood.evaluate import Scorer
+
+    (folder / "other.mrg").write_text("(S (A b) (C d))\n")
+    (folder / "dev.mrg").write_text((folder / "train.mrg").read_text())
+    same = ("--method", "cluster", "--states", 2, "--iterations", 2, "-q")
+    train(sapwood, *same, "--dev", "dev.mrg")
+    whole = (folder / "m").read_bytes()
+    asked = []
+    result = Scorer.result
+
+    def interrupted(scorer: Scorer) -> Any:
+        asked.append(scorer)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return result(scorer)
+
+    monkeypatch.setattr(Scorer, "result", interrupted)
+    train(sapwood, *same, "--dev", "dev.mrg", code=130)
+    assert "other settings or trees" in train(sapwood, *same, "--dev", "other.mrg", "--resume", code=2)
+    train(sapwood, *same, "--dev", "dev.mrg", "--resume")
+    assert (folder / "m").read_bytes() == whole
 
 
 def test_another_run_cannot_be_resumed(sapwood: Sapwood, folder: Path) -> None:

@@ -295,6 +295,8 @@ def _evaluation(dev: str, corpus: Any, input_format: Any, skip_bad: bool, thread
         except InputError:  # the grammar can build none of these trees
             return float("-inf")
 
+    # Training that is resumed must be measured on the same trees.
+    evaluate.digest = observed.digest()  # type: ignore[attr-defined]
     return evaluate
 
 

@@ -175,8 +175,7 @@ class EM:
         state = TrainingState(problem.trees.one_state())
         checkpoints = None
         if checkpoint is not None:
-            key = {**self.settings(), "method": "em", "corpus": corpus.digest(), "dev": evaluate is not None}
-            checkpoints = Checkpoints(checkpoint, key)
+            checkpoints = Checkpoints.of_run(checkpoint, "em", self.settings(), corpus, evaluate)
             state = checkpoints.load(state.weights) or state
         operations = self._operations(problem, evaluate, log)
         state = run_operations(operations, state, progress=progress, log=log, checkpoints=checkpoints)

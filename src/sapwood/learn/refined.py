@@ -72,8 +72,9 @@ class Refined(ABC):
         for name, part in (("smoothing", smoothing), ("lexical_smoothing", lexical_smoothing)):
             if not 0 <= part < 1:
                 raise UsageError(f"{name} must be at least 0 and below 1, not {part}")
-        if not 0 <= iterations < float("inf"):
-            raise UsageError(f"iterations must be 0 or more, not {iterations}")
+        for name, number in (("iterations", iterations), ("rare", rare), ("random_state", random_state)):
+            if not 0 <= number < float("inf"):
+                raise UsageError(f"{name} must be 0 or more, not {number}")
         self.iterations = iterations
         self.every = every
         self.patience = patience
@@ -114,8 +115,7 @@ class Refined(ABC):
         state = TrainingState(problem.trees.one_state())
         checkpoints = None
         if checkpoint is not None:
-            key = {**self.settings(), "method": self.method, "corpus": corpus.digest(), "dev": evaluate is not None}
-            checkpoints = Checkpoints(checkpoint, key)
+            checkpoints = Checkpoints.of_run(checkpoint, self.method, self.settings(), corpus, evaluate)
             state = checkpoints.load(state.weights) or state
         operations = [Operation(partial(self._start, problem, progress), 3.0)]
         for iteration in range(self.iterations + 1):

@@ -272,6 +272,17 @@ class Checkpoints:
         self.path = Path(path)
         self._key = content_digest({}, key)
 
+    @classmethod
+    def of_run(
+        cls, path: str | Path, method: str, settings: Mapping[str, Any], corpus: Corpus, evaluate: Evaluate | None
+    ) -> Checkpoints:
+        """Return the checkpoints of a learner's run on a corpus.
+
+        Held-out data count as the same if `evaluate` has the same `digest`; a function without one is like any other.
+        """
+        dev = evaluate is not None and getattr(evaluate, "digest", True)
+        return cls(path, {**settings, "method": method, "corpus": corpus.digest(), "dev": dev})
+
     def save(self, state: TrainingState) -> None:
         """Write the state."""
         arrays = {name: getattr(state.weights, name) for name in _PARTS}
@@ -290,7 +301,10 @@ class Checkpoints:
         """Return the saved state, None if there is none; `layout` says which symbols and rules it is about."""
         if not self.path.exists():
             return None
-        arrays, metadata = read_arrays(self.path, kind="checkpoint", version=_FORMAT)
+        try:
+            arrays, metadata = read_arrays(self.path, kind="checkpoint", version=_FORMAT)
+        except ModelError as error:
+            raise ModelError(f"{error} (or remove this checkpoint to start anew)") from error
         if metadata.get("key") != self._key:
             raise UsageError(
                 f"{self.path}: the checkpoint of a training run with other settings or trees; "
