@@ -1,0 +1,197 @@
+"""Aggregate Markov models: `p(w2|w1) = sum_h r(h|w1) s(w2|h)` from counts of bigrams (Saul and Pereira 1997).
+
+Three ways to learn them (Cohen and Collins 2014, section 8):
+
+- `em`: from a random start, to a local optimum of the likelihood;
+- `pivot`: `s` from anchor words (section 5.2, see `pivot_words`), then the most likely `r`, a concave problem;
+- `pivot+em`: EM from there, which needs a few iterations where a random start needs ten or twenty.
+
+The likelihood of other text is best long before that of the counts is: with held-out text the iterations end when its
+perplexity does not fall any more, and the best parameters are returned. Dirichlet priors do the rest for words seen
+rarely.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import scipy.sparse
+
+from sapwood.errors import UsageError
+from sapwood.lm.aggregate_training import Training
+from sapwood.lm.counts import Counts
+from sapwood.lm.latent_model import LatentBigram
+from sapwood.lm.text import Boundaries
+from sapwood.lm.transitions import HeldOut, Ids
+from sapwood.lm.vocabulary import Vocabulary
+from sapwood.run.log import Log, NoLog
+from sapwood.run.progress import Progress, Silent
+
+Method = Literal["em", "pivot", "pivot+em"]
+Precision = Literal["single", "double"]
+
+
+class AggregateMarkov:
+    """Learns a latent bigram model with `states` hidden states.
+
+    Parameters
+    ----------
+    states
+        How many.
+    method
+        See above.
+    iterations
+        The most iterations of EM.
+    patience
+        With held-out text: how many iterations without an improvement end it.
+    prior
+        A Dirichlet prior on the states of each word: as if each word had been followed this often more, by all states
+        equally. 0 is maximum likelihood.
+    word_prior
+        A Dirichlet prior on the words of each state: as if each state had been seen this often more, with words as
+        frequent as they are everywhere.
+    noise
+        A random start makes words in each state up to so much more probable than they are everywhere.
+    batches
+        1: each iteration goes over all counts before it changes anything. More: stepwise EM, where the counts are
+        done in so many parts, and after each the expected counts move `(k + 2)^-step_power` of the way to that part's
+        (Liang and Klein 2009); it gets further in one pass, which pays for very large counts.
+    step_power
+        See `batches`; above 0.5 and at most 1.
+    kappa, least
+        Of `pivot_words`: how much rare words are held back, and how often anchors have been seen at least.
+    pivot_iterations
+        The most iterations of the concave problem of `pivot`; by default 200, but 1 for `pivot+em` with held-out text:
+        EM does best from a smooth start, where each word still has many states, and stops in time by itself.
+    tolerance
+        Without held-out text, iterations end when they gain less than this part of the objective.
+    precision
+        Of the computation: `single`, or `double` at half the speed and twice the memory.
+    random_state
+        Seed of the random start and of projections.
+    threads
+        How many to use. The result does not depend on it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sapwood.lm.vocabulary import Vocabulary
+    >>> words = Vocabulary(["<unk>", "<s>", "</s>", "a", "b", "c"])
+    >>> text = words.encode("a b a c a b a b a c a c a b a".split())
+    >>> counts = scipy.sparse.csr_array((np.ones(14), (text[:-1], text[1:])), (6, 6))
+    >>> model = AggregateMarkov(states=2, iterations=20).fit(counts, vocabulary=words)
+    >>> [word for word, _ in model.next_words("b", 1)]
+    ['a']
+    """
+
+    def __init__(
+        self,
+        *,
+        states: int = 128,
+        method: Method = "em",
+        iterations: int = 100,
+        patience: int = 3,
+        prior: float = 3.0,
+        word_prior: float = 100.0,
+        noise: float = 0.1,
+        batches: int = 1,
+        step_power: float = 0.6,
+        kappa: float = 500.0,
+        least: float = 30.0,
+        pivot_iterations: int | None = None,
+        tolerance: float = 1e-6,
+        precision: Precision = "single",
+        random_state: int = 0,
+        threads: int = 1,
+    ) -> None:
+        counts = {
+            "states": states, "iterations": iterations, "patience": patience, "batches": batches, "threads": threads,
+            "pivot_iterations": 1 if pivot_iterations is None else pivot_iterations,
+        }  # fmt: skip
+        for name, value in counts.items():
+            if value < 1:
+                raise UsageError(f"{name} must be at least 1, not {value}")
+        sizes = {"prior": prior, "word_prior": word_prior, "noise": noise, "kappa": kappa, "least": least}
+        for name, size in sizes.items():
+            if not 0 <= size < float("inf"):
+                raise UsageError(f"{name} must be 0 or more, not {size}")
+        if method not in get_args(Method):
+            raise UsageError(f"method must be one of {', '.join(get_args(Method))}, not {method!r}")
+        if precision not in get_args(Precision):
+            raise UsageError(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
+        if not 0.5 < step_power <= 1:
+            raise UsageError(f"step_power must be above 0.5 and at most 1, not {step_power}")
+        self.states = states
+        self.method: Method = method
+        self.iterations = iterations
+        self.patience = patience
+        self.prior = prior
+        self.word_prior = word_prior
+        self.noise = noise
+        self.batches = batches
+        self.step_power = step_power
+        self.kappa = kappa
+        self.least = least
+        self.pivot_iterations = pivot_iterations
+        self.tolerance = tolerance
+        self.precision: Precision = precision
+        self.random_state = random_state
+        self.threads = threads
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on beside the counts, as JSON values."""
+        names = (
+            "states", "method", "iterations", "patience", "prior", "word_prior", "noise", "batches", "step_power",
+            "kappa", "least", "pivot_iterations", "tolerance", "precision", "random_state",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+    def fit(
+        self,
+        counts: Counts | scipy.sparse.csr_array,
+        *,
+        vocabulary: Vocabulary | None = None,
+        boundaries: Boundaries = "stream",
+        dev: Ids | HeldOut | None = None,
+        init: LatentBigram | None = None,
+        progress: Progress | None = None,
+        log: Log | None = None,
+    ) -> LatentBigram:
+        """Return the model.
+
+        Parameters
+        ----------
+        counts
+            Of bigrams: `Counts`, or a sparse matrix `(V, V)` with first words in rows.
+        vocabulary, boundaries
+            The words, and whether lines are sentences, if the counts are a matrix.
+        dev
+            Held-out ids, one array or several, whose perplexity says when to stop (the paper takes the first half of
+            its development set).
+        init
+            A model over the same words to begin EM with, in place of a random start.
+        progress, log
+            What to report to. The log gets a line `iteration` with `log_likelihood` (of what the iteration began with)
+            and, with `dev`, a line `dev` with `perplexity` (of what it ended with), for each iteration.
+        """
+        if isinstance(counts, Counts):
+            matrix, vocabulary, boundaries = counts.bigrams(), counts.vocabulary, counts.boundaries
+        else:
+            matrix = scipy.sparse.csr_array(counts)
+        if vocabulary is None:
+            raise UsageError("a matrix of counts needs a vocabulary that says which words it is about")
+        if matrix.shape != (len(vocabulary), len(vocabulary)):
+            raise UsageError(f"counts of shape {matrix.shape} are not about a vocabulary of {len(vocabulary)} words")
+        run = Training(self, matrix, dev, progress or Silent(), log or NoLog())
+        del matrix
+        if init is not None:
+            if self.method != "em":
+                raise UsageError(f"init is where EM begins; method {self.method!r} has its own beginning")
+            run.start_from(init)
+        elif self.method == "em":
+            run.start_at_random()
+        else:
+            run.start_from_pivots()
+        if self.method != "pivot":
+            run.iterate("em", self.iterations)
+        return run.model(vocabulary, boundaries)

@@ -1,0 +1,250 @@
+"""Counts of n-grams: how they are made from text, kept in a file and merged.
+
+The text is read once. Each thread numbers the words of its pieces by a table of its own (`word_table`), and the numbers
+are kept, in memory or a file. Then the tables are joined, the vocabulary is chosen, and the numbers become ids, whose
+n-grams are sorted and counted (`grouping`). `benchmarks/lm_counts.py` compares this with other engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from sapwood.errors import ModelError, UsageError
+from sapwood.lm.grouping import Grouping, Table, blocks, group
+from sapwood.lm.store import Store
+from sapwood.lm.text import (
+    Boundaries,
+    Piece,
+    Sources,
+    check_boundaries,
+    read_pieces,
+    renumber,
+    special_ids,
+    tokenise,
+    total_size,
+)
+from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
+from sapwood.lm.word_table import FIRST_WORD, WordTable
+from sapwood.run.progress import Progress, Silent
+from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
+
+LONGEST_ORDER = 8
+_KIND, _FORMAT = "counts", 1
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """How often each n-gram of orders 1 to `order` was seen.
+
+    Attributes
+    ----------
+    order
+        The longest n-grams.
+    vocabulary
+        The words; ids in the tables are theirs.
+    boundaries
+        Whether lines are sentences or line ends mean nothing.
+    tokens
+        The words of the text, `<s>` and `</s>` not among them.
+    tables
+        For each order k from 1 the n-grams `(n, k)` int32, sorted, and their counts `(n,)` int64.
+    """
+
+    order: int
+    vocabulary: Vocabulary
+    boundaries: Boundaries
+    tokens: int
+    tables: list[Table] = field(repr=False)
+
+    def table(self, k: int) -> Table:
+        """Return the n-grams of order `k`, `(n, k)` int32 sorted lexicographically, and their counts `(n,)` int64."""
+        if not 1 <= k <= self.order:
+            raise UsageError(f"these counts have n-grams of orders 1 to {self.order}, not {k}")
+        return self.tables[k - 1]
+
+    def bigrams(self) -> scipy.sparse.csr_array:
+        """Return the counts of bigrams as a sparse matrix `(V, V)` int64, first words in rows."""
+        ngrams, counts = self.table(2)
+        size = len(self.vocabulary)
+        starts = np.searchsorted(ngrams[:, 0], np.arange(size + 1))
+        starts = starts.astype(np.int32 if len(counts) < 2**31 else np.int64)
+        return scipy.sparse.csr_array((counts, np.ascontiguousarray(ngrams[:, 1]), starts), (size, size))
+
+    def save(self, path: str | Path) -> None:
+        """Write the counts to one file."""
+        arrays = {"words": pack_strings(self.vocabulary.words), "word_counts": self.vocabulary.counts}
+        for k, (ngrams, counts) in enumerate(self.tables, 1):
+            arrays[f"ngrams_{k}"], arrays[f"counts_{k}"] = ngrams, counts
+        metadata: dict[str, Any] = {"order": self.order, "boundaries": self.boundaries, "tokens": self.tokens}
+        write_arrays(path, arrays, metadata, kind=_KIND, version=_FORMAT)
+
+    @classmethod
+    def load(cls, path: str | Path, *, mmap: bool = False) -> Counts:
+        """Read counts that `save` wrote; with `mmap` they are views of the file."""
+        arrays, metadata = read_arrays(path, kind=_KIND, version=_FORMAT, mmap=mmap)
+        try:
+            vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
+            tables = [(arrays[f"ngrams_{k}"], arrays[f"counts_{k}"]) for k in range(1, metadata["order"] + 1)]
+            return cls(metadata["order"], vocabulary, metadata["boundaries"], metadata["tokens"], tables)
+        except (KeyError, TypeError) as error:
+            raise ModelError(f"{path}: these counts lack {error}; count again") from error
+
+    def merge(self, other: Counts) -> Counts:
+        """Return the counts of both texts together.
+
+        The vocabulary is that of both, so a word that one of them left out counts there as `<unk>`. In a stream the
+        n-grams across the seam are not counted.
+        """
+        if (self.order, self.boundaries) != (other.order, other.boundaries):
+            raise UsageError(
+                f"counts can be merged if order and boundaries are the same, not {self.order} and {self.boundaries} "
+                f"with {other.order} and {other.boundaries}"
+            )
+        seen = dict(zip(self.vocabulary.words, self.vocabulary.counts.tolist(), strict=True))
+        for word, count in zip(other.vocabulary.words, other.vocabulary.counts.tolist(), strict=True):
+            seen[word] = seen.get(word, 0) + count
+        vocabulary = Vocabulary.from_counts(seen, min_count=0)
+        both = (self, other)
+        ids = [vocabulary.encode(counts.vocabulary.words) for counts in both]
+        tables = []
+        for k in range(1, self.order + 1):
+            ngrams = np.concatenate([ids[x][counts.table(k)[0]] for x, counts in enumerate(both)])
+            tables.append(group(ngrams, np.concatenate([counts.table(k)[1] for counts in both]), len(vocabulary)))
+        return Counts(self.order, vocabulary, self.boundaries, self.tokens + other.tokens, tables)
+
+    def describe(self) -> dict[str, Any]:
+        """Return figures: tokens, unknown ones, sentences, words, and for each order how many n-grams there are.
+
+        `seen` says how many of an order's n-grams were seen once, twice, three and four times.
+        """
+        orders = [
+            {
+                "order": k,
+                "distinct": len(counts),
+                "total": int(counts.sum()),
+                "seen": [int((counts == n).sum()) for n in (1, 2, 3, 4)],
+            }
+            for k, (_, counts) in enumerate(self.tables, 1)
+        ]
+        return {
+            "boundaries": self.boundaries,
+            "tokens": self.tokens,
+            "unknown": int(self.vocabulary.counts[UNKNOWN]),
+            "sentences": int(self.vocabulary.counts[END]) if self.boundaries == "sentence" else None,
+            "words": len(self.vocabulary),
+            "ngrams": orders,
+        }
+
+
+def count_text(
+    sources: Sources,
+    *,
+    order: int = 2,
+    min_count: int = 1,
+    max_words: int | None = None,
+    boundaries: Boundaries = "sentence",
+    threads: int = 1,
+    memory: int = 4 << 30,
+    folder: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Counts:
+    """Count the words and n-grams of text files.
+
+    Parameters
+    ----------
+    sources
+        A path or several; `.gz` and `.zst` are decompressed, `-` is standard input. Read once, in order.
+    order
+        The longest n-grams, 1 to 8.
+    min_count, max_words
+        Words seen less often than `min_count`, and all but the `max_words` most frequent, become `<unk>`.
+    boundaries
+        `"sentence"`: each line is `<s> w1 .. wn </s>`; `"stream"`: line ends mean nothing.
+    threads
+        Worker threads. The result is the same with any number.
+    memory
+        About how many bytes to take besides the vocabulary, which must fit; what needs more goes to temporary files.
+    folder
+        Where those are made (default: the system's place for temporary files). They have no names and vanish
+        with the process.
+    progress
+        What to report to.
+    """
+    check_boundaries(boundaries)
+    if not 1 <= order <= LONGEST_ORDER:
+        raise UsageError(f"n-grams can have orders 1 to {LONGEST_ORDER}, not {order}")
+    if min_count < 1 or (max_words is not None and max_words < 0):
+        raise UsageError(f"min_count is at least 1 and max_words at least 0, not {min_count} and {max_words}")
+    if threads < 1:
+        raise UsageError(f"there must be at least one thread, not {threads}")
+    progress = progress if progress is not None else Silent()
+    tables = [WordTable() for _ in range(threads)]
+    spool = Store(memory // 4, folder)
+    used: list[int] = []
+    with progress.stage("reading", total_size(sources), "bytes") as stage:
+
+        def reported() -> Iterator[Piece]:
+            for piece in read_pieces(sources):
+                stage.step(len(piece.text))
+                yield piece
+
+        for table, numbers in tokenise(reported(), tables, boundaries == "sentence"):
+            used.append(table)
+            spool.append(numbers)
+    vocabulary, ids_of, tokens = _vocabulary(tables, boundaries, min_count, max_words)
+    del tables
+    grouping = Grouping(
+        vocabulary.counts,
+        order=order,
+        sentences=boundaries == "sentence",
+        threads=threads,
+        memory=memory,
+        folder=folder,
+    )
+    numbered = ((table, spool.get(x, drop=True)) for x, table in enumerate(used))
+    with progress.stage("counting", int(vocabulary.counts.sum()), "tokens") as stage:
+        for ids in blocks(renumber(numbered, ids_of, boundaries, threads), grouping.block):
+            grouping.add(ids)
+            stage.step(len(ids))
+        spool.close()
+        grouped = grouping.tables()
+    # How many sentences there are shows only now that lines without words are gone.
+    words, totals = grouped[0]
+    vocabulary.counts[:] = 0
+    vocabulary.counts[words[:, 0]] = totals
+    return Counts(order, vocabulary, boundaries, tokens, grouped)
+
+
+def _vocabulary(
+    tables: list[WordTable], boundaries: Boundaries, min_count: int, max_words: int | None
+) -> tuple[Vocabulary, list[np.ndarray], int]:
+    """Choose the words; return them, the ids of each table's numbers, and how many tokens there are in all."""
+    merged = tables[0]
+    numbers = [np.arange(len(merged)), *(merged.add_table(table) for table in tables[1:])]
+    counts = merged.counts[: len(merged)].copy()
+    special = special_ids(boundaries)
+    sentences = int(counts[: len(special)][np.array(special) == -1].sum())
+    tokens = int(counts.sum()) - sentences
+    candidates = FIRST_WORD + np.flatnonzero(counts[FIRST_WORD:] >= min_count)
+    if max_words is not None and len(candidates) > max_words:
+        least = np.sort(counts[candidates])[len(candidates) - max_words] if max_words else counts.max() + 1
+        candidates = candidates[counts[candidates] >= least]
+    spelled = merged.words(candidates)
+    by_word = np.array(sorted(range(len(spelled)), key=spelled.__getitem__), np.int64)
+    chosen = by_word[np.argsort(-counts[candidates[by_word]], kind="stable")][:max_words]
+    words = candidates[chosen]
+    ids_of = np.zeros(len(merged), np.int32)
+    ids_of[: len(special)] = special
+    ids_of[words] = len(SPECIAL) + np.arange(len(words))
+    seen = np.zeros(len(SPECIAL) + len(words), np.int64)
+    np.add.at(seen, ids_of[ids_of >= 0], counts[ids_of >= 0])
+    if boundaries == "sentence":
+        seen[[BEGIN, END]] = sentences
+    vocabulary = Vocabulary([*SPECIAL, *(spelled[x] for x in chosen)], seen)
+    return vocabulary, [ids_of[each] for each in numbers], tokens

@@ -1,0 +1,193 @@
+"""Counting n-grams of a sequence of ids that may be longer than memory.
+
+A block of the sequence at a time, the n-grams at its positions are packed into integers, divided into buckets by their
+first words, and sorted and counted bucket by bucket (`_count_kernels`). What a block leaves, its distinct n-grams with
+their counts, is kept in a `Store`; at the end each bucket of all blocks is merged. Buckets are ranges of words of about
+the same number of tokens, small enough to be sorted in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from sapwood.lm import _count_kernels as kernels
+from sapwood.lm.store import Store, empty
+from sapwood.lm.vocabulary import END
+from sapwood.run.parallel import map_in_order
+
+_IN_CACHE = 1 << 16
+_MOST_BUCKETS = 1 << 10
+Table = tuple[np.ndarray, np.ndarray]
+
+
+class Grouping:
+    """Counts the n-grams of orders 1 to `order` of a sequence handed in block by block.
+
+    Parameters
+    ----------
+    frequencies
+        How often each id occurs in all, `(V,)`.
+    order
+        The longest n-grams.
+    sentences
+        Whether n-grams end at `</s>`.
+    threads
+        Worker threads.
+    memory
+        About how many bytes to take. The n-grams that begin with the most frequent word must fit.
+    folder
+        Where temporary files go.
+    """
+
+    def __init__(
+        self,
+        frequencies: np.ndarray,
+        *,
+        order: int,
+        sentences: bool,
+        threads: int,
+        memory: int,
+        folder: str | Path | None = None,
+    ) -> None:
+        self._order, self._threads, self._memory, self._folder = order, threads, memory, folder
+        self._end = END if sentences else -1
+        self._bits = len(frequencies).bit_length()
+        self._columns = -(-order // (64 // self._bits))
+        self.block = max(1 << 10, memory // 2 // (4 + 8 * self._columns))
+        total = int(frequencies.sum())
+        wanted = int(np.clip(min(total, self.block) // _IN_CACHE, 1, _MOST_BUCKETS))
+        before = np.cumsum(frequencies) - frequencies
+        self._bucket_of = (before * wanted // max(total, 1)).astype(np.int32)
+        self._buckets = wanted
+        self._runs: list[list[tuple[int, int]]] = []
+        self._store = Store(memory // 4, folder)
+        self._waiting = np.zeros(0, np.int32)
+
+    def add(self, ids: np.ndarray) -> None:
+        """Count the next block of the sequence, of about `block` ids."""
+        # A block waits for the next one, in which its last n-grams end.
+        ahead = self._order - 1
+        if len(ids) < ahead or len(self._waiting) < ahead:
+            self._waiting = np.concatenate([self._waiting, ids]) if len(self._waiting) else ids
+            return
+        joined = np.concatenate([self._waiting, ids[:ahead]])
+        waiting, self._waiting = len(self._waiting), ids
+        self._count(joined, waiting)
+
+    def tables(self) -> list[Table]:
+        """End the sequence and return for each order the n-grams `(n, k)` int32, sorted, and counts `(n,)` int64."""
+        self._count(self._waiting, len(self._waiting))
+        buckets = self._merged() if len(self._runs) > 1 else (self._runs[0] if self._runs else [])
+        sizes = np.zeros((len(buckets) + 1, self._order), np.int64)
+
+        def measure(bucket: int) -> None:
+            keys = self._store.get(buckets[bucket][0])
+            kernels.table_sizes(keys, self._order, self._bits, sizes[bucket + 1])
+
+        list(map_in_order(measure, range(len(buckets)), threads=self._threads))
+        starts = np.cumsum(sizes, axis=0)
+        # Tables that take more than half the memory are files, paged in as they are used.
+        size = sum(n * (4 * k + 8) for k, n in enumerate(starts[-1].tolist(), 1))
+        in_file = size > self._memory // 2
+        result = [
+            (empty((n, k), np.int32, in_file, self._folder), empty((n,), np.int64, in_file, self._folder))
+            for k, n in enumerate(starts[-1].tolist(), 1)
+        ]
+
+        def fill(bucket: int) -> None:
+            keys, counts = self._store.get(buckets[bucket][0]), self._store.get(buckets[bucket][1])
+            for k, (ngrams, totals) in enumerate(result, 1):
+                span = slice(starts[bucket, k - 1], starts[bucket + 1, k - 1])
+                kernels.fill_table(keys, counts, self._order, self._bits, ngrams[span], totals[span])
+
+        list(map_in_order(fill, range(len(buckets)), threads=self._threads))
+        self._store.close()
+        return result
+
+    def _count(self, ids: np.ndarray, counted: int) -> None:
+        """Count the n-grams that begin at the first `counted` positions."""
+        if counted == 0:
+            return
+        bounds = np.linspace(0, counted, self._threads + 1).astype(np.int64)
+        sizes = np.zeros((self._threads, self._buckets), np.int64)
+        keys = np.empty((self._columns, counted), np.uint64)
+
+        def measure(section: int) -> None:
+            kernels.bucket_sizes(ids[bounds[section] : bounds[section + 1]], self._bucket_of, sizes[section])
+
+        list(map_in_order(measure, range(self._threads), threads=self._threads))
+        starts = np.concatenate([[0], np.cumsum(sizes.sum(0))])
+        at = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
+
+        def divide(section: int) -> None:
+            first, last = bounds[section], bounds[section + 1]
+            if self._order == 2 and self._columns == 1:
+                kernels.divide_pairs(ids, first, last, self._bits, self._end, self._bucket_of, at[section], keys)
+            else:
+                kernels.divide(ids, first, last, self._order, self._bits, self._end, self._bucket_of, at[section], keys)
+
+        list(map_in_order(divide, range(self._threads), threads=self._threads))
+
+        def reduce(bucket: int) -> Table:
+            part = np.ascontiguousarray(keys[:, starts[bucket] : starts[bucket + 1]])
+            return _reduce(part, self._columns)
+
+        self._runs.append(
+            [self._keep(*reduced) for reduced in map_in_order(reduce, range(self._buckets), threads=self._threads)]
+        )
+
+    def _keep(self, keys: np.ndarray, counts: np.ndarray) -> tuple[int, int]:
+        return self._store.append(keys), self._store.append(counts)
+
+    def _merged(self) -> list[tuple[int, int]]:
+        def merge(bucket: int) -> Table:
+            parts = []
+            for run in self._runs:
+                keys, counts = (self._store.get(number, drop=True) for number in run[bucket])
+                parts.append(np.vstack([keys, counts.view(np.uint64)[None]]))
+            return _reduce(np.concatenate(parts, axis=1), self._columns)
+
+        return [self._keep(*merged) for merged in map_in_order(merge, range(self._buckets), threads=self._threads)]
+
+
+def _reduce(keys: np.ndarray, columns: int) -> Table:
+    """Sort keys `(columns (+ 1), n)` and return each once, with its count."""
+    scratch = np.empty_like(keys)
+    if kernels.sort_keys(keys, scratch, columns):
+        keys = scratch
+    counts = np.empty(keys.shape[1], np.int64)
+    left = kernels.count_equal(keys, columns, counts)
+    return keys[:columns, :left].copy(), counts[:left].copy()
+
+
+def group(ngrams: np.ndarray, counts: np.ndarray, size: int) -> Table:
+    """Sort n-grams `(n, k)` of ids below `size` and add up the counts `(n,)` of those that are equal."""
+    order = ngrams.shape[1]
+    bits = int(size).bit_length()
+    fit = 64 // bits
+    columns = -(-order // fit)
+    keys = np.zeros((columns + 1, len(ngrams)), np.uint64)
+    for d in range(order):
+        keys[d // fit] = (keys[d // fit] << np.uint64(bits)) | (ngrams[:, d] + 1).astype(np.uint64)
+    keys[columns] = counts.astype(np.uint64)
+    keys, counts = _reduce(keys, columns)
+    result = np.empty((len(counts), order), np.int32), np.empty(len(counts), np.int64)
+    kernels.fill_table(keys, counts, order, bits, *result)
+    return result
+
+
+def blocks(pieces: Iterator[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    """Yield arrays of about `size` elements, made of those that come."""
+    held: list[np.ndarray] = []
+    length = 0
+    for piece in pieces:
+        held.append(piece)
+        length += len(piece)
+        if length >= size:
+            yield np.concatenate(held)
+            held, length = [], 0
+    if length:
+        yield np.concatenate(held)

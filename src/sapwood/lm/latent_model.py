@@ -1,0 +1,249 @@
+"""Latent bigram models: `p(w2|w1) = sum_h r(h|w1) s(w2|h)`, and what can be done with one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from sapwood.errors import ModelError, UsageError
+from sapwood.lm import _aggregate_kernels as kernels
+from sapwood.lm.evaluation import Evaluation, evaluate
+from sapwood.lm.prediction import context_ids, next_words, sample, top_words
+from sapwood.lm.text import Boundaries, check_boundaries
+from sapwood.lm.transitions import Ids, check_ids
+from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
+
+Likeness = Literal["hellinger", "cosine"]
+By = Literal["probability", "lift"]
+KIND, FORMAT = "latent-bigram", 1
+# Pairs whose probabilities are computed at a time.
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What a state says.
+
+    Attributes
+    ----------
+    state, probability
+        Its number, and how large a part of all words it says.
+    words
+        Its words with their `s(w|h)`, or with their lift `s(w|h) / p(w)`.
+    contexts
+        The words that most often lead to it, `p(w1|h)`.
+    """
+
+    state: int
+    probability: float
+    words: list[tuple[str, float]]
+    contexts: list[tuple[str, float]]
+
+
+@dataclass(eq=False)
+class LatentBigram:
+    """A latent bigram model.
+
+    Attributes
+    ----------
+    vocabulary
+        The words.
+    given
+        `r(h|w1)`, `(V, m)`: rows are distributions.
+    emitted
+        `s(w2|h)`, `(V, m)`: columns are distributions.
+    prior
+        `p(h)`, `(m,)` float64: how frequent the states are, which is what is expected where no word stands before.
+    boundaries
+        Whether lines of text are sentences or line ends mean nothing.
+    info
+        How it was learned.
+    """
+
+    vocabulary: Vocabulary
+    given: np.ndarray = field(repr=False)
+    emitted: np.ndarray = field(repr=False)
+    prior: np.ndarray = field(repr=False)
+    boundaries: Boundaries = "stream"
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_boundaries(self.boundaries)
+        shape = (len(self.vocabulary), len(self.prior))
+        for name in ("given", "emitted"):
+            if getattr(self, name).shape != shape:
+                raise ModelError(f"{name} must have the shape {shape}, not {getattr(self, name).shape}")
+
+    @property
+    def states(self) -> int:
+        """Number of states."""
+        return len(self.prior)
+
+    # Probabilities.
+
+    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
+        """Return `log p(word | the word before)` for each id, `(n,)`; without one the states' `prior` takes its place.
+
+        `<s>` of sentences, which nothing predicts, gets 0. `context` is what comes before the text.
+        """
+        ids = np.asarray(ids, np.int32)
+        before = np.asarray(() if context is None else context, np.int32)[-1:]
+        text = np.concatenate([before, ids])
+        check_ids(text, len(self.vocabulary))
+        result = np.empty(len(ids))
+        if len(ids) and not len(before):
+            result[0] = self.emitted[ids[0]] @ self.prior
+        first = 1 - len(before)
+        for begin in range(first, len(ids), _CHUNK):
+            end = min(begin + _CHUNK, len(ids))
+            pairs = text[begin - first : end - first + 1]
+            kernels.pair_products(pairs[:-1], pairs[1:], self.given, self.emitted, result[begin:end])
+        with np.errstate(divide="ignore"):
+            np.log(result, out=result)
+        if self.boundaries == "sentence":
+            result[ids == BEGIN] = 0.0
+        return result
+
+    def evaluate(self, text: Ids, *, ends: bool = True, context: np.ndarray | None = None) -> Evaluation:
+        """Say how well the model predicts a text; see `evaluation.evaluate`."""
+        return evaluate(self, text, ends=ends, context=context)
+
+    def perplexity(self, text: Ids) -> float:
+        """Return the perplexity of a text: unknown words are not predicted, but what follows them is."""
+        return self.evaluate(text).perplexity
+
+    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+        """Return the probability of each word after the ids of a context, of which only the last matters, `(V,)`."""
+        check_ids(np.asarray(context[-1:]), len(self.vocabulary))
+        states = self.given[context[-1]] if len(context) else self.prior.astype(self.given.dtype)
+        return np.asarray(self.emitted @ states, np.float64)
+
+    def next_words(self, context: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
+        """Return the `k` most probable words after one or more words, with their probabilities.
+
+        `<unk>` is not among them. If lines are sentences, the context is the beginning of one.
+        """
+        ids = context_ids(context, self.vocabulary, self.boundaries)
+        return next_words(self.distribution, self.vocabulary, ids, k)
+
+    def sample(
+        self, n: int = 1, *, random_state: int = 0, max_words: int = 100, unknown: bool = False
+    ) -> list[list[str]]:
+        """Draw `n` sentences, each of at most `max_words` words; in a stream, `n` sequences of that many.
+
+        With `unknown` the sequences have `<unk>` as often as the model predicts it; else another word is drawn.
+        """
+        return sample(
+            self.distribution, self.vocabulary, self.boundaries, n,
+            random_state=random_state, max_words=max_words, unknown=unknown,
+        )  # fmt: skip
+
+    # What the states are.
+
+    def nearest(self, word: str, k: int = 10, *, likeness: Likeness = "hellinger") -> list[tuple[str, float]]:
+        """Return the `k` words whose states `r(.|w)` are most like a word's, with how like they are (1: the same).
+
+        `hellinger` is Bhattacharyya's coefficient `sum_h sqrt(r(h|w) r(h|w'))`, `cosine` that of the angle.
+        """
+        vectors = self.vectors(likeness=likeness)
+        scores = (vectors @ vectors[self._id(word)]).astype(np.float64)
+        scores[[UNKNOWN, BEGIN, END, self._id(word)]] = -1.0
+        return top_words(scores, self.vocabulary, k)
+
+    def vectors(self, *, likeness: Likeness | None = None) -> np.ndarray:
+        """Return the rows of `r`, `(V, m)`; with a likeness, changed so that it is their inner product."""
+        if likeness is None:
+            return self.given
+        if likeness not in get_args(Likeness):
+            raise UsageError(f"likeness is one of {', '.join(get_args(Likeness))}, not {likeness!r}")
+        if likeness == "hellinger":
+            return np.sqrt(self.given)
+        return np.asarray(self.given / np.linalg.norm(self.given, axis=1, keepdims=True))
+
+    def topics(self, k: int = 10, *, by: By = "probability", least: int = 10) -> list[Topic]:
+        """Return the states by falling probability, with the top `k` words of each.
+
+        Parameters
+        ----------
+        k
+            How many words.
+        by
+            `probability`: `s(w|h)`; `lift`: `s(w|h) / p(w)`, what a state says that others do not.
+        least
+            By lift: words seen less often are left out.
+        """
+        if by not in get_args(By):
+            raise UsageError(f"topics are by one of {', '.join(get_args(By))}, not {by!r}")
+        scores = self.emitted.astype(np.float64)
+        if by == "lift":
+            share = scores @ self.prior
+            scores /= np.where(share > 0, share, 1.0)[:, None]
+            if self.vocabulary.counts.any():
+                scores[self.vocabulary.counts < least] = 0.0
+        scores[[UNKNOWN, BEGIN]] = 0.0
+        before = self.given * self.vocabulary.counts[:, None].astype(np.float64)
+        before /= np.maximum(before.sum(axis=0), 1e-300)
+        before[UNKNOWN] = 0.0
+        order = np.argsort(-self.prior, kind="stable")
+        return [
+            Topic(
+                int(h),
+                float(self.prior[h]),
+                top_words(scores[:, h], self.vocabulary, k),
+                top_words(before[:, h], self.vocabulary, k),
+            )
+            for h in order
+        ]
+
+    # Files.
+
+    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and JSON values that `from_parts` makes the model from again."""
+        arrays = {
+            "words": pack_strings(self.vocabulary.words),
+            "word_counts": self.vocabulary.counts,
+            "given": self.given,
+            "emitted": self.emitted,
+            "prior": self.prior,
+        }
+        return arrays, {"boundaries": self.boundaries, "info": dict(self.info)}
+
+    @classmethod
+    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> LatentBigram:
+        """Undo `parts`."""
+        try:
+            vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
+            return cls(
+                vocabulary,
+                given=arrays["given"],
+                emitted=arrays["emitted"],
+                prior=arrays["prior"],
+                boundaries=metadata["boundaries"],
+                info=metadata["info"],
+            )
+        except (KeyError, TypeError, ValueError, UsageError) as error:
+            raise ModelError(f"not a complete latent bigram model: {error}; train it again") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        arrays, metadata = self.parts()
+        write_arrays(path, arrays, metadata, kind=KIND, version=FORMAT)
+
+    @classmethod
+    def load(cls, path: str | Path) -> LatentBigram:
+        """Read a model that `save` wrote."""
+        arrays, metadata = read_arrays(path, kind=KIND, version=FORMAT)
+        try:
+            return cls.from_parts(arrays, metadata)
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from error
+
+    def _id(self, word: str) -> int:
+        if word not in self.vocabulary:
+            raise UsageError(f"the model does not know the word {word!r}")
+        return self.vocabulary.index[word]

@@ -1,0 +1,363 @@
+"""Mixed-order Markov models of latent skip-bigrams (Saul and Pereira 1997, section 4).
+
+    p(w_t | w_{t-1} .. w_{t-K}) = sum_k lambda_k(w_{t-k}) prod_{j<k} (1 - lambda_j(w_{t-j})) p_k(w_t | w_{t-k})
+
+Each lag `k` has a latent bigram model of words with `k - 1` words between them. Walking back from the word to be
+predicted, `lambda_k` says how likely the walk is to end at the word it has come to; at lag `K`, or where the text
+begins, it ends. What follows "of" is better known from the word before it, and `lambda` learns just that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from sapwood.errors import ModelError, UsageError
+from sapwood.lm import _aggregate_kernels as kernels
+from sapwood.lm.aggregate import AggregateMarkov
+from sapwood.lm.evaluation import Evaluation, evaluate
+from sapwood.lm.latent_model import LatentBigram
+from sapwood.lm.prediction import context_ids, next_words, sample
+from sapwood.lm.text import Boundaries
+from sapwood.lm.transitions import HeldOut, Ids, check_ids, id_arrays, is_scored, lagged_pairs, since_begin
+from sapwood.lm.vocabulary import BEGIN, Vocabulary
+from sapwood.run.log import Log, NoLog
+from sapwood.run.progress import Progress, Silent
+from sapwood.storage import read_arrays, write_arrays
+
+KIND, FORMAT = "mixed-order", 1
+
+
+@dataclass(eq=False)
+class MixedOrder:
+    """A mixed-order model.
+
+    Attributes
+    ----------
+    lags
+        The latent bigram model of each lag from 1.
+    mixing
+        `lambda_k(w)`, `(K - 1, V)`: that of the last lag is 1.
+    info
+        How it was learned.
+    boundaries
+        Whether lines of text are sentences or line ends mean nothing.
+    """
+
+    lags: Sequence[LatentBigram]
+    mixing: np.ndarray = field(repr=False)
+    info: Mapping[str, Any] = field(default_factory=dict)
+    boundaries: Boundaries = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.lags or self.mixing.shape != (len(self.lags) - 1, len(self.lags[0].vocabulary)):
+            raise ModelError(f"{len(self.lags)} lags do not go with mixing weights of shape {self.mixing.shape}")
+        self.boundaries = self.lags[0].boundaries
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words."""
+        return self.lags[0].vocabulary
+
+    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
+        """Return the natural logarithm of each word's probability given those before it, `(n,)`.
+
+        `<s>` of sentences, which nothing predicts, gets 0. `context` is what comes before the text.
+        """
+        ids = np.asarray(ids, np.int32)
+        before = np.asarray(() if context is None else context, np.int32)[-len(self.lags) :]
+        steps = Steps(np.concatenate([before, ids]), self)
+        result = (steps.weights(self.mixing) * steps.probabilities).sum(axis=1)[len(before) :]
+        with np.errstate(divide="ignore"):
+            result = np.log(result)
+        if self.boundaries == "sentence":
+            result[ids == BEGIN] = 0.0
+        return result
+
+    def evaluate(self, text: Ids, *, ends: bool = True, context: np.ndarray | None = None) -> Evaluation:
+        """Say how well the model predicts a text; see `evaluation.evaluate`."""
+        return evaluate(self, text, ends=ends, context=context)
+
+    def perplexity(self, text: Ids) -> float:
+        """Return the perplexity of a text: unknown words are not predicted, but what follows them is."""
+        return self.evaluate(text).perplexity
+
+    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+        """Return the probability of each word after the ids of a context, `(V,)`."""
+        ids = np.asarray(context, np.int64)[-len(self.lags) :]
+        check_ids(ids, len(self.vocabulary))
+        reach = len(ids)
+        if self.boundaries == "sentence" and reach:
+            reach = min(reach, int(since_begin(ids)[-1]) + 1)
+        if not reach:
+            return self.lags[0].distribution()
+        result, rest = np.zeros(len(self.vocabulary)), 1.0
+        for lag in range(1, min(reach, len(self.lags)) + 1):
+            ends = lag == min(reach, len(self.lags))
+            share = rest if ends else rest * float(self.mixing[lag - 1, ids[-lag]])
+            result += share * self.lags[lag - 1].distribution(ids[-lag : len(ids) - lag + 1])
+            rest -= share
+        return result
+
+    def next_words(self, context: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
+        """Return the `k` most probable words after some, with their probabilities; `<unk>` is not among them."""
+        ids = context_ids(context, self.vocabulary, self.boundaries)
+        return next_words(self.distribution, self.vocabulary, ids, k)
+
+    def sample(
+        self, n: int = 1, *, random_state: int = 0, max_words: int = 100, unknown: bool = False
+    ) -> list[list[str]]:
+        """Draw sentences, or sequences from a stream; see `LatentBigram.sample`."""
+        return sample(
+            self.distribution, self.vocabulary, self.boundaries, n,
+            random_state=random_state, max_words=max_words, unknown=unknown,
+        )  # fmt: skip
+
+    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and JSON values that `from_parts` makes the model from again."""
+        arrays, metadata = {"mixing": self.mixing}, []
+        for number, model in enumerate(self.lags, 1):
+            own, about = model.parts()
+            for name, array in own.items():
+                if number == 1 or name not in ("words", "word_counts"):
+                    arrays[name if name in ("words", "word_counts") else f"{number}.{name}"] = array
+            metadata.append(about)
+        return arrays, {"lags": metadata, "info": dict(self.info)}
+
+    @classmethod
+    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> MixedOrder:
+        """Undo `parts`."""
+        try:
+            lags = []
+            for number, about in enumerate(metadata["lags"], 1):
+                own = {name: arrays[f"{number}.{name}"] for name in ("given", "emitted", "prior")}
+                shared = {name: arrays[name] for name in ("words", "word_counts")}
+                lags.append(LatentBigram.from_parts({**own, **shared}, about))
+            return cls(lags, arrays["mixing"], metadata["info"])
+        except (KeyError, TypeError) as error:
+            raise ModelError(f"not a complete mixed-order model: {error}; train it again") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        arrays, metadata = self.parts()
+        write_arrays(path, arrays, metadata, kind=KIND, version=FORMAT)
+
+    @classmethod
+    def load(cls, path: str | Path) -> MixedOrder:
+        """Read a model that `save` wrote."""
+        arrays, metadata = read_arrays(path, kind=KIND, version=FORMAT)
+        try:
+            return cls.from_parts(arrays, metadata)
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from error
+
+
+class Steps:
+    """A text as a mixed-order model walks back through it.
+
+    Attributes
+    ----------
+    targets
+        The words, `(n,)`.
+    contexts
+        `(n, K)`: the word at each lag, where the walk can get there.
+    reach
+        `(n,)`: how far back it can get, at most `K`; 0 where nothing stands before.
+    probabilities
+        `(n, K)`: `p_k(w_t | w_{t-k})`, 0 where it cannot get; where nothing stands before, the first is that of the
+        word after nothing.
+    """
+
+    def __init__(self, text: np.ndarray, model: MixedOrder) -> None:
+        check_ids(text, len(model.vocabulary))
+        count = len(model.lags)
+        back = since_begin(text) if model.boundaries == "sentence" else np.arange(len(text))
+        self.targets = text
+        self.reach = np.minimum(back, count)
+        self.contexts = np.zeros((len(text), count), np.int64)
+        self.probabilities = np.zeros((len(text), count))
+        for lag, bigrams in enumerate(model.lags, 1):
+            there = np.flatnonzero(self.reach >= lag)
+            contexts = text[there - lag]
+            products = np.empty(len(there))
+            kernels.pair_products(contexts, text[there], bigrams.given, bigrams.emitted, products)
+            self.contexts[there, lag - 1] = contexts
+            self.probabilities[there, lag - 1] = products
+        alone = self.reach == 0
+        self.probabilities[alone, 0] = model.lags[0].emitted[text[alone]] @ model.lags[0].prior
+
+    def weights(self, mixing: np.ndarray) -> np.ndarray:
+        """Return how likely the walk is to end at each lag, `(n, K)`."""
+        count = self.contexts.shape[1]
+        result = np.empty(self.contexts.shape)
+        rest = np.ones(len(self.targets))
+        for place in range(count):
+            ends = np.ones(len(rest)) if place == count - 1 else mixing[place][self.contexts[:, place]]
+            ends = np.where(self.reach <= place + 1, 1.0, ends)
+            result[:, place] = rest * ends
+            rest = rest * (1 - ends)
+        return result
+
+    def posteriors(self, mixing: np.ndarray) -> np.ndarray:
+        """Return how likely the walk was to end at each lag, given the word, `(n, K)`; 0 where there is no walk."""
+        joint = self.weights(mixing) * self.probabilities
+        total = joint.sum(axis=1)
+        used = (total > 0) & (self.reach > 0)
+        return np.asarray(np.divide(joint, total[:, None], out=np.zeros_like(joint), where=used[:, None]))
+
+
+def mixing_weights(
+    texts: Sequence[Steps], size: int, *, prior: float, iterations: int = 20, start: np.ndarray | None = None
+) -> np.ndarray:
+    """Return `lambda`, `(K - 1, V)`, by EM; `prior` steps of each word are as those of all words are on the whole."""
+    count = texts[0].contexts.shape[1]
+    mixing = np.full((count - 1, size), 0.5) if start is None else start
+    for _ in range(iterations):
+        ended, came = np.zeros(mixing.shape), np.zeros(mixing.shape)
+        for steps in texts:
+            posteriors = steps.posteriors(mixing)
+            for place in range(count - 1):
+                # Where the text begins the walk has no choice.
+                free = (steps.reach > place + 1) & is_scored(steps.targets)
+                words = steps.contexts[free, place]
+                ended[place] += np.bincount(words, posteriors[free, place], size)
+                came[place] += np.bincount(words, posteriors[free, place:].sum(axis=1), size)
+        whole = came.sum(axis=1, keepdims=True)
+        mean = np.divide(ended.sum(axis=1, keepdims=True), whole, out=np.full_like(whole, 0.5), where=whole > 0)
+        mixing = (ended + prior * mean) / np.maximum(came + prior, 1e-300)
+    return mixing
+
+
+class MixedOrderMarkov:
+    """Learns a mixed-order model.
+
+    Each lag is learned by itself at first, then all together with `lambda` by EM, as long as held-out text gets better;
+    at last `lambda` is taken from held-out text, which the lags were not fitted to.
+
+    Parameters
+    ----------
+    lags
+        How many words to look back.
+    joint_iterations
+        The most iterations of EM for all lags together.
+    mixing_prior
+        See `prior` of `mixing_weights`.
+    settings
+        Those of `AggregateMarkov` for each lag.
+    """
+
+    def __init__(self, *, lags: int = 3, joint_iterations: int = 5, mixing_prior: float = 5.0, **settings: Any) -> None:
+        if lags < 1:
+            raise UsageError(f"lags must be at least 1, not {lags}")
+        if joint_iterations < 0:
+            raise UsageError(f"joint_iterations must be 0 or more, not {joint_iterations}")
+        if not 0 <= mixing_prior < float("inf"):
+            raise UsageError(f"mixing_prior must be 0 or more, not {mixing_prior}")
+        self.lags = lags
+        self.joint_iterations = joint_iterations
+        self.mixing_prior = mixing_prior
+        self.learner = AggregateMarkov(**settings)
+        self._one_step = AggregateMarkov(**{**settings, "method": "em", "iterations": 1, "batches": 1})
+
+    def fit(
+        self,
+        text: Ids,
+        vocabulary: Vocabulary,
+        *,
+        boundaries: Boundaries = "stream",
+        dev: Ids | None = None,
+        progress: Progress | None = None,
+        log: Log | None = None,
+    ) -> MixedOrder:
+        """Return the model.
+
+        Parameters
+        ----------
+        text, vocabulary, boundaries
+            The ids of the text, what they stand for, and whether its lines are sentences.
+        dev
+            Held-out ids. Without them the lags stay as they were learned one by one.
+        progress, log
+            What to report to.
+        """
+        texts, size = id_arrays(text), len(vocabulary)
+        held_out = None if dev is None else id_arrays(dev)
+        progress, log = progress or Silent(), log or NoLog()
+        models = []
+        for lag in range(1, self.lags + 1):
+            pairs = [lagged_pairs(array, lag, boundaries) for array in texts]
+            ones = [np.ones(len(contexts)) for contexts, _ in pairs]
+            measure = None if held_out is None else HeldOut(held_out, size, lag=lag, boundaries=boundaries)
+            models.append(
+                self.learner.fit(
+                    _matrix(pairs, ones, size),
+                    vocabulary=vocabulary,
+                    boundaries=boundaries,
+                    dev=measure,
+                    progress=progress,
+                    log=log,
+                )
+            )
+        model = MixedOrder(models, np.full((self.lags - 1, size), 0.5))
+        model = self._with_mixing(model, texts)
+        done = 0
+        if held_out is not None:
+            model = best = self._with_mixing(model, held_out)
+            lowest = evaluate(best, held_out).perplexity
+            with progress.stage("mixed orders", self.joint_iterations, "iteration") as stage:
+                for iteration in range(1, self.joint_iterations + 1):
+                    model = self._with_mixing(self._step(model, texts), held_out)
+                    perplexity = evaluate(model, held_out).perplexity
+                    log.write("dev", step=iteration, phase="mixed", perplexity=perplexity)
+                    stage.step(1, dev=f"{perplexity:.1f}")
+                    if perplexity >= lowest:
+                        break
+                    best, lowest, done = model, perplexity, iteration
+            model = best
+        info = {"method": "mixed-order", "joint_iterations": done, "settings": self.settings()}
+        return MixedOrder(model.lags, model.mixing, info)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on beside the text, as JSON values."""
+        own = {"lags": self.lags, "joint_iterations": self.joint_iterations, "mixing_prior": self.mixing_prior}
+        return {**own, **self.learner.settings()}
+
+    def _with_mixing(self, model: MixedOrder, texts: Sequence[np.ndarray]) -> MixedOrder:
+        mixing = mixing_weights([Steps(text, model) for text in texts], len(model.vocabulary), prior=self.mixing_prior)
+        return MixedOrder(model.lags, mixing, model.info)
+
+    def _step(self, model: MixedOrder, texts: Sequence[np.ndarray]) -> MixedOrder:
+        """Do one iteration of EM for the lags: each learns from the words where the walk ended with it."""
+        size = len(model.vocabulary)
+        pairs: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in model.lags]
+        shares: list[list[np.ndarray]] = [[] for _ in model.lags]
+        for text in texts:
+            steps = Steps(text, model)
+            posteriors = steps.posteriors(model.mixing)
+            for place in range(len(model.lags)):
+                there = np.flatnonzero(posteriors[:, place] > 0)
+                pairs[place].append((steps.contexts[there, place], steps.targets[there]))
+                shares[place].append(posteriors[there, place])
+        lags = [
+            self._one_step.fit(
+                _matrix(pairs[place], shares[place], size),
+                vocabulary=model.vocabulary,
+                boundaries=model.boundaries,
+                init=model.lags[place],
+            )
+            for place in range(len(model.lags))
+        ]
+        return MixedOrder(lags, model.mixing, model.info)
+
+
+def _matrix(
+    pairs: Sequence[tuple[np.ndarray, np.ndarray]], values: Sequence[np.ndarray], size: int
+) -> scipy.sparse.csr_array:
+    """Return the sums of values by pair."""
+    contexts, targets = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
+    return scipy.sparse.csr_array(scipy.sparse.coo_array((np.concatenate(values), (contexts, targets)), (size, size)))

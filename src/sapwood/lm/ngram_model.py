@@ -1,0 +1,249 @@
+"""Back-off n-gram models: probabilities of n-grams, and weights of contexts for words not seen after them.
+
+    p(w | h) = probability of the n-gram hw, if the model has it; else weight of h times p(w | h without its first word)
+
+Any model of the ARPA format is of this kind, an interpolated one too: it has the interpolated probabilities. N-grams
+are kept in a tree (see `_ngram_kernels`), and scored without looking anything up by a string or hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sapwood.errors import ModelError, UsageError
+from sapwood.lm import _ngram_kernels as kernels
+from sapwood.lm.evaluation import Evaluation, evaluate
+from sapwood.lm.text import Boundaries
+from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
+
+_KIND, _FORMAT = "ngram-model", 1
+
+
+@dataclass(frozen=True, eq=False)
+class NgramTree:
+    """N-grams of orders 1 to `order` in one tree; see `_ngram_kernels`.
+
+    Attributes
+    ----------
+    words
+        The last word of each n-gram, `(n,)` int32.
+    starts
+        Where the n-grams are that go on from each of those shorter than `order`, and one more, int64.
+    offsets
+        Where each order begins, `(order + 1,)`: order k is at `offsets[k - 1] : offsets[k]`.
+    """
+
+    words: np.ndarray
+    starts: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def order(self) -> int:
+        """The longest n-grams."""
+        return len(self.offsets) - 1
+
+    def level(self, k: int) -> slice:
+        """Return where the n-grams of order `k` are."""
+        return slice(int(self.offsets[k - 1]), int(self.offsets[k]))
+
+    @classmethod
+    def build(cls, tables: Sequence[np.ndarray], size: int) -> NgramTree:
+        """Make a tree of sorted n-grams `(n, k)` of orders 2, 3, .. and all ids below `size`.
+
+        The first k - 1 words of each n-gram must be an n-gram of the order below; else `MissingBeginning` is raised.
+        """
+        offsets = np.concatenate([[0], np.cumsum([size, *(len(table) for table in tables)])])
+        words = np.concatenate([np.arange(size, dtype=np.int32), *(table[:, -1] for table in tables)])
+        starts = np.zeros(offsets[-2] + 1, np.int64)
+        tree = cls(words, starts, offsets)
+        for k, table in enumerate(tables, 2):
+            parents = tree.locate(table[:, :-1]) - offsets[k - 2]
+            if len(parents) and parents.min() < 0:
+                raise MissingBeginning(k, int(np.argmin(parents)))
+            numbers = np.bincount(parents, minlength=offsets[k - 1] - offsets[k - 2])
+            starts[offsets[k - 2]] = offsets[k - 1]
+            starts[offsets[k - 2] + 1 : offsets[k - 1] + 1] = offsets[k - 1] + np.cumsum(numbers)
+        return tree
+
+    def locate(self, ngrams: np.ndarray) -> np.ndarray:
+        """Return where n-grams `(n, k)` are, or -1."""
+        places = np.empty(len(ngrams), np.int64)
+        kernels.locate(self.words, self.starts, ngrams, places)
+        return places
+
+    def ngrams(self, places: np.ndarray, k: int) -> np.ndarray:
+        """Return the n-grams of order `k` that are at `places`, `(n, k)` int32."""
+        result = np.empty((len(places), k), np.int32)
+        for d in range(k - 1, -1, -1):
+            result[:, d] = self.words[places]
+            if d:
+                before = self.level(d)
+                places = before.start + np.searchsorted(self.starts[before.start + 1 : before.stop], places, "right")
+        return result
+
+
+class MissingBeginning(Exception):
+    """An n-gram, by its order and its row in its table, whose beginning is not among those of the order below."""
+
+    def __init__(self, order: int, row: int) -> None:
+        super().__init__(order, row)
+        self.order, self.row = order, row
+
+
+class NgramModel:
+    """Probabilities of words given the `order - 1` words before.
+
+    Parameters
+    ----------
+    tree
+        The n-grams.
+    log_probabilities
+        The natural logarithm of the probability of each n-gram's last word given the others, `(n,)`.
+    log_backoffs
+        That of the weight of each n-gram shorter than the order as a context, for words not seen after it.
+    vocabulary
+        The words.
+    boundaries
+        Whether the model is of sentences, in which `<s>` is never predicted, or of a stream.
+    """
+
+    def __init__(
+        self,
+        tree: NgramTree,
+        log_probabilities: np.ndarray,
+        log_backoffs: np.ndarray,
+        vocabulary: Vocabulary,
+        boundaries: Boundaries,
+    ) -> None:
+        self.tree = tree
+        self.values = np.ascontiguousarray(log_probabilities, np.float64)
+        self.backoffs = np.ascontiguousarray(log_backoffs, np.float64)
+        self.vocabulary = vocabulary
+        self.boundaries: Boundaries = boundaries
+        if len(self.values) != len(tree.words) or len(self.backoffs) != len(tree.starts) - 1:
+            raise ModelError("the probabilities and weights of an n-gram model do not fit its n-grams")
+
+    @property
+    def order(self) -> int:
+        """The longest n-grams."""
+        return self.tree.order
+
+    def describe(self) -> dict[str, Any]:
+        """Return figures: order, boundaries, words, and how many n-grams there are of each order."""
+        return {
+            "order": self.order,
+            "boundaries": self.boundaries,
+            "words": len(self.vocabulary),
+            "ngrams": np.diff(self.tree.offsets).tolist(),
+        }
+
+    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
+        """Return the natural logarithm of each word's probability given those before it, `(n,)` float64.
+
+        In a model of sentences each `<s>` begins a new sentence, and its own entry is 0. A word that the model never
+        saw has minus infinity. `context` is what comes before.
+        """
+        before = np.zeros(0, np.int32) if context is None else np.asarray(context, np.int32)[-self.order :]
+        both = self._checked(np.concatenate([before, np.asarray(ids, np.int32)]))
+        begin = BEGIN if self.boundaries == "sentence" else -1
+        result = np.empty(len(both) - len(before))
+        tree = self.tree
+        kernels.score(both, len(before), self.order, begin, tree.words, tree.starts, self.values, self.backoffs, result)
+        return result
+
+    def _checked(self, ids: np.ndarray) -> np.ndarray:
+        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self.vocabulary):
+            raise UsageError(f"ids are from 0 to {len(self.vocabulary) - 1}")
+        return ids
+
+    def evaluate(self, text: np.ndarray | Iterable[np.ndarray], *, ends: bool = True) -> Evaluation:
+        """Return how well it predicts a text of ids, in one piece or several; see `evaluate`."""
+        return evaluate(self, text, ends=ends)
+
+    def perplexity(self, text: np.ndarray | Iterable[np.ndarray], *, ends: bool = True) -> float:
+        """Return the perplexity of a text of ids, unknown words left out; see `evaluate`."""
+        return self.evaluate(text, ends=ends).perplexity
+
+    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+        """Return the probability of each word after the words of `context`, `(V,)`."""
+        ids = self._checked(np.asarray(context, np.int32)[max(0, len(context) - self.order + 1) :])
+        if self.boundaries == "sentence" and BEGIN in ids:
+            ids = ids[len(ids) - 1 - int(np.argmax(ids[::-1] == BEGIN)) :]
+        result = np.exp(self.values[self.tree.level(1)])
+        for length in range(1, len(ids) + 1):
+            place = int(self.tree.locate(ids[None, len(ids) - length :])[0])
+            if place < 0:
+                continue
+            result *= np.exp(self.backoffs[place])
+            successors = slice(self.tree.starts[place], self.tree.starts[place + 1])
+            result[self.tree.words[successors]] = np.exp(self.values[successors])
+        return result
+
+    def next_words(self, context: Sequence[str], k: int = 10) -> list[tuple[str, float]]:
+        """Return the `k` likeliest words after `context`, likeliest first, with their probabilities.
+
+        In a model of sentences `context` is the beginning of one. `<unk>` is not among the words.
+        """
+        ids = self.vocabulary.encode(context)
+        if self.boundaries == "sentence":
+            ids = np.concatenate([[BEGIN], ids]).astype(np.int32)
+        probabilities = self.distribution(ids)
+        probabilities[UNKNOWN] = 0.0
+        best = np.argsort(-probabilities, kind="stable")[:k]
+        return [(self.vocabulary.words[x], float(probabilities[x])) for x in best if probabilities[x] > 0]
+
+    def sample(
+        self, n: int = 1, *, random_state: int | np.random.Generator = 0, max_words: int = 100, unknown: bool = False
+    ) -> list[list[str]]:
+        """Draw `n` sentences, each of at most `max_words` words; in a stream, `n` sequences of that many.
+
+        With `unknown` the sequences have `<unk>` as often as the model predicts it; else another word is drawn.
+        """
+        rng = np.random.default_rng(random_state)
+        sentences = self.boundaries == "sentence"
+        result = []
+        for _ in range(n):
+            ids = [BEGIN] if sentences else []
+            while len(ids) < max_words + sentences:
+                probabilities = self.distribution(ids[-self.order :])
+                if not unknown:
+                    probabilities[UNKNOWN] = 0.0
+                cumulated = np.cumsum(probabilities)
+                if cumulated[-1] <= 0.0:
+                    raise UsageError("this model knows only <unk>; there is nothing to draw")
+                drawn = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], "right"))
+                if sentences and drawn == END:
+                    break
+                ids.append(min(drawn, len(cumulated) - 1))
+            result.append(self.vocabulary.decode(ids[sentences:]))
+        return result
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        arrays = {
+            "words": pack_strings(self.vocabulary.words),
+            "word_counts": self.vocabulary.counts,
+            "last_words": self.tree.words,
+            "starts": self.tree.starts,
+            "offsets": self.tree.offsets,
+            "log_probabilities": self.values,
+            "log_backoffs": self.backoffs,
+        }
+        write_arrays(path, arrays, {"boundaries": self.boundaries}, kind=_KIND, version=_FORMAT)
+
+    @classmethod
+    def load(cls, path: str | Path, *, mmap: bool = False) -> NgramModel:
+        """Read a model that `save` wrote; with `mmap` its arrays are views of the file."""
+        arrays, metadata = read_arrays(path, kind=_KIND, version=_FORMAT, mmap=mmap)
+        try:
+            vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
+            tree = NgramTree(arrays["last_words"], arrays["starts"], arrays["offsets"])
+            return cls(tree, arrays["log_probabilities"], arrays["log_backoffs"], vocabulary, metadata["boundaries"])
+        except KeyError as error:
+            raise ModelError(f"{path}: this model lacks {error}; train it again") from error

@@ -1,0 +1,222 @@
+"""Reading text as sequences of word ids.
+
+Words are separated by ASCII white space and control characters; lines end with a line feed. With the boundaries
+`"sentence"` each line is a sentence, `<s> w1 .. wn </s>`; a literal `<s>` or `</s>` in the text ends a sentence too,
+and lines without words are no sentences. With `"stream"` line ends mean nothing, and all files are one long sequence.
+`.gz` and `.zst` files are decompressed, `-` is standard input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import LifoQueue
+from typing import BinaryIO, Literal
+
+import numpy as np
+
+from sapwood.errors import InputError, UsageError
+from sapwood.files import is_regular, name_of, open_binary
+from sapwood.lm import _count_kernels as kernels
+from sapwood.lm._word_kernels import LONGEST, PADDING
+from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
+from sapwood.lm.word_table import FIRST_WORD, NotText, WordTable
+from sapwood.lm.zstd import open_zstd
+from sapwood.run.parallel import map_in_order
+
+Boundaries = Literal["sentence", "stream"]
+Sources = str | Path | Sequence[str | Path]
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PIECE = 4 << 20
+_UNKNOWN_WORDS = 1 << 20
+
+
+def source_list(sources: Sources) -> list[str | Path]:
+    """Return the sources as a list; a single path is a list of one."""
+    return [sources] if isinstance(sources, str | Path) else list(sources)
+
+
+def check_boundaries(boundaries: str) -> None:
+    """Raise a `UsageError` unless `boundaries` is one of the two kinds."""
+    if boundaries not in ("sentence", "stream"):
+        raise UsageError(f'boundaries are "sentence" or "stream", not {boundaries!r}')
+
+
+def open_text(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
+    """Open a file for reading bytes: `-` is standard input, `.gz` and `.zst` are decompressed."""
+    return open_zstd(path) if str(path).endswith(".zst") else open_binary(path)
+
+
+def total_size(sources: Sources) -> int | None:
+    """Return how many bytes of text there are to read, or None if that is not known before."""
+    paths = source_list(sources)
+    if any(not is_regular(path) or str(path).endswith((".gz", ".zst")) for path in paths):
+        return None
+    return sum(Path(path).stat().st_size for path in paths)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some bytes of a text, whole words.
+
+    Attributes
+    ----------
+    source
+        The file's name.
+    text
+        The bytes as `WordTable` wants them.
+    column
+        How many bytes of the same line are before them.
+    last
+        Whether the file ends here.
+    """
+
+    source: str
+    text: np.ndarray
+    column: int
+    last: bool
+
+
+def read_pieces(sources: Sources, size: int = _PIECE) -> Iterator[Piece]:
+    """Yield the bytes of the files in pieces of about `size`, cut between words."""
+    for source in source_list(sources):
+        name, column, rest = name_of(source), 0, b""
+        with open_text(source) as stream:
+            if (start := stream.read(len(_BYTE_ORDER_MARK))) != _BYTE_ORDER_MARK:
+                rest = start
+            while True:
+                more = stream.read(size)
+                data = rest + more
+                cut = _last_separator(data) + 1
+                # A word that never ends goes to the tokeniser as it is, which complains of it.
+                if not more or (cut == 0 and len(data) > LONGEST):
+                    yield Piece(name, _padded(data, b"\n"), column, True)
+                    break
+                if cut:
+                    yield Piece(name, _padded(data[:cut]), column, False)
+                    line_end = data.rfind(b"\n", 0, cut)
+                    column = cut - line_end - 1 if line_end >= 0 else column + cut
+                rest = data[cut:]
+
+
+def _padded(text: bytes, end: bytes = b"") -> np.ndarray:
+    return np.frombuffer(b"".join([text, end, bytes(PADDING)]), np.uint8)
+
+
+def _last_separator(data: bytes) -> int:
+    """Return where the last byte up to 32 is, or -1."""
+    size = 64
+    while True:
+        found = np.flatnonzero(np.frombuffer(data[-size:], np.uint8) <= 32)
+        if len(found):
+            return max(0, len(data) - size) + int(found[-1])
+        if size >= len(data):
+            return -1
+        size *= 16
+
+
+def tokenise(pieces: Iterable[Piece], tables: Sequence[WordTable], lines: bool) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield for each piece which of the tables was used and the numbers that it gives the words.
+
+    Each table is used by one thread at a time, and there are as many threads as tables. With `lines` line ends and
+    the ends of files are among the numbers.
+    """
+    free: LifoQueue[int] = LifoQueue()
+    for number in reversed(range(len(tables))):
+        free.put(number)
+    under_way: deque[Piece] = deque()
+
+    def remember() -> Iterator[Piece]:
+        for piece in pieces:
+            under_way.append(piece)
+            yield piece
+
+    def work(piece: Piece) -> tuple[int, np.ndarray, int]:
+        number = free.get()
+        try:
+            return (number, *tables[number].tokenise(piece.text, lines))
+        finally:
+            free.put(number)
+
+    done = 0
+    try:
+        for number, numbers, ends in map_in_order(work, remember(), threads=len(tables)):
+            piece = under_way.popleft()
+            done = 0 if piece.last else done + ends
+            yield number, numbers
+    except NotText as error:
+        piece = under_way[0]
+        column = error.column + (0 if error.lines else piece.column)
+        place = f"{piece.source}:{done + error.lines + 1}:{column}"
+        raise InputError(f"{place}: {error.problem}") from None
+
+
+def renumber(
+    pieces: Iterable[tuple[int, np.ndarray]], ids_of: Sequence[np.ndarray], boundaries: Boundaries, threads: int = 1
+) -> Iterator[np.ndarray]:
+    """Yield the ids `(n,)` int32 of the words that `tokenise` numbered.
+
+    `ids_of[table]` has the id of each of a table's numbers, and -1 for what ends a sentence.
+    """
+    begin, end = (BEGIN, END) if boundaries == "sentence" else (-1, -1)
+
+    def with_state() -> Iterator[tuple[int, np.ndarray, bool]]:
+        is_open = False
+        for table, numbers in pieces:
+            yield table, numbers, is_open
+            if len(numbers):
+                is_open = bool(ids_of[table][numbers[-1]] >= 0)
+
+    def work(item: tuple[int, np.ndarray, bool]) -> np.ndarray:
+        table, numbers, is_open = item
+        # At worst every other number is a boundary: a word with the marks around it takes three ids.
+        ids = np.empty(3 * ((len(numbers) + 1) // 2) + 1 if boundaries == "sentence" else len(numbers), np.int32)
+        return ids[: kernels.renumber(numbers, ids_of[table], is_open, begin, end, ids)].copy()
+
+    yield from map_in_order(work, with_state(), threads=threads)
+
+
+def special_ids(boundaries: Boundaries) -> list[int]:
+    """Return the ids of a table's first numbers: the line end, `<unk>`, `<s>`, `</s>`."""
+    return [-1, UNKNOWN, -1, -1] if boundaries == "sentence" else [-1, UNKNOWN, BEGIN, END]
+
+
+def encode_text(sources: Sources, vocabulary: Vocabulary, boundaries: Boundaries = "sentence") -> Iterator[np.ndarray]:
+    """Yield the text as `int32` arrays of ids, a piece at a time.
+
+    With `"sentence"` each piece is whole sentences, each with its `<s>` and `</s>`; with `"stream"` the pieces one
+    behind the other are the sequence.
+    """
+    check_boundaries(boundaries)
+    if "" in vocabulary.index:
+        raise UsageError("a vocabulary has an empty word, which no text can have")
+    table = WordTable()
+    table.add_all(vocabulary.words[len(SPECIAL) :])
+    known = len(table)
+    ids_of = np.arange(-1, len(vocabulary), dtype=np.int32)
+    ids_of[:FIRST_WORD] = special_ids(boundaries)
+
+    def numbered() -> Iterator[tuple[int, np.ndarray]]:
+        for _, numbers in tokenise(read_pieces(sources), [table], boundaries == "sentence"):
+            yield 0, np.where(numbers < known, numbers, 1 + UNKNOWN)
+            if len(table) > known + _UNKNOWN_WORDS:
+                table.forget(known)
+
+    held: list[np.ndarray] = []
+    for ids in renumber(numbered(), [ids_of], boundaries):
+        ends = np.flatnonzero(ids == END) if boundaries == "sentence" else np.array([len(ids) - 1])
+        if len(ends) and ends[-1] >= 0:
+            cut = int(ends[-1]) + 1
+            yield np.concatenate([*held, ids[:cut]])
+            held = []
+            ids = ids[cut:]
+        held.append(ids)
+
+
+def encode_sentences(sentences: Iterable[Iterable[str]], vocabulary: Vocabulary) -> np.ndarray:
+    """Return tokenised sentences as one array of ids, each sentence with its `<s>` and `</s>`."""
+    pieces = [np.concatenate([[BEGIN], vocabulary.encode(tokens), [END]]) for tokens in sentences]
+    return np.concatenate(pieces).astype(np.int32) if pieces else np.zeros(0, np.int32)

@@ -1,0 +1,218 @@
+"""Bigram counts in the order in which a pass over them is fast, in parallel and always the same.
+
+Words are put in groups with about as many bigrams each, once as first words (rows) and once as second words (columns);
+the groups of rows and columns cut the matrix into tiles. In each round of a pass the tiles `(i, i + round)` are done,
+no two of which share a row or a column: threads write to sums of their own without locks, and each sum is taken in the
+same order however many threads there are.
+
+Within a group words stand by falling number of bigrams, and a tile's columns come in blocks whose parameters fit in the
+cache: a block's columns stay there while the rows pass by. Passes work on parameters in this *inner* order, so that
+what is used together lies together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import scipy.sparse
+
+from sapwood.errors import UsageError
+from sapwood.lm import _aggregate_kernels as kernels
+from sapwood.run.parallel import map_in_order
+
+# Groups of rows and columns, and from how many bigrams on there are the larger number of them.
+_GROUPS, _MORE_GROUPS, _MANY = 8, 16, 1 << 22
+# Bytes of a block's parameters and sums.
+_BLOCK = 1 << 22
+# Rows that one call of a kernel without tiles gets.
+_ROWS = 1 << 13
+# Entries that are looked at in one go where that takes memory.
+_PIECE = 1 << 24
+
+
+class BigramTiles:
+    """Counts of bigrams in tiles.
+
+    Parameters
+    ----------
+    counts
+        `(V, V')`, at least 0: what is seen before and after each other.
+    width
+        How many numbers passes keep of each word.
+    groups
+        Of rows, and of columns; by default it depends on how many bigrams there are.
+    dtype
+        Of counts in passes, and of all parameters.
+    threads
+        How many tiles are done at a time.
+
+    Attributes
+    ----------
+    rows, columns
+        The words in the inner order, `(V,)` and `(V',)` int32.
+    row_totals, column_totals
+        The sums of counts, in the inner order, float64.
+    total
+        The sum of all.
+    """
+
+    def __init__(
+        self,
+        counts: scipy.sparse.csr_array,
+        width: int,
+        *,
+        groups: int | None = None,
+        dtype: type[np.floating] = np.float32,
+        threads: int = 1,
+    ) -> None:
+        matrix = scipy.sparse.csr_array(counts)
+        if not matrix.nnz or not matrix.data.any():
+            raise UsageError("there are no bigrams to learn from: the counts are all zero")
+        if not (matrix.data.min() >= 0 and matrix.data.max() < np.inf):
+            raise UsageError("counts of bigrams must be finite numbers, none below 0")
+        self.threads = threads
+        self.dtype = dtype
+        self.entries = matrix.nnz
+        self.groups = groups or (_GROUPS if matrix.nnz < _MANY else _MORE_GROUPS)
+        row_entries = np.diff(matrix.indptr)
+        column_entries = np.zeros(matrix.shape[1], np.int64)
+        for begin in range(0, matrix.nnz, _PIECE):  # bincount would make a copy of all, twice as large
+            column_entries += np.bincount(matrix.indices[begin : begin + _PIECE], minlength=matrix.shape[1])
+        self.rows, self.row_bounds = _grouped(row_entries, self.groups)
+        self.columns, self.column_bounds = _grouped(column_entries, self.groups)
+        self.row_place, self.column_place = _inverse(self.rows), _inverse(self.columns)
+        self.row_totals = np.asarray(matrix.sum(axis=1), np.float64)[self.rows]
+        self.column_totals = np.asarray(matrix.sum(axis=0), np.float64)[self.columns]
+        self.total = float(self.row_totals.sum())
+        self._fill(matrix, max(1, _BLOCK // (2 * np.dtype(dtype).itemsize * width)))
+
+    def _fill(self, matrix: scipy.sparse.csr_array, block: int) -> None:
+        """Put the entries in the order of tiles; blocks have up to so many columns."""
+        sizes = np.diff(self.column_bounds)
+        self._blocks = max(1, -(-int(sizes.max()) // block))
+        within = np.arange(len(self.columns)) - np.repeat(self.column_bounds[:-1], sizes)
+        block_of = np.empty(len(self.columns), np.int32)
+        group_of = np.repeat(np.arange(self.groups), sizes)
+        block_of[self.columns] = group_of * self._blocks + within * self._blocks // np.maximum(sizes, 1)[group_of]
+        shape = (self.groups, self.groups * self._blocks)
+        entries, segments = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        spans = list(zip(self.row_bounds[:-1].tolist(), self.row_bounds[1:].tolist(), strict=True))
+
+        def count(group: int) -> None:
+            kernels.count_tiles(
+                matrix.indptr, matrix.indices, *spans[group], self.rows, block_of, np.full(shape[1], -1, np.int64),
+                entries[group], segments[group],
+            )  # fmt: skip
+
+        self._each(count, range(self.groups))
+        self._offsets = np.concatenate([[0], np.cumsum(segments)])
+        next_entry = np.concatenate([[0], np.cumsum(entries)])[:-1].reshape(shape)
+        next_segment = self._offsets[:-1].reshape(shape).copy()
+        self._segment_rows = np.empty(self._offsets[-1], np.int32)
+        self._segment_begins = np.empty(self._offsets[-1] + 1, np.int64)
+        self._segment_begins[-1] = matrix.nnz
+        self._columns = np.empty(matrix.nnz, np.int32)
+        self._counts = np.empty(matrix.nnz, self.dtype)
+
+        def fill(group: int) -> None:
+            kernels.fill_tiles(
+                matrix.indptr, matrix.indices, matrix.data, *spans[group], self.rows, block_of, self.column_place,
+                np.full(shape[1], -1, np.int64), next_entry[group], next_segment[group],
+                self._segment_rows, self._segment_begins, self._columns, self._counts,
+            )  # fmt: skip
+
+        self._each(fill, range(self.groups))
+
+    def _each(self, call: Callable[[int], object], numbers: Sequence[int]) -> list[object]:
+        return list(map_in_order(call, numbers, threads=self.threads))
+
+    def round_totals(self) -> np.ndarray:
+        """Return the sum of the counts in each round, `(groups,)`."""
+        ends = self._segment_begins[self._offsets[:: self._blocks]]
+        sums = [float(self._counts[a:b].sum(dtype=np.float64)) for a, b in itertools.pairwise(ends)]
+        tiles = np.array(sums).reshape(self.groups, self.groups)
+        places = np.arange(self.groups)
+        return np.array([tiles[places, (places + shift) % self.groups].sum() for shift in places])
+
+    def _span(self, row_group: int, first: int, last: int) -> tuple[int, int]:
+        """Return the segments of a row group and of column groups from `first` to before `last`."""
+        base = row_group * self.groups
+        return int(self._offsets[(base + first) * self._blocks]), int(self._offsets[(base + last) * self._blocks])
+
+    def expect(
+        self,
+        r: np.ndarray,
+        s: np.ndarray,
+        r_sums: np.ndarray,
+        s_sums: np.ndarray,
+        rounds: Iterable[int] | None = None,
+    ) -> float:
+        """Add to the sums what `kernels.expect` does for all bigrams, or those of some rounds.
+
+        Returns the log-likelihood.
+        """
+        total = 0.0
+        for shift in range(self.groups) if rounds is None else rounds:
+
+            def tile(group: int, shift: int = shift) -> float:
+                other = (group + shift) % self.groups
+                first, last = self._span(group, other, other + 1)
+                return float(kernels.expect(first, last, *self._data, r, s, r_sums, s_sums))
+
+            total += sum(map_in_order(tile, range(self.groups), threads=self.threads))
+        return total
+
+    def expect_rows(self, r: np.ndarray, s: np.ndarray, r_sums: np.ndarray) -> float:
+        """Do the rows' half of `expect`."""
+
+        def group(number: int) -> float:
+            first, last = self._span(number, 0, self.groups)
+            return float(kernels.expect_rows(first, last, *self._data, r, s, r_sums))
+
+        return sum(map_in_order(group, range(self.groups), threads=self.threads))
+
+    def multiply(self, dense: np.ndarray, *, transposed: bool = False) -> np.ndarray:
+        """Return the matrix of counts, or its transpose, times a dense one; both in the inner order."""
+        result = np.zeros((len(self.columns if transposed else self.rows), dense.shape[1]), self.dtype)
+        dense = np.ascontiguousarray(dense, self.dtype)
+
+        def group(number: int) -> None:
+            for other in range(self.groups if transposed else 1):
+                span = self._span(other, number, number + 1) if transposed else self._span(number, 0, self.groups)
+                kernels.multiply(*span, *self._data, transposed, dense, result)
+
+        self._each(group, range(self.groups))
+        return result
+
+    def dense(self) -> np.ndarray:
+        """Return the counts as a dense matrix in the inner order, float64."""
+        result = np.zeros((len(self.rows), len(self.columns)))
+        rows = np.repeat(self._segment_rows, np.diff(self._segment_begins))
+        np.add.at(result, (rows, self._columns), self._counts)
+        return result
+
+    @property
+    def _data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        return self._segment_rows, self._segment_begins, self._columns, self._counts
+
+    def by_rows(self, call: Callable[[int, int], object], size: int) -> list[object]:
+        """Return `call(begin, end)` for pieces of a range, done on all threads; the pieces are always the same."""
+        return self._each(lambda begin: call(begin, min(begin + _ROWS, size)), range(0, size, _ROWS))
+
+
+def _grouped(entries: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return words by group, and in it by falling number of entries, and where each group begins and ends."""
+    ranks = np.arange(len(entries))
+    turn, place = np.divmod(ranks, groups)
+    group = np.where(turn % 2 == 0, place, groups - 1 - place)  # to and fro, which evens them out
+    order = np.argsort(-entries, kind="stable")[np.argsort(group, kind="stable")]
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=groups))])
+    return order.astype(np.int32), bounds
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order), dtype=order.dtype)
+    return places

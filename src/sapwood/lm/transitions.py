@@ -1,0 +1,108 @@
+"""Ids of text as pairs of a word and the word after it, which is how bigram models see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import copy
+from typing import TypeAlias
+
+import numpy as np
+
+from sapwood.errors import InputError, UsageError
+from sapwood.lm import _aggregate_kernels as kernels
+from sapwood.lm.text import Boundaries
+from sapwood.lm.vocabulary import BEGIN, UNKNOWN
+
+# Ids of a text, or of several that have nothing to do with each other.
+Ids: TypeAlias = np.ndarray | Iterable[np.ndarray]
+
+
+def id_arrays(ids: Ids) -> list[np.ndarray]:
+    """Return the texts, each an array of one dimension."""
+    arrays = [ids] if isinstance(ids, np.ndarray) else list(ids)
+    for array in arrays:
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise UsageError(f"ids are whole numbers in one row, not {array.dtype} of shape {array.shape}")
+    return arrays
+
+
+def check_ids(ids: np.ndarray, size: int) -> None:
+    """Raise a `UsageError` unless all ids are those of a vocabulary with so many words."""
+    if ids.size and not (ids.min() >= 0 and ids.max() < size):
+        raise UsageError(f"ids from {ids.min()} to {ids.max()} are not all in a vocabulary of {size} words")
+
+
+def is_scored(targets: np.ndarray) -> np.ndarray:
+    """Return which words count in perplexities: all but `<unk>`, and `<s>`, which nothing predicts."""
+    return (targets != UNKNOWN) & (targets != BEGIN)
+
+
+def lagged_pairs(text: np.ndarray, lag: int, boundaries: Boundaries) -> tuple[np.ndarray, np.ndarray]:
+    """Return the words with `lag - 1` words between them: contexts and targets, `(n,)` each.
+
+    If lines are sentences, both are of the same one, and `<s>` is no target.
+    """
+    contexts, targets = text[:-lag], text[lag:]
+    if boundaries == "stream":
+        return contexts, targets
+    kept = since_begin(text)[lag:] >= lag
+    return contexts[kept], targets[kept]
+
+
+def since_begin(text: np.ndarray) -> np.ndarray:
+    """Return for each word how far back the last `<s>` is (or the beginning of the text, if there is none), `(n,)`."""
+    places = np.arange(len(text))
+    return places - np.maximum.accumulate(np.where(text == BEGIN, places, 0))
+
+
+class HeldOut:
+    """The distinct scored bigrams of held-out text, for measuring its perplexity again and again.
+
+    Parameters
+    ----------
+    ids
+        The text.
+    size
+        Of the vocabulary.
+    lag, boundaries
+        Of `lagged_pairs`; by default each word and the next.
+    """
+
+    def __init__(self, ids: Ids, size: int, *, lag: int = 1, boundaries: Boundaries = "stream") -> None:
+        keys, counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for array in id_arrays(ids):
+            check_ids(array, size)
+            contexts, targets = lagged_pairs(array, lag, boundaries)
+            scored = is_scored(targets)
+            new, seen = np.unique(contexts[scored].astype(np.int64) * size + targets[scored], return_counts=True)
+            keys, places = np.unique(np.concatenate([keys, new]), return_inverse=True)
+            counts = np.bincount(places, np.concatenate([counts, seen]), minlength=len(keys)).astype(np.int64)
+        if not len(keys):
+            raise InputError("the held-out text has no two words behind each other, the second of them known")
+        contexts, targets = np.divmod(keys, size)
+        self.contexts, self.targets = contexts.astype(np.int32), targets.astype(np.int32)
+        self.counts = counts
+
+    def of(self, words: np.ndarray) -> HeldOut:
+        """Return the bigrams whose second word is one of these, `(V,)` booleans.
+
+        A word that was never seen has no probability, and one such word would make any perplexity infinite.
+        """
+        kept = words[self.targets]
+        if not kept.any():
+            raise InputError("the held-out text has no word that was seen in training after another")
+        result = copy(self)
+        result.contexts, result.targets, result.counts = self.contexts[kept], self.targets[kept], self.counts[kept]
+        return result
+
+    def perplexity(
+        self, r: np.ndarray, s: np.ndarray, row_place: np.ndarray | None = None, column_place: np.ndarray | None = None
+    ) -> float:
+        """Return the perplexity under `r[context] . s[target]`; places are where a word's parameters stand."""
+        contexts = self.contexts if row_place is None else row_place[self.contexts]
+        targets = self.targets if column_place is None else column_place[self.targets]
+        products = np.empty(len(contexts))
+        kernels.pair_products(contexts, targets, r, s, products)
+        with np.errstate(divide="ignore"):
+            mean = float(self.counts @ np.log(products)) / float(self.counts.sum())
+        return float(np.exp(-mean)) if mean > -700 else float("inf")
