@@ -182,17 +182,22 @@ def check_call(arguments: list[str], place: str) -> None:
         known = {option for parameter in main.get_params(context) for option in parameter.opts}
         assert arguments[0] in known, f"{place}: sapwood has no option {arguments[0]}"
         return
-    command = main.get_command(context, arguments[0]) if arguments else None
-    assert command is not None, f"{place}: sapwood has no command {arguments[:1]}"
+    command: click.Command | None = main
+    rest = list(arguments)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        command = command.get_command(context, rest.pop(0))
+    name = " ".join(arguments[: len(arguments) - len(rest)])
+    assert command not in (None, main), f"{place}: sapwood has no command {name!r}"
+    assert command is not None
     known = {
         option
         for parameter in command.get_params(context)
         for option in (*parameter.opts, *parameter.secondary_opts)
         if option.startswith("-")
     }
-    for argument in arguments[1:]:
+    for argument in rest:
         if argument.startswith("-") and argument != "-":
-            assert argument in known, f"{place}: sapwood {arguments[0]} has no option {argument}"
+            assert argument in known, f"{place}: sapwood {name} has no option {argument}"
 
 
 @every_page
@@ -265,7 +270,16 @@ class TestTheRunner:
         text = text.replace(">>> size =", ">>> from pathlib import Path\n>>> size =")
         test_blocks_run(self.write(tmp_path, text), tmp_path, monkeypatch)
 
-    @pytest.mark.parametrize("line", ["sapwood pars", "sapwood parse --modell x", "cat x | sapwood eval --tags"])
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "sapwood pars",
+            "sapwood parse --modell x",
+            "cat x | sapwood eval --tags",
+            "sapwood lm trai",
+            "sapwood lm eval -x",
+        ],
+    )
     def test_unknown_commands_and_options_are_found(self, line: str, tmp_path: Path) -> None:
         with pytest.raises(AssertionError, match=r"page\.md:2: sapwood"):
             test_commands_and_options_exist(self.write(tmp_path, f"```shell\n{line}\n```\n"))

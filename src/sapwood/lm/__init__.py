@@ -5,7 +5,7 @@
 >>> _ = Path("text.txt").write_text("the dog barks\\nthe cat sleeps\\na dog sleeps\\n")
 >>> model = KneserNey(order=2).fit(count_text("text.txt", order=2))
 >>> [word for word, _ in model.next_words(["the"], 2)]
-['cat', 'dog']
+['dog', 'cat']
 
 Names are imported when they are first used, so `import sapwood.lm` is quick.
 """

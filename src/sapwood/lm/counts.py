@@ -8,7 +8,7 @@ n-grams are sorted and counted (`grouping`). `benchmarks/lm_counts.py` compares 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,19 @@ class Counts:
             return cls(metadata["order"], vocabulary, metadata["boundaries"], metadata["tokens"], tables)
         except (KeyError, TypeError) as error:
             raise ModelError(f"{path}: these counts lack {error}; count again") from error
+
+    def cut(self, min_count: int = 1, max_words: int | None = None) -> Counts:
+        """Return the counts with words seen less often than `min_count`, or beyond the first `max_words`, as `<unk>`."""
+        seen, first = self.vocabulary.counts, len(SPECIAL)
+        # Words are in the order of falling frequency.
+        kept = int((seen[first:] >= min_count).sum())
+        size = first + (kept if max_words is None else min(kept, max_words))
+        if size == len(seen):
+            return self
+        shortened = seen[:size].copy()
+        shortened[UNKNOWN] += seen[size:].sum()
+        tables = [group(np.where(ngrams < size, ngrams, UNKNOWN), numbers, size) for ngrams, numbers in self.tables]
+        return replace(self, vocabulary=Vocabulary(self.vocabulary.words[:size], shortened), tables=tables)
 
     def merge(self, other: Counts) -> Counts:
         """Return the counts of both texts together.

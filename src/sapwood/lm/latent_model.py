@@ -187,6 +187,8 @@ class LatentBigram:
                 scores[self.vocabulary.counts < least] = 0.0
         scores[[UNKNOWN, BEGIN]] = 0.0
         before = self.given * self.vocabulary.counts[:, None].astype(np.float64)
+        if self.boundaries == "sentence":
+            before[END] = 0.0  # nothing follows it
         before /= np.maximum(before.sum(axis=0), 1e-300)
         before[UNKNOWN] = 0.0
         order = np.argsort(-self.prior, kind="stable")

@@ -1,26 +1,22 @@
-"""Figure 1 of Cohen and Collins (2014) as it stands: one inside and one outside feature a node, no smoothing.
+"""Figure 1 of Cohen and Collins (2014) from one end to the other: a treebank's statistics in, a grammar out.
 
-From exact statistics (`population`) of a grammar that satisfies the pivot assumption this gives the grammar back
-(Theorem 1), and from those of a sample an estimate that tends to it. `Pivot` is the learner for treebanks, with many
-features and smoothing; this is to know what the method itself does.
+From exact statistics (`population`) of a grammar that satisfies the pivot assumption `learn_parameters` gives the
+grammar back (Theorem 1), and from those of a sample an estimate that tends to it. `Pivot` is the learner for treebanks,
+with many features and smoothing; this is to know what the method itself does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
-from sapwood.learn.pivot import _rule_kernels as kernels
-from sapwood.learn.pivot.concave import Optimum, maximise
-from sapwood.learn.pivot.decomposition import Columns, Decomposition, Representation, decompose
+from sapwood.learn.pivot.parameters import PivotParameters, learn_parameters
 from sapwood.learn.pivot.statistics import PivotStatistics
 from sapwood.trees.corpus import Corpus
-
-_CHUNK = 256
 
 
 def observed_statistics(corpus: Corpus) -> PivotStatistics:
@@ -69,15 +65,9 @@ def learn_from_statistics(
     statistics: PivotStatistics,
     words: Sequence[str],
     states: int | Sequence[int] | np.ndarray,
-    *,
-    columns: Columns = "align",
-    representation: Representation = "cca",
-    least: float = 0.0,
-    iterations: int = 2000,
-    tolerance: float = 1e-10,
-    random_state: int = 0,
+    **settings: Any,
 ) -> TensorGrammar:
-    """Return the grammar of figure 1.
+    """Return the grammar of figure 1; nothing is smoothed.
 
     Parameters
     ----------
@@ -85,89 +75,43 @@ def learn_from_statistics(
         Step 0.
     words
         Names of the terminals.
-    states
-        The most states of all symbols, or of each.
-    columns, representation, least, iterations, tolerance, random_state
-        As for `decompose`; the last but one also of equation 1.
+    states, settings
+        As for `learn_parameters`.
     """
-    limits = np.broadcast_to(states, (len(statistics.symbols),))
-    one = partial(
-        decompose, columns=columns, representation=representation, least=least, iterations=iterations,
-        tolerance=tolerance, random_state=random_state,
-    )  # fmt: skip
-    found = [one(pairs, int(limit)) for pairs, limit in zip(statistics.pairs, limits, strict=True)]
-    sizes = np.array([part.states for part in found], np.int32)
-    joint = [
-        statistics.rule_counts[rule] * solve_rule(statistics, found, rule, iterations, tolerance).weights
-        for rule in range(len(statistics.rules))
-    ]
+    found = learn_parameters(statistics, np.broadcast_to(states, (len(statistics.symbols),)).tolist(), **settings)
     n_inner = statistics.n_interminals
     vectors = {
-        (p, int(x)): found[n_inner + p].rows[feature[x]]
+        (p, int(x)): found.words[p][x]
         for p, feature in enumerate(statistics.word_feature)
         for x in np.flatnonzero(feature >= 0)
     }
-    root = [np.zeros(size) for size in sizes]
-    for a, feature in enumerate(statistics.root_feature):
-        if feature >= 0:
-            root[a] = statistics.counts[a] * found[a].prior * found[a].columns[feature]
-    tensors = _given_parent(statistics, joint, sizes)
-    occupancy = [count * part.prior for count, part in zip(statistics.counts, found, strict=True)]
-    tags = list(statistics.symbols[n_inner:])
+    priors = [part.prior for part in found.decompositions]
+    tensors = _with_all_states(statistics, found)
     return TensorGrammar(
         symbols=list(statistics.symbols),
         n_interminals=n_inner,
-        states=sizes,
+        states=found.states,
         rules=statistics.rules,
         tensors=np.concatenate([tensor.ravel() for tensor in tensors] or [np.zeros(0)]),
-        root=np.concatenate(root) / sum(row.sum() for row in root),
-        emissions=plain_emissions(list(words), tags, sizes[n_inner:], vectors),
+        root=np.concatenate(found.root),
+        emissions=plain_emissions(list(words), list(statistics.symbols[n_inner:]), found.states[n_inner:], vectors),
         probabilistic=True,
-        occupancy=np.concatenate(occupancy),
+        occupancy=np.concatenate([count * prior for count, prior in zip(statistics.counts, priors, strict=True)]),
         rule_counts=statistics.rule_counts,
         info={"method": "pivot, from statistics"},
     ).validate()
 
 
-def solve_rule(
-    statistics: PivotStatistics,
-    found: Sequence[Decomposition],
-    rule: int,
-    iterations: int,
-    tolerance: float,
-) -> Optimum:
-    """Return `t(h1, h2, h3 | a -> b c)`, `(m_a, m_b, m_c)`, that maximises equation 1.
+def _with_all_states(statistics: PivotStatistics, found: PivotParameters) -> list[np.ndarray]:
+    """Return the rule tensors; a state that no rule leads from gets its symbol's rules, whatever the children's states.
 
-    Triples that no `t` explains are left out; without any other all states are equally probable.
+    In a small sample equation 1 may give a state no part in any rule.
     """
-    a, b, c = statistics.rules[rule].tolist()
-    triples, counts = statistics.triples[rule]
-    parts = [found[a].columns[triples[:, 0]], found[b].rows[triples[:, 1]], found[c].rows[triples[:, 2]]]
-    shape = tuple(part.shape[1] for part in parts)
-    known = np.logical_and.reduce([part.any(axis=1) for part in parts])
-    outside, left, right = (np.ascontiguousarray(part[known]) for part in parts)
-    weights = counts[known] / counts[known].sum() if known.any() else counts[known]
-    gradient = np.empty((shape[0], shape[1] * shape[2]))
-
-    def evaluate(t: np.ndarray) -> tuple[float, np.ndarray]:
-        tensor = np.ascontiguousarray(t.reshape(gradient.shape))
-        value = kernels.rule_pass(outside, left, right, weights, tensor, _CHUNK, gradient)
-        return float(value), gradient.reshape(shape).copy()
-
-    start = np.full(shape, 1.0 / np.prod(shape))
-    if not known.any():
-        return Optimum(start, [0.0], True)
-    return maximise(evaluate, start, iterations=iterations, tolerance=tolerance)
-
-
-def _given_parent(statistics: PivotStatistics, joint: list[np.ndarray], sizes: np.ndarray) -> list[np.ndarray]:
-    """Step 3: normalise for each state of the parent; a state that nothing leads to gets what all have on average."""
-    totals = [np.zeros(size) for size in sizes]
-    for (a, _, _), weights in zip(statistics.rules.tolist(), joint, strict=True):
-        totals[a] += weights.sum(axis=(1, 2))
+    totals = [np.zeros(size) for size in found.states]
+    for a, tensor in zip(statistics.rules[:, 0], found.rules, strict=True):
+        totals[a] += tensor.sum(axis=(1, 2))
     tensors = []
-    for (a, _, _), weights in zip(statistics.rules.tolist(), joint, strict=True):
-        own = totals[a][:, None, None]
-        mean = np.broadcast_to(weights.sum(axis=0) / totals[a].sum(), weights.shape)
-        tensors.append(np.where(own > 0, weights / np.where(own > 0, own, 1.0), mean))
+    for rule, (a, tensor) in enumerate(zip(statistics.rules[:, 0], found.rules, strict=True)):
+        usual = statistics.rule_counts[rule] / statistics.counts[a] / (tensor.shape[1] * tensor.shape[2])
+        tensors.append(np.where(totals[a][:, None, None] > 0, tensor, usual))
     return tensors

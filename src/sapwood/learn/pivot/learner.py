@@ -293,8 +293,10 @@ class _Evidence:
             ):
                 side.features[:, own] = _draw(matrix, combinations, rng)
                 mass = np.asarray(matrix.sum(axis=0)).reshape(-1, 1)
-                seen = np.maximum(mass + shrinkage, 1e-300)
-                drawn = (mass * given / np.maximum(states.prior, 1e-300) + shrinkage) / seen
+                seen = mass + shrinkage
+                says = mass * given / np.maximum(states.prior, 1e-300) + shrinkage
+                # A feature of no weight says nothing.
+                drawn = np.where(seen > 0, says / np.where(seen > 0, seen, 1.0), 1.0)
                 side.likelihood.append(np.vstack([drawn, np.ones((1, states.states))]).astype(np.float32))
 
     def triples(self, corpus: Corpus, found: list[SymbolStates], rule: list[int], nodes: np.ndarray) -> _Triples:

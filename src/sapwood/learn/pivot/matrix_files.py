@@ -5,19 +5,37 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.io
 import scipy.sparse
 
 from sapwood.errors import InputError
 from sapwood.files import explained, name_of, open_binary, read_lines
 
 FORMATS = (".npz", ".npy", ".mtx", ".csv", ".tsv")
+# How NumPy's files begin: those of one array, and zip files, with content and without.
+_ARRAY, _ARCHIVE = b"\x93NUMPY", (b"PK\x03\x04", b"PK\x05\x06")
+# Kinds of sparse matrices that SciPy saves, and what says where their values stand.
+_SPARSE = {
+    "csr": ("indices", "indptr"),
+    "csc": ("indices", "indptr"),
+    "bsr": ("indices", "indptr"),
+    "coo": ("row", "col"),
+    "dia": ("offsets",),
+}
+# What the first line of a Matrix Market file can say, word by word.
+_MARKET = (
+    ("coordinate", "array"),
+    ("real", "double", "integer", "unsigned-integer", "pattern"),
+    ("general", "symmetric", "skew-symmetric"),
+)
+# Rows and columns a sparse matrix may have: so many anyway, or so many for each entry. A file can claim any number.
+_MOST, _MOST_EACH = 1 << 20, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,90 +50,218 @@ class LabelledMatrix:
 def read_matrix(path: str | Path) -> LabelledMatrix:
     """Read a matrix; the ending of the name, `.gz` aside, says what kind of file it is.
 
-    A `.npz` file is one of SciPy's sparse matrices, or holds a single array. A first line or column of a CSV or TSV
-    file that is not made of numbers holds names.
+    A `.npz` file is one of SciPy's sparse matrices, or holds a single array. The first line of a CSV or TSV file holds
+    names if a cell behind its first is not a number, if its first cell is empty, or if no other line begins with
+    something else than a number. The first column holds names if at least half of its cells are not numbers, or if the
+    first line says so: by an empty corner, none at all, or one above numbers.
     """
-    name = str(path).removesuffix(".gz")
-    kind = Path(name).suffix.lower()
+    kind = Path(str(path).removesuffix(".gz")).suffix.lower()
     if kind in (".csv", ".tsv"):
-        return _read_table(path, "," if kind == ".csv" else "\t")
+        return _read_table(name_of(path), list(_cells(path, "," if kind == ".csv" else "\t")))
     if kind not in FORMATS:
         raise InputError(f"{path}: a matrix is read from a file that ends in {', '.join(FORMATS)} (or these with .gz)")
     with explained(path), open_binary(path) as stream:
         content = stream.read()
     try:
-        matrix: Any = scipy.io.mmread(io.BytesIO(content)) if kind == ".mtx" else _read_numpy(path, content)
-    except InputError:
-        raise
-    except (ValueError, TypeError, KeyError, OSError, EOFError, OverflowError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a {kind} file of a matrix: {error}") from error
-    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-        raise InputError(f"{path}: holds {matrix.dtype} numbers of the shape {matrix.shape}, not a matrix of real ones")
-    values: Any = np.asarray(matrix) if isinstance(matrix, np.ndarray) else matrix.tocsr()
-    return LabelledMatrix(values, *(_numbers(size) for size in matrix.shape))
+        if kind == ".mtx":
+            matrix = _read_market(content)
+        else:
+            matrix = _read_archive(content) if content.startswith(_ARCHIVE) else _read_array(content)
+        values = _checked(matrix)
+    except Exception as error:  # damaged files make the libraries that read them fail in any way there is
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{path}: not a {kind} file of a matrix: {reason}") from error
+    return LabelledMatrix(values, *(_numbers(size) for size in values.shape))
 
 
 def _numbers(size: int) -> list[str]:
     return [str(number) for number in range(size)]
 
 
-def _read_numpy(path: str | Path, content: bytes) -> Any:
-    loaded = np.load(io.BytesIO(content), allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    with loaded:
-        names = loaded.files
-        if "format" in names and "shape" in names:
-            return scipy.sparse.load_npz(io.BytesIO(content))
-        if len(names) != 1:
-            raise InputError(f"{path}: holds {len(names)} arrays ({', '.join(names[:5])}); keep the matrix alone")
-        return loaded[names[0]]
+def _read_market(content: bytes) -> Any:
+    """Read Matrix Market's format. (SciPy's reader is faster, but some damaged files crash it.)"""
+    stream = io.BytesIO(content)
+    banner = stream.readline().decode("latin-1").lower().split()
+    if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
+        raise ValueError("its first line is not like '%%MatrixMarket matrix coordinate real general'")
+    for word, known in zip(banner[2:], _MARKET, strict=True):
+        if word not in known:
+            raise ValueError(f"its first line says {word!r}, where {', '.join(known)} can be read")
+    form, field, symmetry = banner[2:]
+    sizes: list[int] = []
+    for line in stream:
+        if line.strip() and not line.startswith(b"%"):
+            sizes = [int(word) for word in line.split()]
+            break
+    wanted = 3 if form == "coordinate" else 2
+    if len(sizes) != wanted or min(sizes) < 0:
+        raise ValueError(f"the line with its {wanted} sizes is missing or wrong")
+    rows, columns = sizes[:2]
+    if symmetry != "general" and rows != columns:
+        raise ValueError(f"{rows:,} rows and {columns:,} columns are not {symmetry}")
+    width = 1 if form == "array" else 2 if field == "pattern" else 3
+    body = stream.read()
+    cells = np.loadtxt(io.BytesIO(body), comments="%", ndmin=2) if body.strip() else np.zeros((0, width))
+    if form == "array":
+        return _from_list(cells, rows, columns, symmetry)
+    if cells.shape != (sizes[2], width):
+        raise ValueError(
+            f"it should have {sizes[2]:,} lines of {width} numbers, not {len(cells):,} of {cells.shape[1]}"
+        )
+    _check_size(rows, columns, len(cells))
+    places = cells[:, :2].T - 1
+    if not ((places >= 0) & (places < [[rows], [columns]]) & (places == places.round())).all():
+        raise ValueError("entries have places outside of the matrix")
+    values = np.ones(len(cells)) if width == 2 else cells[:, 2]
+    i, j = places.astype(np.int64)
+    if symmetry != "general":
+        mirrored = i != j
+        i, j = np.concatenate([i, j[mirrored]]), np.concatenate([j, i[mirrored]])
+        values = np.concatenate([values, values[mirrored] * (-1 if symmetry == "skew-symmetric" else 1)])
+    return scipy.sparse.coo_array((values, (i, j)), shape=(rows, columns))
 
 
-def _read_table(path: str | Path, delimiter: str) -> LabelledMatrix:
-    lines = ((number, text) for number, text in read_lines(path) if text.strip())
-    numbered = [(number, cells) for number, cells in _cells(lines, delimiter)]
-    if not numbered:
-        raise InputError(f"{name_of(path)}: empty; a matrix needs at least one line of numbers")
-    header = None
-    if any(_number(cell) is None for cell in numbered[0][1][1:]) or (
-        len(numbered[0][1]) == 1 and len(numbered) > 1 and _number(numbered[0][1][0]) is None
-    ):
-        header = numbered.pop(0)[1]
-        if not numbered:
-            raise InputError(f"{name_of(path)}: only a line of names; the numbers are missing")
-    named = any(_number(cells[0]) is None for _, cells in numbered)
-    width = len(numbered[0][1])
-    values = np.empty((len(numbered), width - named))
-    rows = []
-    for at, (line, cells) in enumerate(numbered):
+def _from_list(cells: np.ndarray, rows: int, columns: int, symmetry: str) -> np.ndarray:
+    """Return a matrix from its entries, column by column; those of a symmetric one from the diagonal down."""
+    skew = symmetry == "skew-symmetric"
+    entries = rows * columns if symmetry == "general" else rows * (rows - 1 if skew else rows + 1) // 2
+    if cells.shape != (entries, 1):
+        raise ValueError(f"it should have {entries:,} lines of one number, not {len(cells):,} of {cells.shape[1]}")
+    if symmetry == "general":
+        return cells.reshape(columns, rows).T
+    matrix = np.zeros((rows, rows))
+    j, i = np.triu_indices(rows, 1 if skew else 0)
+    matrix[j, i] = -cells[:, 0] if skew else cells[:, 0]
+    matrix[i, j] = cells[:, 0]
+    return matrix
+
+
+def _read_archive(content: bytes) -> Any:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
+        if not {"format", "shape"}.issubset(names):
+            if len(names) != 1:
+                held = f" ({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})" if names else ""
+                raise ValueError(f"it holds {len(names)} arrays{held}; keep the matrix alone")
+            return _read_array(archive.read(archive.namelist()[0]))
+        return _assemble({name: _read_array(archive.read(f"{name}.npy")) for name in names})
+
+
+def _read_array(content: bytes) -> np.ndarray:
+    """Read NumPy's own format; never more than there is, whatever size it claims, and no Python objects."""
+    if not content.startswith(_ARRAY):
+        raise ValueError("it does not begin as NumPy's files do")
+    stream = io.BytesIO(content)
+    first = np.lib.format.read_magic(stream) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, by_column, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, not numbers")
+    array = np.frombuffer(content, dtype, prod(shape), stream.tell())
+    return array.reshape(shape, order="F" if by_column else "C").copy()
+
+
+def _assemble(parts: dict[str, np.ndarray]) -> Any:
+    """Return the sparse matrix that SciPy has saved as these arrays."""
+    form = parts["format"].item()
+    form = form.decode("latin-1") if isinstance(form, bytes) else str(form)
+    if form not in _SPARSE:
+        raise ValueError(f"it holds a sparse matrix of the kind {form!r}; {', '.join(_SPARSE)} can be read")
+    for name in _SPARSE[form]:
+        if parts[name].dtype.kind not in "iu":
+            raise ValueError(f"{name} holds {parts[name].dtype} numbers, not integers")
+    # SciPy's own check looks at the last one only.
+    if "indptr" in parts and (np.diff(parts["indptr"].astype(np.int64), prepend=0) < 0).any():
+        raise ValueError("indptr holds numbers that fall")
+    places = tuple(parts[name] for name in _SPARSE[form])
+    given = (parts["data"], places) if form == "coo" else (parts["data"], *places)
+    return getattr(scipy.sparse, f"{form}_array")(given, shape=tuple(parts["shape"].tolist()))
+
+
+def _checked(matrix: Any) -> np.ndarray | scipy.sparse.csr_array:
+    """Return what was read if it is a matrix of real numbers whose parts fit together."""
+    sparse = scipy.sparse.issparse(matrix)
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise ValueError(f"it holds {matrix.dtype} values of the shape {matrix.shape}, not a matrix of real numbers")
+    rows, columns = matrix.shape
+    _check_size(rows, columns, matrix.data.size if sparse else matrix.size)
+    if isinstance(matrix, np.ndarray):
+        return matrix
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+    return scipy.sparse.csr_array(matrix.tocsr())
+
+
+def _check_size(rows: int, columns: int, entries: int) -> None:
+    if not rows or not columns:
+        raise ValueError(f"it has no entries: {rows:,} rows and {columns:,} columns")
+    if rows + columns > max(_MOST, _MOST_EACH * entries):
+        raise ValueError(
+            f"it claims {rows:,} rows and {columns:,} columns for {entries:,} entries; leave out empty ones"
+        )
+
+
+def _cells(path: str | Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each line that is not blank, with its number."""
+    for number, text in read_lines(path):
+        if not text.strip() and delimiter not in text:
+            continue
+        try:
+            for cells in csv.reader([text.rstrip("\r\n")], delimiter=delimiter, skipinitialspace=True, strict=True):
+                yield number, [cell.strip() for cell in cells]
+        except csv.Error as error:
+            raise InputError(f"{name_of(path)}:{number}: not a line of cells: {error}") from error
+
+
+def _read_table(source: str, lines: list[tuple[int, list[str]]]) -> LabelledMatrix:
+    if not lines:
+        raise InputError(f"{source}: empty; a matrix needs at least one line of numbers")
+    header = lines.pop(0) if _is_header(lines) else None
+    if not lines:
+        raise InputError(f"{source}: only a line of names; the numbers are missing")
+    width = len(lines[0][1])
+    named = sum(_is_name(cells[0]) for _, cells in lines) * 2 >= len(lines)
+    if header is not None and width > 1:
+        # The corner above the names of rows may be empty, or left out, or all that is no number in its line.
+        names = header[1]
+        named = named or not names[0] or len(names) == width - 1 or not any(map(_is_name, names[1:]))
+    size = width - named
+    if not size:
+        raise InputError(f"{source}: only names; the numbers are missing")
+    if header is not None and len(header[1]) not in (width, size):
+        raise InputError(f"{source}:{header[0]}: {len(header[1])} names for {size} columns of numbers")
+    values = np.empty((len(lines), size))
+    for at, (line, cells) in enumerate(lines):
         if len(cells) != width:
-            raise InputError(f"{name_of(path)}:{line}: {len(cells)} cells, where the lines before have {width}")
-        rows.append(cells[0] if named else str(at))
+            raise InputError(f"{source}:{line}: {len(cells)} cells, where the lines before have {width}")
         for column, cell in enumerate(cells[named:]):
             value = _number(cell)
-            if value is None:
-                raise InputError(f"{name_of(path)}:{line}: {cell!r} in column {column + named + 1} is not a number")
+            if value is None or not isfinite(value) or value < 0:
+                place = f"{source}:{line}: {cell!r} in column {column + named + 1}"
+                raise InputError(f"{place} is not a {'finite ' if value is not None else ''}number from 0 on")
             values[at, column] = value
-    columns = _numbers(values.shape[1])
-    if header is not None:
-        # With names in both directions, the corner may be left out.
-        columns = header[len(header) - values.shape[1] :]
-        if len(header) not in (width, values.shape[1]):
-            raise InputError(f"{name_of(path)}:1: {len(header)} names for {values.shape[1]} columns of numbers")
-    if not values.size:
-        raise InputError(f"{name_of(path)}: only names; the numbers are missing")
-    return LabelledMatrix(values, rows, columns)
+    return LabelledMatrix(
+        values,
+        [cells[0] for _, cells in lines] if named else _numbers(len(lines)),
+        header[1][-size:] if header is not None else _numbers(size),
+    )
 
 
-def _cells(lines: Iterator[tuple[int, str]], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    for number, text in lines:
-        for cells in csv.reader([text.rstrip("\r\n")], delimiter=delimiter):
-            yield number, [cell.strip() for cell in cells]
+def _is_header(lines: Sequence[tuple[int, list[str]]]) -> bool:
+    """Whether the first line holds names, not numbers."""
+    first, *others = lines[0][1]
+    if any(map(_is_name, others)) or (others and not first):
+        return True
+    # Either the name of a row, or the corner above names that look like numbers.
+    return _is_name(first) and len(lines) > 1 and not any(_is_name(cells[0]) for _, cells in lines[1:])
+
+
+def _is_name(cell: str) -> bool:
+    return cell != "" and _number(cell) is None
 
 
 def _number(cell: str) -> float | None:
     try:
-        return float(cell)
+        return None if "_" in cell else float(cell)
     except ValueError:
         return None

@@ -1,0 +1,231 @@
+"""`sapwood lm count` and `sapwood lm show`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sapwood.cli import _common as common
+from sapwood.cli import _lm_common as shared
+from sapwood.errors import UsageError
+from sapwood.files import STANDARD_STREAM
+
+if TYPE_CHECKING:
+    from sapwood.lm.counts import Counts
+
+
+@click.command("count", short_help="Count the n-grams of texts, and merge counts.")
+@click.argument("text", nargs=-1, required=True)
+@click.option("-o", "--output", required=True, help="Where to write the counts.")
+@click.option(
+    "--order",
+    type=click.IntRange(1, shared.LONGEST_ORDER),
+    help="The longest n-grams. [default: 2, or that of the counts files]",
+)
+@click.option(
+    "--min-count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Words seen less often in all become <unk>.",
+)
+@shared.vocabulary_option
+@click.option(
+    "--boundaries",
+    type=click.Choice(shared.BOUNDARIES),
+    help="Each line is a sentence, or line ends mean nothing. [default: sentence, or that of the counts files]",
+)
+@shared.memory_option
+@shared.threads_option
+@common.json_option
+@common.quiet_option
+def count_command(
+    text: tuple[str, ...],
+    output: str,
+    order: int | None,
+    min_count: int,
+    vocabulary: int | None,
+    boundaries: str | None,
+    memory: float,
+    threads: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Count the words and n-grams of TEXT files and write the counts to a file.
+
+    Words are separated by blanks. Files in .gz and .zst are decompressed, and - is standard input. Files of counts are
+    taken as well, and what all files have is added up: give two of them to merge them. Count the parts of a large text
+    without --min-count and cut when merging, since what is rare in one part may be frequent in all.
+
+    \b
+    Examples:
+      sapwood lm count train.txt -o train.counts
+      zcat news*.gz | sapwood lm count - --order 3 --min-count 2 -o news.counts
+      sapwood lm count monday.counts tuesday.counts --min-count 2 -o both.counts
+    """
+    if output == STANDARD_STREAM:
+        raise UsageError("counts cannot be written to standard output; name a file")
+    common.check_inputs(*text)
+    shared.refuse_replacing({"-o": output}, text)
+    progress = common.make_progress(quiet)
+    began = time.perf_counter()
+    counts = shared.read_counts(
+        text,
+        order=order,
+        min_count=min_count,
+        vocabulary=vocabulary,
+        boundaries=boundaries,
+        threads=common.default_threads(threads),
+        memory=memory,
+        progress=progress,
+    )
+    counts.save(output)
+    seconds = time.perf_counter() - began
+    found = counts.describe()
+    distinct = " and ".join(f"{row['distinct']:,} {_NAMES[row['order'] - 1]}" for row in found["ngrams"][1:])
+    progress.note(
+        f"{output}: {found['tokens']:,} tokens, {found['words']:,} words{', ' * bool(distinct)}{distinct} "
+        f"in {seconds:.1f} s"
+    )
+    if as_json:
+        common.print_json({"counts": output, **found, "seconds": round(seconds, 3)})
+
+
+_NAMES = ("words", "bigrams", "trigrams", *(f"{k}-grams" for k in range(4, shared.LONGEST_ORDER + 1)))
+
+
+@click.command("show", short_help="Show what is in a file of counts or a model.")
+@click.argument("file")
+@shared.top_option
+@common.json_option
+@common.quiet_option
+def show_command(file: str, top: int, as_json: bool, quiet: bool) -> None:
+    """Show what is in a FILE of counts, a language model or an ARPA file, and how it was made.
+
+    \b
+    Examples:
+      sapwood lm show train.counts --top 20
+      sapwood lm show model.sapwood --json
+    """
+    common.check_inputs(file)
+    if shared.kind_of(file) == "counts":
+        from sapwood.lm.counts import Counts
+
+        found = _describe_counts(Counts.load(file, mmap=True), top)
+    else:
+        found = describe_model(shared.load_model(file, common.make_progress(quiet)))
+    if as_json:
+        common.print_json({"file": file, **found})
+        return
+    click.echo("\n".join(_format(found)))
+
+
+def _format(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines that tell a person what is in the file."""
+    for name, value in found.items():
+        if name == "ngrams" and found["kind"] == "counts":
+            yield "order" + "".join(f"{title:>14}" for title in ("distinct", "in all", "once", "twice", "3 times"))
+            for row in value:
+                figures = (row["distinct"], row["total"], *row["seen"][:3])
+                yield f"{row['order']:<5}" + "".join(f"{figure:>14,}" for figure in figures)
+        elif name == "top":
+            for row in value:
+                yield f"\nthe most frequent {_NAMES[row['order'] - 1]}"
+                yield from (f"{item['count']:>14,} {item['ngram']}" for item in row["ngrams"])
+        elif name == "members":
+            yield "members"
+            for member in value:
+                parts = ", ".join(f"{name} {_shown(part)}" for name, part in member.items() if name in _TOLD)
+                yield f"  {100 * member['weight']:4.1f}% {member['kind']}: {parts}"
+        elif name == "info":
+            told = {**value.get("settings", {}), **value}
+            yield from (f"{name.replace('_', ' '):18} {_shown(told[name])}" for name in _LEARNED if name in told)
+        else:
+            yield f"{name:18} {_shown(value)}"
+
+
+# What is said of a member of a mixture, and of how a model was learned.
+_TOLD = ("states", "lags", "order", "ngrams")
+_LEARNED = ("method", "iterations", "pivot_iterations", "joint_iterations", "prior", "word_prior", "random_state")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return " + ".join(_shown(part) for part in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _describe_counts(counts: Counts, top: int) -> dict[str, Any]:
+    """Return figures of counts and the most frequent n-grams of each order, those before others that come first."""
+    import numpy as np
+
+    found = counts.describe()
+    words = counts.vocabulary.words
+    most = []
+    for k in range(1, counts.order + 1):
+        ngrams, numbers = counts.table(k)
+        best = np.argsort(-numbers, kind="stable")[:top]
+        listed = [
+            {"ngram": " ".join(words[word] for word in ngrams[place]), "count": int(numbers[place])} for place in best
+        ]
+        most.append({"order": k, "ngrams": listed})
+    sentences = {} if found["sentences"] is None else {"sentences": found["sentences"]}
+    return {
+        "kind": "counts",
+        "boundaries": found["boundaries"],
+        "tokens": found["tokens"],
+        "unknown": found["unknown"],
+        **sentences,
+        "words": found["words"],
+        "ngrams": found["ngrams"],
+        "top": most,
+    }
+
+
+def describe_model(model: Any) -> dict[str, Any]:
+    """Return what a model is and how it was learned, as JSON values."""
+    from sapwood.lm.latent_model import LatentBigram
+    from sapwood.lm.mixed_order import MixedOrder
+    from sapwood.lm.mixture import Mixture
+
+    common_part = {"boundaries": model.boundaries, "words": len(model.vocabulary)}
+    if isinstance(model, LatentBigram):
+        return {"kind": "latent bigram model", **common_part, "states": model.states, **_info(model)}
+    if isinstance(model, MixedOrder):
+        parts = {"lags": len(model.lags), "states": [lag.states for lag in model.lags]}
+        return {"kind": "mixed-order model", **common_part, **parts, **_info(model)}
+    if isinstance(model, Mixture):
+        members = [{**describe_model(member), "weight": share} for member, share in _shares(model)]
+        for member in members:
+            del member["boundaries"], member["words"]
+        return {"kind": "mixture", **common_part, "members": members, **_info(model)}
+    return {"kind": "n-gram model", **common_part, "order": model.order, "ngrams": model.describe()["ngrams"]}
+
+
+def _shares(mixture: Any) -> list[tuple[Any, float]]:
+    """Return the members with the mean of their weights, contexts counted as often as they were seen in training."""
+    import numpy as np
+
+    seen = np.maximum(mixture.vocabulary.counts, 0)
+    buckets = np.searchsorted(mixture.edges, seen, side="right")
+    totals = np.bincount(buckets, seen, len(mixture.weights))
+    mean = (totals @ mixture.weights / totals.sum()) if totals.sum() else mixture.weights.mean(axis=0)
+    return list(zip(mixture.models, mean.tolist(), strict=True))
+
+
+def _info(model: Any) -> dict[str, Any]:
+    return {"info": _plain(dict(model.info))} if model.info else {}
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON can hold it, `None` in place of what is not a finite number."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return shared.finite(value) if isinstance(value, float) else value

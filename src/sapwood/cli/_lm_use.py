@@ -1,0 +1,232 @@
+"""`sapwood lm next`, `generate`, `topics`, `nearest` and `export`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sapwood.cli import _common as common
+from sapwood.cli import _lm_common as shared
+from sapwood.errors import InputError, ModelError, UsageError
+from sapwood.files import STANDARD_STREAM
+
+EXPORTS = ("arpa", "word2vec", "word2vec-binary")
+
+
+@click.command("next", short_help="Suggest the next word.")
+@click.argument("model")
+@click.argument("context", nargs=-1)
+@shared.top_option
+@common.json_option
+@common.quiet_option
+def next_command(model: str, context: tuple[str, ...], top: int, as_json: bool, quiet: bool) -> None:
+    """Print the words that MODEL thinks most probable after the words of CONTEXT, with their probabilities.
+
+    In a model of sentences CONTEXT is how a sentence begins; without one, what a sentence begins with is suggested.
+
+    \b
+    Examples:
+      sapwood lm next model.sapwood "the old"
+      sapwood lm next model.sapwood the old --top 3 --json
+    """
+    words = " ".join(context).split()
+    _check_utf8(words)
+    progress = common.make_progress(quiet)
+    loaded = shared.load_model(model, progress)
+    unknown = [word for word in words if word not in loaded.vocabulary]
+    if unknown:
+        progress.note(f"the model does not know: {' '.join(unknown)}")
+    found = loaded.next_words(words, top)
+    if as_json:
+        common.print_json({"context": words, "unknown": unknown, "next": _pairs(found, "probability")})
+        return
+    for word, probability in found:
+        click.echo(f"{probability:.6f}\t{word}")
+
+
+@click.command("generate", short_help="Draw sentences from a model.")
+@click.argument("model")
+@click.option("-n", "--number", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+@shared.seed_option
+@click.option(
+    "--max-words", type=click.IntRange(min=1), default=50, show_default=True, help="Longer ones are cut off there."
+)
+@click.option("--unknown", is_flag=True, help="Draw <unk> as well, as often as the model predicts it.")
+@common.json_option
+@common.quiet_option
+def generate_command(
+    model: str, number: int, seed: int, max_words: int, unknown: bool, as_json: bool, quiet: bool
+) -> None:
+    """Draw sentences from MODEL, one a line; from a model of a stream, sequences of --max-words words.
+
+    \b
+    Examples:
+      sapwood lm generate model.sapwood
+      sapwood lm generate model.sapwood -n 100 --seed 7 --max-words 20 > made-up.txt
+    """
+    import numpy as np
+
+    loaded: Any = shared.load_model(model, common.make_progress(quiet))
+    # Each is there as soon as it is drawn, and all are those of one call with this seed.
+    rng = np.random.default_rng(seed)
+    for _ in range(number):
+        words = loaded.sample(1, random_state=rng, max_words=max_words, unknown=unknown)[0]
+        if as_json:
+            common.print_json({"words": words})
+        else:
+            click.echo(" ".join(words))
+
+
+@click.command("topics", short_help="Show the words of each hidden state.")
+@click.argument("model")
+@shared.top_option
+@click.option(
+    "--by",
+    type=click.Choice(["probability", "lift"]),
+    default="probability",
+    show_default=True,
+    help="Order words by how probable a state makes them, or by how much more probable than they are on the whole.",
+)
+@click.option(
+    "--least",
+    type=click.IntRange(min=0),
+    help="By lift: leave out words that were seen less often. [default: 10]",
+)
+@common.json_option
+@common.quiet_option
+@click.pass_context
+def topics_command(
+    context: click.Context, /, model: str, top: int, by: Any, least: int | None, as_json: bool, quiet: bool
+) -> None:
+    """Show the hidden states of MODEL, the most frequent first: their words, and the words that lead to them.
+
+    Of a mixture these are the states of the first member that has any, of a mixed-order model those of the word just
+    before.
+
+    \b
+    Examples:
+      sapwood lm topics model.sapwood --top 5
+      sapwood lm topics model.sapwood --by lift --least 20 --json
+    """
+    if by != "lift":
+        common.refuse_given(context, ["least"], "goes with --by lift")
+    loaded = shared.latent_part(shared.load_model(model, common.make_progress(quiet)), model)
+    topics = loaded.topics(top, by=by, least=10 if least is None else least)
+    if as_json:
+        common.print_json(
+            {
+                "states": [
+                    {
+                        "state": topic.state,
+                        "probability": topic.probability,
+                        "words": _pairs(topic.words, by),
+                        "contexts": _pairs(topic.contexts, "probability"),
+                    }
+                    for topic in topics
+                ]
+            }
+        )
+        return
+    for topic in topics:
+        click.echo(f"state {topic.state}: {100 * topic.probability:.1f}% of all words")
+        for name, words in (("words", topic.words), ("after", topic.contexts)):
+            if words:
+                click.echo(f"  {name}: {', '.join(f'{word} {value:.3g}' for word, value in words)}")
+
+
+@click.command("nearest", short_help="Find words with hidden states like a word's.")
+@click.argument("model")
+@click.argument("word")
+@shared.top_option
+@click.option(
+    "--likeness",
+    type=click.Choice(["hellinger", "cosine"]),
+    default="hellinger",
+    show_default=True,
+    help="How to compare states: the Bhattacharyya coefficient of Hellinger's distance, or the cosine of the angle.",
+)
+@common.json_option
+@common.quiet_option
+def nearest_command(model: str, word: str, top: int, likeness: Any, as_json: bool, quiet: bool) -> None:
+    """Print the words of MODEL that lead to the same hidden states as WORD, with how like it they are (at most 1).
+
+    \b
+    Examples:
+      sapwood lm nearest model.sapwood monday
+      sapwood lm nearest model.sapwood monday --top 3 --likeness cosine --json
+    """
+    _check_utf8([word])
+    loaded = shared.latent_part(shared.load_model(model, common.make_progress(quiet)), model)
+    if word not in loaded.vocabulary:
+        raise InputError(f"{model}: the model does not know the word {word!r}")
+    found = loaded.nearest(word, top, likeness=likeness)
+    if as_json:
+        common.print_json({"word": word, "nearest": _pairs(found, "likeness")})
+        return
+    for other, value in found:
+        click.echo(f"{value:.6f}\t{other}")
+
+
+@click.command("export", short_help="Write a model as ARPA or word vectors.")
+@click.argument("model")
+@click.option("-o", "--output", required=True, help="The file; - is standard output, .gz is compressed.")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(EXPORTS),
+    help="Format. [default: arpa for n-gram models, word2vec for models with hidden states]",
+)
+@click.option(
+    "--likeness",
+    type=click.Choice(["hellinger", "cosine"]),
+    help="Word vectors whose inner products are this likeness. [default: the states' probabilities as they are]",
+)
+@common.quiet_option
+def export_command(model: str, output: str, form: str | None, likeness: Any, quiet: bool) -> None:
+    """Write MODEL in a format that other tools read.
+
+    An n-gram model (--method kn or mkn) becomes an ARPA file, for KenLM, SRILM and others. Of a model with hidden
+    states the words' states r(h|w) become word vectors in the text or binary format of word2vec, for gensim and others.
+
+    \b
+    Examples:
+      sapwood lm export trigrams.sapwood -o trigrams.arpa.gz
+      sapwood lm export model.sapwood --to word2vec-binary -o vectors.bin
+    """
+    shared.refuse_replacing({"-o": output}, [model])
+    progress = common.make_progress(quiet)
+    loaded = shared.load_model(model, progress)
+    from sapwood.lm.arpa import write_arpa
+    from sapwood.lm.ngram_model import NgramModel
+    from sapwood.lm.vectors import write_vectors
+
+    form = form or ("arpa" if isinstance(loaded, NgramModel) else "word2vec")
+    if form == "arpa":
+        if likeness is not None:
+            raise UsageError("--likeness goes with word vectors")
+        if not isinstance(loaded, NgramModel):
+            raise ModelError(f"{model}: no n-gram model, and ARPA files can hold no others; use --to word2vec")
+        write_arpa(loaded, output)
+        what = f"{sum(loaded.describe()['ngrams']):,} n-grams"
+    else:
+        binary = form == "word2vec-binary"
+        if binary and (output == STANDARD_STREAM or output.endswith(".gz")):
+            raise UsageError(f"-o {output}: the binary format is written to a plain file; name one")
+        number = write_vectors(shared.latent_part(loaded, model), output, binary=binary, likeness=likeness)
+        what = f"{number:,} word vectors"
+    if output != STANDARD_STREAM:
+        progress.note(f"{output}: {what}")
+
+
+def _check_utf8(words: list[str]) -> None:
+    """Refuse what the shell handed over although it is not UTF-8."""
+    for word in words:
+        try:
+            word.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InputError(f"not valid UTF-8: {word!r}") from None
+
+
+def _pairs(found: list[tuple[str, float]], name: str) -> list[dict[str, Any]]:
+    return [{"word": word, name: value} for word, value in found]
