@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM
+from sapwood.files import STANDARD_STREAM, is_regular
 
 # Smaller probabilities are what is left of zeros.
 _SHOWN = 1e-6
@@ -74,6 +75,8 @@ def command(
     common.check_inputs(matrix)
     if output is not None:
         common.check_output(output)
+        if is_regular(matrix) and is_regular(output) and Path(matrix).samefile(output):
+            raise UsageError(f"-o {output}: is the input file; it would be replaced")
     from sapwood.learn.pivot import decompose
     from sapwood.learn.pivot.matrix_files import read_matrix
 
@@ -111,7 +114,8 @@ def command(
             }
         )
         return
-    click.echo(f"{found.states} states, log-likelihood {found.log_likelihood:.6f} for each co-occurrence")
+    shown = "1 state" if found.states == 1 else f"{found.states} states"
+    click.echo(f"{shown}, log-likelihood {found.log_likelihood:.6f} for each co-occurrence")
     for number, part in enumerate(described):
         click.echo(f"\nstate {number}: pi = {part['prior']:.4f}, anchors {_anchors(part)}")
         for name in ("rows", "columns"):

@@ -20,6 +20,8 @@ _COMMANDS = {
     "convert": "sapwood.cli.convert",
     "plot": "sapwood.cli.plot",
     "decompose": "sapwood.cli.decompose",
+    "lm": "sapwood.cli.lm",
+    "identify": "sapwood.cli.identify",
 }
 _INTERRUPTED = 130
 _BUG = 70

@@ -96,7 +96,7 @@ class Counts:
             raise ModelError(f"{path}: these counts lack {error}; count again") from error
 
     def cut(self, min_count: int = 1, max_words: int | None = None) -> Counts:
-        """Return the counts with words seen less often than `min_count`, or beyond the first `max_words`, as `<unk>`."""
+        """Return the counts with words seen fewer than `min_count` times, or beyond the first `max_words`, `<unk>`."""
         seen, first = self.vocabulary.counts, len(SPECIAL)
         # Words are in the order of falling frequency.
         kept = int((seen[first:] >= min_count).sum())

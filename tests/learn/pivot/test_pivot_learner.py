@@ -136,7 +136,7 @@ def _begins(layout, pair_symbol: np.ndarray) -> np.ndarray:
     return np.cumsum(sizes) - sizes
 
 
-@pytest.mark.parametrize("inside", ["rich", ["suffix", "shape"]])
+@pytest.mark.parametrize("inside", ["rich", ["prefix", "shape"]])
 def test_words_have_the_states_that_their_features_say(inside):
     """`q(a -> x | a, h)` is `r(f | h, a)` of the word (section 6.1), or of all features if words are not among them."""
     pivot = Pivot(states=4, support=20, inside=inside, rare=3, shrinkage=2.0)

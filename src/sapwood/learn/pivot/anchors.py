@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-# Points closer to the hull of the anchors than this part of the farthest point's distance are no new corners.
+# Points closer to the hull of the anchors than this part of the longest point's length are no new corners.
 _FLAT = 1e-7
 # Distances that differ by no more than this part are equal.
 _EQUAL = 1e-9
@@ -35,7 +35,7 @@ def find_anchors(
     weight = np.ones(len(rows)) if mass is None else mass[allowed]
     away = ((rows - rows.mean(axis=0)) ** 2).sum(axis=1)
     chosen = [_farthest(away, weight)]
-    longest = float(away.max())
+    longest = float((rows**2).sum(axis=1).max())
     rest = rows - rows[chosen[0]]
     while len(chosen) < anchors:
         lengths = (rest**2).sum(axis=1)

@@ -27,6 +27,8 @@ Representation = Literal["cca", "random"]
 Columns = Literal["align", "fit"]
 # Sparse matrices with fewer cells than this are decomposed as dense ones.
 _DENSE = 1 << 20
+# Larger numbers, and smaller ones than their inverse, cannot be multiplied safely.
+_LARGE = 1e100
 # Dimensions of a random projection, in states and at least.
 _RANDOM, _RANDOM_LEAST = 8, 64
 
@@ -346,6 +348,8 @@ def checked(q: Matrix, states: int) -> np.ndarray | scipy.sparse.csr_array:
         raise UsageError("the matrix must hold finite numbers, none below 0: they are counts or probabilities")
     if not values.any():
         raise UsageError("the matrix is zero everywhere")
+    if values.max() > _LARGE or values[values > 0].min() < 1 / _LARGE:
+        raise UsageError(f"the matrix must hold numbers between {1 / _LARGE:g} and {_LARGE:g}, beside zeros")
     if states < 1:
         raise UsageError(f"states must be at least 1, not {states}")
     return matrix

@@ -3,8 +3,9 @@
 Step 1 decomposes the features of each symbol (`symbols`). Step 2 finds for each rule the joint distribution of the
 states of its node and of its two children that makes the features around it most probable (equation 1, and section 6.2
 for several features): the objective is a sum over all ways to look at one outside feature of the node and one inside
-feature of each child. Here each node contributes a few of these ways, drawn at random: the sum has the same maximum in
-expectation, at a small part of the cost. Step 3 and section 6.1 give all probabilities.
+feature of each child. Here each node contributes a few of these ways, drawn at random, at a small part of the cost.
+(All nodes count the same, while in the sum those with many features count for more. Either way each term is maximal, in
+expectation, at the true distribution.) Step 3 and section 6.1 give all probabilities.
 """
 
 from __future__ import annotations

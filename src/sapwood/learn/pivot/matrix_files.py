@@ -101,7 +101,8 @@ def _read_market(content: bytes) -> Any:
         raise ValueError(f"{rows:,} rows and {columns:,} columns are not {symmetry}")
     width = 1 if form == "array" else 2 if field == "pattern" else 3
     body = stream.read()
-    cells = np.loadtxt(io.BytesIO(body), comments="%", ndmin=2) if body.strip() else np.zeros((0, width))
+    empty = all(line.startswith(b"%") or not line.strip() for line in io.BytesIO(body))
+    cells = np.zeros((0, width)) if empty else np.loadtxt(io.BytesIO(body), comments="%", ndmin=2)
     if form == "array":
         return _from_list(cells, rows, columns, symmetry)
     if cells.shape != (sizes[2], width):
@@ -167,6 +168,8 @@ def _assemble(parts: dict[str, np.ndarray]) -> Any:
     form = form.decode("latin-1") if isinstance(form, bytes) else str(form)
     if form not in _SPARSE:
         raise ValueError(f"it holds a sparse matrix of the kind {form!r}; {', '.join(_SPARSE)} can be read")
+    if missing := {"data", *_SPARSE[form]}.difference(parts):
+        raise ValueError(f"it holds a sparse matrix without {' and '.join(sorted(missing))}")
     for name in _SPARSE[form]:
         if parts[name].dtype.kind not in "iu":
             raise ValueError(f"{name} holds {parts[name].dtype} numbers, not integers")

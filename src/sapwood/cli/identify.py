@@ -1,0 +1,117 @@
+"""`sapwood identify`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from sapwood.cli import _common as common
+from sapwood.errors import UsageError
+
+# The names in sapwood.induction, without the time that importing it costs.
+_MODELS = ("pcfg", "pcfg-i", "pcfg-ie", "dep-i", "dep-ie", "dep-ies", "pcfg-ies")
+_MOMENTS = ("1", "12", "**", "123", "123eta", "***", "***eta", "all")
+# More would take hours, or all memory.
+_MOST_PARAMETERS = 3000
+_LONGEST = 60
+
+
+@click.command("identify", short_help="Tell whether a model can be learned from sentences at all.")
+@click.option("--model", "name", type=click.Choice(_MODELS), required=True, help="The kind of model.")
+@click.option("--words", type=click.IntRange(min=1), required=True, help="Different words.")
+@click.option("--states", type=click.IntRange(min=1), help="Hidden states, for the models that have any.")
+@click.option(
+    "--length",
+    "lengths",
+    type=click.IntRange(min=1),
+    required=True,
+    multiple=True,
+    help="Words in a sentence; give it several times to observe sentences of several lengths.",
+)
+@click.option(
+    "--moments",
+    type=click.Choice(_MOMENTS),
+    default="all",
+    show_default=True,
+    help="What is observed of the sentences.",
+)
+@click.option(
+    "--eta",
+    default="1",
+    show_default=True,
+    help="Of the moments that have one: the number of a word, whose unit vector it is, or 'random'.",
+)
+@click.option("--trials", type=click.IntRange(min=1, max=8), default=2, show_default=True, help="Primes to try.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random points.")
+@common.json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    name: str,
+    words: int,
+    states: int | None,
+    lengths: tuple[int, ...],
+    moments: str,
+    eta: str,
+    trials: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Tell whether the parameters of a parsing model are determined by moments of sentences without trees.
+
+    Models: pcfg (any rules), pcfg-i (children independent), pcfg-ie (and alike), dep-i (arguments by side), dep-ie
+    (sides alike), dep-ies (and the root's word stationary), and pcfg-ies (pcfg-ie in which states decide to stop).
+
+    Moments: 1, 12, 123 (the distribution of the first words), 123eta (of the first two, weighted by the third), **,
+    ***, ***eta (the same for any words of the sentence), all (of whole sentences).
+
+    The answer is for almost all parameters, and local: finitely many others, as those with states renamed, may have
+    the same moments. "Yes" is proved, "no" is certain but for a tiny probability that is printed.
+
+    \b
+    Examples:
+      sapwood identify --model pcfg-ie --words 4 --states 3 --length 3 --moments 123
+      sapwood identify --model dep-ie --words 5 --length 2 --json
+    """
+    if not moments.endswith("eta"):
+        common.refuse_given(context, ["eta"], f"goes with moments that have one, not with {moments}")
+    if eta != "random" and not (eta.isascii() and eta.isdigit()):
+        raise UsageError(f"--eta is the number of a word, or 'random', not {eta!r}")
+    began = time.perf_counter()
+    from sapwood.induction import check_identifiability, make_model
+
+    model = make_model(name, words, states)
+    if model.n_parameters > _MOST_PARAMETERS or max(lengths) > _LONGEST:
+        raise UsageError(
+            f"{name} with these numbers has {model.n_parameters:,} parameters; identify takes up to "
+            f"{_MOST_PARAMETERS:,}, and sentences of up to {_LONGEST} words"
+        )
+    found = check_identifiability(
+        model,
+        moments,
+        sorted(set(lengths)),
+        eta="random" if eta == "random" else int(eta),
+        trials=trials,
+        random_state=seed,
+    )
+    if not as_json:
+        sizes = f"{words} words" + (f", {states} states" if states is not None else "")
+        of = " and ".join(map(str, sorted(set(lengths))))
+        click.echo(f"{name}, {sizes}, sentences of length {of}, moments {_in_words(moments, eta)}")
+        click.echo(found.describe())
+        return
+    asked: dict[str, Any] = {"model": name, "words": words, "states": states, "length": lengths[0]}
+    if len(lengths) > 1:
+        asked["lengths"] = sorted(set(lengths))
+    asked["moments"] = moments
+    if moments.endswith("eta"):
+        asked["eta"] = eta
+    common.print_json({**asked, **found.to_dict(), "seconds": round(time.perf_counter() - began, 3)})
+
+
+def _in_words(moments: str, eta: str) -> str:
+    if not moments.endswith("eta"):
+        return moments
+    return f"{moments} (eta {'random' if eta == 'random' else f'= e_{eta}'})"

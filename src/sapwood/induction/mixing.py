@@ -1,0 +1,261 @@
+"""Mixing matrices: how often each compound parameter occurs among all trees (Hsu, Kakade and Liang 2012, section 5.1).
+
+Given its topology, a moment is a product of parameter matrices that depends on few things: how the observed words hang
+together in the tree. These products are the *compound parameters* `Psi_p`, and a moment is a mixture of them,
+`mu_o = sum over p of M[o, p] Psi_p`, with `M[o, p]` the part of all trees in which the words of `o` hang together as
+`p` says. `M` knows neither words nor parameters. It is computed by dynamic programming over widths, for trees with one,
+two and three marked words.
+
+**pcfg-ie.** `o = (L, i, j, l)`, `i < j`, for `E[x_i (x) x_j (eta^T x_l)]`. Two of the three words have a common node
+that the third, `lone`, is not under. `p = (lone, above, between, alone, first, second)`: `above` steps lead from the
+root to the node that is common to all three, `alone` from there to the lone word, `between` from there to the lower
+node, and `first` and `second` from that one to the other two words, in the order of `i`, `j`, `l`.
+
+**dep-ies.** `o = (L, i, j)`, `i < j`, for `E[x_i (x) x_j]`. `p = (up, down)`: the lowest word above both (or one of
+them) is `up` steps above word `i` and `down` steps above `j`, and the moment is `A^up diag(pi) (A^down)^T`: what is
+above does not matter, because `pi` is stationary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from sapwood.errors import UsageError
+
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Mixing:
+    """A mixing matrix.
+
+    Attributes
+    ----------
+    observations, compounds
+        What its rows and columns stand for.
+    matrix
+        `M[o, p]`.
+    """
+
+    observations: tuple[Key, ...]
+    compounds: tuple[Key, ...]
+    matrix: np.ndarray
+
+    def weights(self, wanted: Sequence[Mapping[Key, float]], precision: np.ndarray | None = None) -> np.ndarray:
+        """Return weights of observations whose sums are combinations of compound parameters, `(wanted, observations)`.
+
+        Of all such weights those with the least variance, if observations are independent and their variances are
+        one divided by `precision`. That is 1 if it is not given, and the weights are then what the pseudo-inverse has.
+
+        Raises
+        ------
+        UsageError
+            If there are none: a combination is not in the row space of the matrix.
+        """
+        targets = np.zeros((len(self.compounds), len(wanted)))
+        for column, combination in enumerate(wanted):
+            for compound, factor in combination.items():
+                if compound not in self.compounds:
+                    raise UsageError(f"no tree of these lengths has the compound parameter {compound}")
+                targets[self.compounds.index(compound), column] = factor
+        scale = np.ones(len(self.matrix)) if precision is None else np.sqrt(precision / precision.max())
+        found, *_ = np.linalg.lstsq((self.matrix * scale[:, None]).T, targets, rcond=1e-11)
+        found = found * scale[:, None]
+        if not np.allclose(self.matrix.T @ found, targets, rtol=0, atol=1e-8):
+            raise UsageError("moments of sentences of these lengths do not determine what is wanted; add other lengths")
+        return found.T
+
+    def with_transposes(self) -> Mixing:
+        """Return the matrix for all observations and then, once more, for their transposes.
+
+        Transposed, a moment is a mixture of the compound parameters whose first two words have changed places.
+        """
+
+        def crossed(key: Key) -> Key:
+            if len(key) == 2:
+                return key[::-1]
+            lone, above, between, alone, first, second = key
+            return (2, above, between, alone, second, first) if lone == 2 else (1 - lone, *key[1:])
+
+        order = [self.compounds.index(crossed(key)) for key in self.compounds]
+        matrix = np.concatenate([self.matrix, self.matrix[:, order]])
+        return Mixing(self.observations * 2, self.compounds, matrix)
+
+
+def constituency_mixing(lengths: Sequence[int]) -> Mixing:
+    """Return the mixing matrix of `pcfg-ie` for sentences of these lengths, each at least 3."""
+    counts = _Constituents(max(lengths))
+    rows: dict[Key, Counter[Key]] = {}
+    for length in lengths:
+        for positions in combinations(range(length), 3):
+            structures = counts.three[length, positions]
+            for other in range(3):  # which of the three positions is l
+                roles = [which for which in range(3) if which != other] + [other]
+                i, j, last = (positions[role] for role in roles)
+                row: Counter[Key] = Counter()
+                for (lone, above, between, alone, first, second), count in structures.items():
+                    # From words in their order in the sentence to the order i, j, l.
+                    depth = dict(zip([word for word in range(3) if word != lone], (first, second), strict=True))
+                    rest = [depth[role] for role in roles if role != lone]
+                    row[(roles.index(lone), above, between, alone, *rest)] += count
+                rows[length, i, j, last] = row
+    return _matrix(rows, counts.trees)
+
+
+def dependency_mixing(lengths: Sequence[int]) -> Mixing:
+    """Return the mixing matrix of `dep-ies` for sentences of these lengths, each at least 2."""
+    counts = _Dependencies(max(lengths))
+    rows: dict[Key, Counter[Key]] = {
+        (length, i, j): counts.two_in_tree[length, i, j]
+        for length in lengths
+        for i, j in combinations(range(length), 2)
+    }
+    return _matrix(rows, counts.trees)
+
+
+def _matrix(rows: dict[Key, Counter[Key]], trees: Sequence[int]) -> Mixing:
+    compounds = sorted({compound for row in rows.values() for compound in row})
+    index = {compound: number for number, compound in enumerate(compounds)}
+    matrix = np.zeros((len(rows), len(compounds)))
+    for number, (observation, row) in enumerate(rows.items()):
+        for compound, count in row.items():
+            matrix[number, index[compound]] = count / trees[observation[0]]
+    return Mixing(tuple(rows), tuple(compounds), matrix)
+
+
+class _Constituents:
+    """Numbers of binary trees by width, with one, two or three marked words.
+
+    `one[w, (p,)]` counts by the depth of word `p`; `two[w, (p, q)]` by the depth of their common node and theirs below
+    it; `three[w, (p, q, r)]` by `(lone, above, between, alone, first, second)`, words numbered 0, 1, 2 in their order.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self.trees = [0, 1]
+        self.one: dict[tuple[int, Key], Counter[Key]] = {(1, (0,)): Counter({(0,): 1})}
+        self.two: dict[tuple[int, Key], Counter[Key]] = {}
+        self.three: dict[tuple[int, Key], Counter[Key]] = {}
+        for width in range(2, longest + 1):
+            self.trees.append(sum(self.trees[left] * self.trees[width - left] for left in range(1, width)))
+            for size, table in ((1, self.one), (2, self.two), (3, self.three)):
+                for positions in combinations(range(width), size):
+                    found: Counter[Key] = Counter()
+                    for split in range(1, width):
+                        self._add(found, table, width, positions, split)
+                    table[width, positions] = found
+
+    def _add(
+        self,
+        found: Counter[Key],
+        table: dict[tuple[int, Key], Counter[Key]],
+        width: int,
+        positions: Key,
+        split: int,
+    ) -> None:
+        """Add the trees whose root is divided here."""
+        left = tuple(position for position in positions if position < split)
+        right = tuple(position - split for position in positions if position >= split)
+        if not left or not right:
+            # All on one side: one step further from the root.
+            side, others = (split, width - split) if left else (width - split, split)
+            depth = 1 if len(positions) == 3 else 0
+            for key, count in table[side, left or right].items():
+                deeper = tuple(value + 1 if place == depth else value for place, value in enumerate(key))
+                found[deeper] += count * self.trees[others]
+        elif len(positions) == 2:
+            for (first,), count in self.one[split, left].items():
+                for (second,), other in self.one[width - split, right].items():
+                    found[0, first + 1, second + 1] += count * other
+        else:
+            lone = 0 if len(left) == 1 else 2
+            single, pair = (left, right) if lone == 0 else (right, left)
+            widths = (split, width - split) if lone == 0 else (width - split, split)
+            for (alone,), count in self.one[widths[0], single].items():
+                for (between, first, second), other in self.two[widths[1], pair].items():
+                    found[lone, 0, between + 1, alone + 1, first, second] += count * other
+
+
+class _Dependencies:
+    """Numbers of projective trees by width, with one or two marked words.
+
+    A right half is a head and `u` words behind it, numbered from 1; left halves are their mirrors. `one` counts by the
+    depth of the word below the tree's root or the half's head, `two` by the steps from the lowest word above both.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self.trees, self.halves = [0], [1]
+        self.one_in_tree: dict[Key, Counter[int]] = {}
+        self.one_in_half: dict[Key, Counter[int]] = {(0, 0): Counter({0: 1})}
+        self.two_in_tree: dict[Key, Counter[Key]] = {}
+        self.two_in_half: dict[Key, Counter[Key]] = {}
+        for width in range(1, longest + 1):
+            self.trees.append(sum(self.halves[head] * self.halves[width - 1 - head] for head in range(width)))
+            for p in range(width):
+                self.one_in_tree[width, p] = self._one_in_tree(width, p)
+            for p, q in combinations(range(width), 2):
+                self.two_in_tree[width, p, q] = self._two_in_tree(width, p, q)
+            self.halves.append(sum(self.halves[width - last] * self.trees[last] for last in range(1, width + 1)))
+            for p in range(width + 1):
+                self.one_in_half[width, p] = self._one_in_half(width, p)
+            for p, q in combinations(range(width + 1), 2):
+                self.two_in_half[width, p, q] = self._two_in_half(width, p, q)
+
+    def _one_in_tree(self, width: int, p: int) -> Counter[int]:
+        found: Counter[int] = Counter()
+        for head in range(width):
+            size = head if p < head else width - 1 - head
+            for depth, count in self.one_in_half[size, abs(p - head)].items():
+                found[depth] += count * self.halves[width - 1 - size]
+        return found
+
+    def _one_in_half(self, size: int, p: int) -> Counter[int]:
+        found: Counter[int] = Counter()
+        if p == 0:
+            found[0] = self.halves[size]
+            return found
+        for last in range(1, size + 1):  # the width of the last argument's tree
+            rest = size - last
+            if p <= rest:
+                for depth, count in self.one_in_half[rest, p].items():
+                    found[depth] += count * self.trees[last]
+            else:
+                for depth, count in self.one_in_tree[last, p - rest - 1].items():
+                    found[depth + 1] += count * self.halves[rest]
+        return found
+
+    def _two_in_tree(self, width: int, p: int, q: int) -> Counter[Key]:
+        found: Counter[Key] = Counter()
+        for head in range(width):
+            left, right = head, width - 1 - head
+            if p >= head:
+                for key, count in self.two_in_half[right, p - head, q - head].items():
+                    found[key] += count * self.halves[left]
+            elif q <= head:  # in the mirror
+                for (up, down), count in self.two_in_half[left, head - q, head - p].items():
+                    found[down, up] += count * self.halves[right]
+            else:
+                for up, count in self.one_in_half[left, head - p].items():
+                    for down, other in self.one_in_half[right, q - head].items():
+                        found[up, down] += count * other
+        return found
+
+    def _two_in_half(self, size: int, p: int, q: int) -> Counter[Key]:
+        found: Counter[Key] = Counter()
+        for last in range(1, size + 1):
+            rest = size - last
+            if q <= rest:
+                for key, count in self.two_in_half[rest, p, q].items():
+                    found[key] += count * self.trees[last]
+            elif p > rest:
+                for key, count in self.two_in_tree[last, p - rest - 1, q - rest - 1].items():
+                    found[key] += count * self.halves[rest]
+            else:
+                for up, count in self.one_in_half[rest, p].items():
+                    for down, other in self.one_in_tree[last, q - rest - 1].items():
+                        found[up, down + 1] += count * other
+        return found

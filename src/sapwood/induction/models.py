@@ -1,0 +1,184 @@
+"""Parsing models: distributions over sentences of each length and their trees (Hsu, Kakade and Liang 2012, section 3).
+
+A model is a small class that names its blocks of parameters and says how they make the weights of a chart. All else
+(likelihood, moments, posteriors, sampling, identifiability, EM) comes from that; `StoppingPCFG` shows how little it is.
+
+    pcfg      pi, B, O          any pairs of children: B[(a, b), c], O[word, state]
+    pcfg-i    pi, T1, T2, O     children independent given their parent: B = T1 (x) T2, column by column
+    pcfg-ie   pi, T, O          ... and both alike: T1 = T2 = T
+    dep-i     pi, Al, Ar        arguments to the left and to the right: A[argument, head]
+    dep-ie    pi, A             ... both alike
+    dep-ies   A                 ... and the root's word drawn from the stationary distribution pi = A pi
+    pcfg-ies  pi, T, O, S       not in the paper: pcfg-ie in which a state decides whether to stop
+
+In the models of the paper all trees of a length are equally probable beforehand: binary trees, of which there are
+Catalan numbers, and projective dependency trees, of which there are `C(3 L - 2, L - 1) / L`. (Projective means that the
+words below any word are an unbroken span, which is what Eisner's algorithm sums over. The condition that the paper
+prints is weaker: with 1 -> 2, 1 -> 3, 2 -> 4 it allows edges that cross.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.induction.charts import AnyRule, IndependentRule
+from sapwood.induction.fields import Reals
+from sapwood.induction.model import (
+    ConstituencyModel,
+    ConstituencyWeights,
+    DependencyModel,
+    DependencyWeights,
+    Model,
+)
+from sapwood.induction.simplices import Block
+from sapwood.induction.tape import Tensor, constant
+
+
+class PCFGModel(ConstituencyModel):
+    """Any binary rules."""
+
+    name = "pcfg"
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The root's states `pi`, pairs of children `B`, words `O`."""
+        k = self.states
+        return Block("pi", k), Block("B", k * k, k), Block("O", self.words, k)
+
+    def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
+        """Return the weights of the chart."""
+        return ConstituencyWeights(parameters["pi"], AnyRule(parameters["B"]), parameters["O"])
+
+
+class PCFGIModel(ConstituencyModel):
+    """Children independent given their parent."""
+
+    name = "pcfg-i"
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The root's states `pi`, left and right children `T1` and `T2`, words `O`."""
+        k = self.states
+        return Block("pi", k), Block("T1", k, k), Block("T2", k, k), Block("O", self.words, k)
+
+    def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
+        """Return the weights of the chart."""
+        rule = IndependentRule(parameters["T1"], parameters["T2"])
+        return ConstituencyWeights(parameters["pi"], rule, parameters["O"])
+
+
+class PCFGIEModel(ConstituencyModel):
+    """Children independent and alike."""
+
+    name = "pcfg-ie"
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The root's states `pi`, children `T`, words `O`."""
+        k = self.states
+        return Block("pi", k), Block("T", k, k), Block("O", self.words, k)
+
+    def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
+        """Return the weights of the chart."""
+        rule = IndependentRule(parameters["T"], parameters["T"])
+        return ConstituencyWeights(parameters["pi"], rule, parameters["O"])
+
+
+class StoppingPCFG(PCFGIEModel):
+    """Children independent and alike, and each state decides by itself whether it becomes a word or two children.
+
+    So trees are not equally probable, as in a PCFG as it is usually meant. Sentences are conditioned on their length.
+    """
+
+    name = "pcfg-ies"
+    uniform = False
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """As for `pcfg-ie`, and `S`: to stop or not to stop."""
+        return *super().blocks, Block("S", 2, self.states)
+
+    def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
+        """Return the weights of the chart: words times `S[0, c]`, the left one of two children times `S[1, c]`."""
+        stop, go = parameters["S"][:, :1], parameters["S"][:, 1:]
+        rule = IndependentRule(parameters["T"] * go, parameters["T"])
+        return ConstituencyWeights(parameters["pi"], rule, parameters["O"] * stop)
+
+    def degree(self, length: int) -> int:
+        """Return the degree of the numerator of a quotient's derivative."""
+        return 2 * (super().degree(length) + 2 * length - 1)
+
+
+class DepIModel(DependencyModel):
+    """Arguments depend on their side."""
+
+    name = "dep-i"
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The root's word `pi`, arguments to the left `Al` and to the right `Ar`."""
+        d = self.words
+        return Block("pi", d), Block("Al", d, d), Block("Ar", d, d)
+
+    def weights(self, parameters: Mapping[str, Tensor]) -> DependencyWeights:
+        """Return the weights of the chart."""
+        return DependencyWeights(parameters["pi"], parameters["Al"], parameters["Ar"])
+
+
+class DepIEModel(DependencyModel):
+    """Arguments alike on both sides."""
+
+    name = "dep-ie"
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The root's word `pi`, arguments `A`."""
+        return Block("pi", self.words), Block("A", self.words, self.words)
+
+    def weights(self, parameters: Mapping[str, Tensor]) -> DependencyWeights:
+        """Return the weights of the chart."""
+        return DependencyWeights(parameters["pi"], parameters["A"], parameters["A"])
+
+
+class DepIESModel(DependencyModel):
+    """Arguments alike on both sides, and the root's word drawn from their stationary distribution."""
+
+    name = "dep-ies"
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The arguments `A`."""
+        return (Block("A", self.words, self.words),)
+
+    def weights(self, parameters: Mapping[str, Tensor]) -> DependencyWeights:
+        """Return the weights of the chart; `pi = A pi` and `sum pi = 1` make `(I - A + 1 1^T) pi = 1`."""
+        arguments = parameters["A"]
+        ones = constant(arguments.field, np.ones((1, self.words, 1)))
+        matrix = constant(arguments.field, np.eye(self.words)[None] + 1) - arguments
+        return DependencyWeights(matrix.inverse() @ ones, arguments, arguments)
+
+    def stationary(self, arguments: np.ndarray) -> np.ndarray:
+        """Return `pi`, `(words,)`."""
+        return self.weights({"A": constant(Reals(), arguments[None])}).root.value[0, :, 0]
+
+    def degree(self, length: int) -> int:
+        """Return the degree of the numerator of a quotient's derivative."""
+        return 2 * (length + self.words)
+
+
+_ALL: tuple[type[Model], ...] = (
+    PCFGModel, PCFGIModel, PCFGIEModel, DepIModel, DepIEModel, DepIESModel, StoppingPCFG,
+)  # fmt: skip
+MODELS: Final = MappingProxyType({model.name: model for model in _ALL})
+
+
+def make_model(name: str, words: int, states: int | None = None) -> Model:
+    """Return a model by its name, one of `MODELS`."""
+    if name not in MODELS:
+        raise UsageError(f"there is no model {name!r}; the models are {', '.join(MODELS)}")
+    return MODELS[name](words, states)

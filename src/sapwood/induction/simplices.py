@@ -1,0 +1,155 @@
+"""Parameters: blocks of probability distributions, and coordinates for them in which none is redundant.
+
+A model's parameters are matrices whose columns are distributions: `T[a, c]` is the probability of outcome `a` given
+condition `c`, as in the papers. A column with n outcomes has n - 1 free coordinates, all its elements but the last; the
+vector of all of them is the parameters' *chart*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.induction.fields import Field, Reals
+from sapwood.induction.tape import Tensor
+
+Parameters = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Distributions over the same outcomes.
+
+    Parameters
+    ----------
+    name
+        What the model's formulas call it.
+    outcomes
+        How many outcomes each has.
+    conditions
+        How many of them there are, one for each condition: the columns of a matrix. None is one distribution without
+        a condition: a vector.
+    """
+
+    name: str
+    outcomes: int
+    conditions: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its array."""
+        return (self.outcomes,) if self.conditions is None else (self.outcomes, self.conditions)
+
+    @property
+    def columns(self) -> int:
+        """How many distributions there are."""
+        return 1 if self.conditions is None else self.conditions
+
+    @property
+    def free(self) -> int:
+        """How many coordinates it has in the chart."""
+        return (self.outcomes - 1) * self.columns
+
+
+def count_free(blocks: Sequence[Block]) -> int:
+    """Return the number of coordinates of the chart."""
+    return sum(block.free for block in blocks)
+
+
+def to_chart(blocks: Sequence[Block], parameters: Parameters) -> np.ndarray:
+    """Return the free coordinates of all blocks, one behind the other, each row by row."""
+    check_parameters(blocks, parameters)
+    return np.concatenate([np.asarray(parameters[block.name], float)[:-1].reshape(-1) for block in blocks])
+
+
+def from_chart(blocks: Sequence[Block], vector: np.ndarray, field: Field | None = None) -> dict[str, np.ndarray]:
+    """Return the parameters with these coordinates; the elements that were left out make sums 1."""
+    field = field or Reals()
+    if np.shape(vector) != (count_free(blocks),):
+        raise UsageError(f"the parameters have {count_free(blocks)} free coordinates, not {np.shape(vector)}")
+    found, begin = {}, 0
+    for block in blocks:
+        part = np.asarray(vector, float)[begin : begin + block.free].reshape(block.outcomes - 1, block.columns)
+        whole = np.concatenate([part, field.reduce(1 - part.sum(0, keepdims=True))])
+        found[block.name] = whole.reshape(block.shape)
+        begin += block.free
+    return found
+
+
+def chart_gradient(blocks: Sequence[Block], gradients: Sequence[np.ndarray], field: Field) -> np.ndarray:
+    """Return derivatives with respect to the chart, `(rows, coordinates)`, from those with respect to all elements.
+
+    The gradient of each block is `(rows, outcomes, conditions)`.
+    """
+    parts = [field.reduce(gradient[:, :-1] - gradient[:, -1:]) for gradient in gradients]
+    return np.concatenate([part.reshape(len(part), block.free) for block, part in zip(blocks, parts, strict=True)], 1)
+
+
+def whole_direction(blocks: Sequence[Block], vectors: np.ndarray, field: Field) -> dict[str, np.ndarray]:
+    """Return how all elements move with the chart: by block `(outcomes, conditions, vectors)`, from columns."""
+    found, begin = {}, 0
+    for block in blocks:
+        part = vectors[begin : begin + block.free].reshape(block.outcomes - 1, block.columns, vectors.shape[1])
+        found[block.name] = np.concatenate([part, field.reduce(-part.sum(0, keepdims=True))])
+        begin += block.free
+    return found
+
+
+def names_of_chart(blocks: Sequence[Block]) -> list[str]:
+    """Return a name for each coordinate: `T[2|1]` is the probability of outcome 2 under condition 1."""
+    names = []
+    for block in blocks:
+        for outcome in range(1, block.outcomes):
+            for condition in range(1, block.columns + 1):
+                given = f"|{condition}" if block.conditions is not None else ""
+                names.append(f"{block.name}[{outcome}{given}]")
+    return names
+
+
+def random_parameters(
+    blocks: Sequence[Block], rng: np.random.Generator, concentration: float = 1.0
+) -> dict[str, np.ndarray]:
+    """Return random parameters from Dirichlet distributions; with `concentration` 1 all are equally probable."""
+    found = {}
+    for block in blocks:
+        columns = rng.dirichlet(np.full(block.outcomes, concentration), block.columns).T
+        found[block.name] = columns.reshape(block.shape)
+    return found
+
+
+def random_point(blocks: Sequence[Block], field: Field, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return random parameters in any field; those in a prime field sum to one as well."""
+    if isinstance(field, Reals):
+        return random_parameters(blocks, rng)
+    return from_chart(blocks, field.random(rng, (count_free(blocks),)), field)
+
+
+def to_tensors(
+    blocks: Sequence[Block], parameters: Parameters, field: Field | None = None, *, tracked: bool = True
+) -> dict[str, Tensor]:
+    """Return the parameters as tensors, `(1, outcomes, conditions)`."""
+    field = field or Reals()
+    return {
+        block.name: Tensor(
+            field,
+            np.asarray(parameters[block.name], float).reshape(1, block.outcomes, block.columns),
+            tracked=tracked,
+        )
+        for block in blocks
+    }
+
+
+def check_parameters(blocks: Sequence[Block], parameters: Parameters, tolerance: float = 1e-6) -> None:
+    """Raise a `UsageError` if parameters are missing, have the wrong shape, or are not distributions."""
+    names = [block.name for block in blocks]
+    if set(parameters) != set(names):
+        raise UsageError(f"the model's parameters are {', '.join(names)}, not {', '.join(map(str, parameters))}")
+    for block in blocks:
+        array = np.asarray(parameters[block.name], float)
+        if array.shape != block.shape:
+            raise UsageError(f"{block.name} must have shape {block.shape}, not {array.shape}")
+        if not np.all(array >= -tolerance) or not np.allclose(array.sum(0), 1, rtol=0, atol=tolerance):
+            raise UsageError(f"{block.name}: columns must be probabilities that sum to 1")

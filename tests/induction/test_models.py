@@ -1,0 +1,264 @@
+"""Parsing models: likelihoods, posteriors and samples, against enumeration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from induction.enumerate_topologies import binary_trees, joint, projective_trees, sentences_of
+from sapwood.errors import UsageError
+from sapwood.induction.charts import IndependentRule
+from sapwood.induction.model import ConstituencyModel, ConstituencyWeights, different
+from sapwood.induction.models import MODELS, make_model
+from sapwood.induction.posterior import best_projective, is_projective
+from sapwood.induction.simplices import Block, names_of_chart
+from sapwood.induction.tape import Tensor
+
+EXACT = 1e-12
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def small(name: str, words: int = 3, states: int = 2):
+    return make_model(name, words, None if name.startswith("dep") else states)
+
+
+@every_model
+class TestProbabilities:
+    @pytest.mark.parametrize("length", [1, 2, 4])
+    def test_likelihood(self, name: str, length: int) -> None:
+        model = small(name)
+        parameters = model.random(np.random.default_rng(length))
+        wanted = sum(joint(name, parameters, length).values())
+        sentences = list(sentences_of(3, length))
+        found = np.exp(model.log_likelihood(parameters, sentences))
+        np.testing.assert_allclose(found, wanted.reshape(-1), rtol=1e-11)
+        assert found.sum() == pytest.approx(1, abs=EXACT)
+
+    def test_lengths_together(self, name: str) -> None:
+        model = small(name)
+        parameters = model.random(np.random.default_rng(0))
+        sentences = [[0, 1, 2], [2], [1, 1, 1], [0, 2]]
+        found = model.log_likelihood(parameters, sentences)
+        one_by_one = [model.log_likelihood(parameters, [sentence])[0] for sentence in sentences]
+        np.testing.assert_allclose(found, one_by_one, rtol=1e-14)
+
+    def test_long_sentences(self, name: str) -> None:
+        model = small(name, words=40)
+        found = model.log_likelihood(model.random(np.random.default_rng(0)), [list(range(40)) * 2])
+        assert -800 < found[0] < -100
+
+    def test_posterior(self, name: str) -> None:
+        model, sentence = small(name), [2, 0, 1, 0]
+        parameters = model.random(np.random.default_rng(1))
+        by_tree = {tree: float(table[tuple(sentence)]) for tree, table in joint(name, parameters, 4).items()}
+        total = sum(by_tree.values())
+        posterior = model.posterior(parameters, sentence)
+        assert posterior.log_likelihood == pytest.approx(np.log(total), abs=1e-11)
+        for tree, probability in by_tree.items():
+            assert posterior.probability(tree) == pytest.approx(probability / total, abs=EXACT)
+        if name.startswith("dep"):
+            wanted, roots = np.zeros((4, 4)), np.zeros(4)
+            for heads, probability in by_tree.items():
+                for word, head in enumerate(heads):
+                    if head < 0:
+                        roots[word] += probability / total
+                    else:
+                        wanted[head, word] += probability / total
+            np.testing.assert_allclose(posterior.edges, wanted, rtol=0, atol=EXACT)
+            np.testing.assert_allclose(posterior.roots, roots, rtol=0, atol=EXACT)
+
+            def expected(heads: tuple[int, ...]) -> float:
+                return sum(roots[m] if h < 0 else wanted[h, m] for m, h in enumerate(heads))
+        else:
+            wanted = np.zeros((5, 5))
+            for spans, probability in by_tree.items():
+                for i, j in [*spans, *((i, i + 1) for i in range(4))]:
+                    wanted[i, j] += probability / total
+            np.testing.assert_allclose(posterior.spans, wanted, rtol=0, atol=EXACT)
+
+            def expected(spans: tuple[tuple[int, int], ...]) -> float:
+                return sum(wanted[i, j] for i, j in spans)
+
+        best = posterior.best()
+        assert best in by_tree
+        assert expected(best) == pytest.approx(max(expected(tree) for tree in by_tree))
+
+    def test_trees_are_counted(self, name: str) -> None:
+        model = small(name)
+        for length in range(1, 6):
+            trees = projective_trees(length) if name.startswith("dep") else binary_trees(0, length)
+            assert model.trees(length) == len(trees)
+
+    def test_samples_have_the_model_s_distribution(self, name: str) -> None:
+        """Sentences together with their trees: 40,000 draws, all frequencies within five standard errors."""
+        model, length, count = small(name, words=2), 4, 40_000
+        parameters = model.random(np.random.default_rng(3))
+        sample = model.sample(parameters, length, count, np.random.default_rng(4))
+        drawn = Counter((sample.topology(i), tuple(sample.words[i])) for i in range(count))
+        wanted = {
+            (tree, sentence): table[sentence]
+            for tree, table in joint(name, parameters, length).items()
+            for sentence in sentences_of(2, length)
+        }
+        assert set(drawn) <= set(wanted)
+        for key, probability in wanted.items():
+            error = np.sqrt(probability * (1 - probability) / count)
+            assert abs(drawn[key] / count - probability) < 5 * error + 1e-9
+
+    def test_samples_come_from_the_seed(self, name: str) -> None:
+        model = small(name)
+        parameters = model.random(np.random.default_rng(3))
+        one, other, third = (model.sample(parameters, 5, 50, np.random.default_rng(seed)).words for seed in (0, 0, 1))
+        np.testing.assert_array_equal(one, other)
+        assert (one != third).any()
+
+    def test_samples_of_one_word(self, name: str) -> None:
+        model = small(name)
+        sample = model.sample(model.random(np.random.default_rng(3)), 1, 10, np.random.default_rng(0))
+        assert sample.words.shape == (10, 1)
+
+    def test_chart(self, name: str) -> None:
+        model = small(name)
+        parameters = model.random(np.random.default_rng(5))
+        chart = model.chart(parameters)
+        assert chart.shape == (model.n_parameters,) == (len(names_of_chart(model.blocks)),)
+        for block, array in model.parameters(chart).items():
+            np.testing.assert_allclose(array, parameters[block], rtol=0, atol=1e-15)
+        with pytest.raises(UsageError, match="free coordinates"):
+            model.parameters(chart[:-1])
+
+
+def test_states_of_sampled_trees() -> None:
+    """Children's states given their parent's: by the rules."""
+    model = make_model("pcfg", 2, 2)
+    parameters = model.random(np.random.default_rng(0))
+    sample = model.sample(parameters, 3, 30_000, np.random.default_rng(1))
+    counts = np.zeros((4, 2))
+    for i in range(0, 30_000, 3):
+        tree = sample.tree(i)
+        for node in tree.nodes():
+            if node.word is None:
+                left, right = (int(child.label) for child in node.children)
+                counts[2 * left + right, int(node.label)] += 1
+    np.testing.assert_allclose(counts / counts.sum(0), parameters["B"], atol=0.02)
+    assert sample.tree(0).words() == [str(word) for word in sample.words[0]]
+
+
+@pytest.mark.parametrize(("words", "length"), [(3, 2), (40, 20)])
+def test_different_sentences(words: int, length: int) -> None:
+    rows = np.random.default_rng(0).integers(0, words, (30, length))
+    rows[10:20] = rows[:10]
+    found, counts = different(rows, words)
+    wanted = Counter(map(tuple, rows.tolist()))
+    assert dict(zip(map(tuple, found.tolist()), counts.tolist(), strict=True)) == wanted
+
+
+def test_names_of_coordinates() -> None:
+    assert names_of_chart(make_model("pcfg-ie", 2, 2).blocks) == ["pi[1]", "T[1|1]", "T[1|2]", "O[1|1]", "O[1|2]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("pcfg", 35), ("pcfg-i", 23), ("pcfg-ie", 17), ("dep-i", 27), ("dep-ie", 15), ("dep-ies", 12), ("pcfg-ies", 20)],
+)
+def test_numbers_of_parameters(name: str, parameters: int) -> None:
+    assert small(name, 4, 3).n_parameters == parameters
+
+
+def test_stationary() -> None:
+    model = make_model("dep-ies", 4)
+    arguments = model.random(np.random.default_rng(0))["A"]
+    pi = model.stationary(arguments)
+    np.testing.assert_allclose(arguments @ pi, pi, rtol=0, atol=EXACT)
+    assert pi.sum() == pytest.approx(1)
+
+
+def test_projective_trees() -> None:
+    from itertools import product
+
+    for length in range(1, 5):
+        wanted = set(projective_trees(length))
+        for heads in product(range(-1, length), repeat=length):
+            assert is_projective(heads) == (heads in wanted)
+
+
+def test_best_projective_tree() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        edges, roots = rng.normal(size=(5, 5)), rng.normal(size=5)
+
+        def score(heads: tuple[int, ...], edges: np.ndarray = edges, roots: np.ndarray = roots) -> float:
+            return sum(roots[m] if h < 0 else edges[h, m] for m, h in enumerate(heads))
+
+        assert score(best_projective(edges, roots)) == pytest.approx(max(map(score, projective_trees(5))))
+
+
+class Backwards(ConstituencyModel):
+    """A model of one's own: the right child is like its parent's left sibling would be."""
+
+    name = "backwards"
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return Block("pi", self.states), Block("T", self.states, self.states), Block("O", self.words, self.states)
+
+    def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
+        rule = IndependentRule(parameters["T"], parameters["T"] @ parameters["T"])
+        return ConstituencyWeights(parameters["pi"], rule, parameters["O"])
+
+
+def test_a_model_is_one_small_class() -> None:
+    mine, known = Backwards(3, 2), make_model("pcfg-i", 3, 2)
+    parameters = mine.random(np.random.default_rng(0))
+    twice = parameters["T"] @ parameters["T"]
+    same = {"pi": parameters["pi"], "T1": parameters["T"], "T2": twice, "O": parameters["O"]}
+    sentences = list(sentences_of(3, 3))
+    np.testing.assert_allclose(mine.log_likelihood(parameters, sentences), known.log_likelihood(same, sentences))
+
+
+class TestBadArguments:
+    def test_models(self) -> None:
+        for call, message in [
+            (lambda: make_model("pcfgs", 3, 2), "the models are pcfg, "),
+            (lambda: make_model("pcfg", 3), "has hidden states"),
+            (lambda: make_model("pcfg", 3, 0), "at least 1"),
+            (lambda: make_model("dep-i", 3, 2), "no hidden states"),
+            (lambda: make_model("dep-i", 0), "at least one word"),
+        ]:
+            with pytest.raises(UsageError, match=message):
+                call()
+
+    @pytest.mark.parametrize("sentences", [[[0, 3]], [[]], [[-1]], [[0.5]]])
+    def test_sentences(self, sentences: list[list[int]]) -> None:
+        model = small("dep-ie")
+        with pytest.raises(UsageError):
+            model.log_likelihood(model.random(np.random.default_rng(0)), sentences)
+
+    def test_trees(self) -> None:
+        rng = np.random.default_rng(0)
+        model = small("dep-ie")
+        posterior = model.posterior(model.random(rng), [0, 1, 2])
+        for heads in ([-1, -1, 0], [1, 0, -1], [-1, 0], [-1, 0, 3]):
+            with pytest.raises(UsageError, match="projective"):
+                posterior.probability(heads)
+        model = small("pcfg")
+        posterior = model.posterior(model.random(rng), [0, 1, 2])
+        for spans in ([(0, 3)], [(0, 3), (0, 1)], [(0, 3), (1, 4)]):
+            with pytest.raises(UsageError, match="spans"):
+                posterior.probability(spans)
+
+    def test_impossible_sentences(self) -> None:
+        model = make_model("dep-ie", 2)
+        parameters = {"pi": np.array([1.0, 0.0]), "A": np.eye(2)}
+        assert model.log_likelihood(parameters, [[0, 1]])[0] == -np.inf
+        with pytest.raises(UsageError, match="probability zero"):
+            model.posterior(parameters, [0, 1])
+
+    def test_lengths(self) -> None:
+        for name in ("pcfg", "dep-i"):
+            model = small(name)
+            with pytest.raises(UsageError, match="length must be"):
+                model.sample(model.random(np.random.default_rng(0)), 0, 1, np.random.default_rng(0))

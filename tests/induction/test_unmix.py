@@ -1,0 +1,210 @@
+"""Unmixing: parameters back from moments (Hsu, Kakade and Liang 2012, section 5)."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from sapwood.errors import SapwoodError, UsageError
+from sapwood.induction.models import make_model
+from sapwood.induction.moment_maps import ModelMoments
+from sapwood.induction.moments import exact_moments
+from sapwood.induction.unmix import (
+    Population,
+    Sentences,
+    decompose,
+    match_moments,
+    project_to_simplex,
+    unmix,
+)
+
+PRECISE = 1e-8
+
+
+def distance(found: dict[str, np.ndarray], truth: dict[str, np.ndarray]) -> float:
+    """Return the largest difference, for the best order of states."""
+    states = len(truth["pi"])
+    return min(
+        max(
+            abs(found["pi"][list(order)] - truth["pi"]).max(),
+            abs(found["T"][np.ix_(order, order)] - truth["T"]).max(),
+            abs(found["O"][:, list(order)] - truth["O"]).max(),
+        )
+        for order in permutations(range(states))
+    )
+
+
+def well_conditioned(stay: float = 0.8) -> dict[str, np.ndarray]:
+    """Return a pcfg-ie with 6 words and 3 states that mostly have children like themselves, and words of their own."""
+    words = np.full((6, 3), 0.025)
+    for state in range(3):
+        words[2 * state : 2 * state + 2, state] = 0.5, 0.4
+    children = np.full((3, 3), (1 - stay) / 2) + (1.5 * stay - 0.5) * np.eye(3)
+    return {"pi": np.array([0.5, 0.3, 0.2]), "T": children, "O": words / words.sum(0)}
+
+
+class TestConstituents:
+    @pytest.mark.parametrize(("words", "states"), [(2, 2), (3, 2), (6, 3), (10, 4), (20, 2), (20, 5), (5, 5)])
+    def test_exact_moments_give_the_parameters_back(self, words: int, states: int) -> None:
+        model = make_model("pcfg-ie", words, states)
+        precise = 0
+        for seed in range(4):
+            truth = model.random(np.random.default_rng([words, states, seed]))
+            found = unmix(model, Population(model, truth, [3]))
+            rows = np.concatenate(list(ModelMoments(model, ["123"], [3]).jacobian(truth, np.random.default_rng(0))))
+            smallest = np.linalg.svd(rows, compute_uv=False)[-1]
+            if smallest < 1e-9:
+                continue  # moments that differ by less than rounding have parameters that differ by more than 1e-8
+            assert distance(found, truth) < PRECISE
+            precise += 1
+        assert precise >= 3
+
+    def test_several_lengths(self) -> None:
+        model = make_model("pcfg-ie", 4, 2)
+        truth = model.random(np.random.default_rng(1))
+        found = unmix(model, Population(model, truth, range(1, 6)))
+        assert distance(found, truth) < PRECISE
+
+    @pytest.mark.slow
+    def test_all_lengths_up_to_ten(self) -> None:
+        model = make_model("pcfg-ie", 6, 3)
+        truth = model.random(np.random.default_rng(0))
+        assert distance(unmix(model, Population(model, truth, range(1, 11))), truth) < PRECISE
+
+    def test_a_million_sentences(self) -> None:
+        model, truth = make_model("pcfg-ie", 6, 3), well_conditioned()
+        sentences = model.sample(truth, 3, 1_000_000, np.random.default_rng(0)).words
+        found = unmix(model, Sentences(sentences, 6))
+        model.check(found)
+        assert distance(found, truth) < 0.02
+
+    def test_more_sentences_are_better(self) -> None:
+        model, truth = make_model("pcfg-ie", 6, 3), well_conditioned()
+        sentences = model.sample(truth, 3, 400_000, np.random.default_rng(1)).words
+        errors = [distance(unmix(model, Sentences(sentences[:count], 6)), truth) for count in (4_000, 400_000)]
+        assert errors[1] < errors[0] / 3
+
+    def test_the_seed_decides(self) -> None:
+        model, truth = make_model("pcfg-ie", 6, 3), well_conditioned()
+        source = Sentences(model.sample(truth, 3, 5_000, np.random.default_rng(1)).words, 6)
+        one, same, other = (unmix(model, source, random_state=seed)["T"] for seed in (0, 0, 1))
+        np.testing.assert_array_equal(one, same)
+        assert (one != other).any()
+
+
+class TestDependencies:
+    @pytest.mark.parametrize("words", [2, 3, 5, 10, 20])
+    def test_exact_moments_give_the_parameters_back(self, words: int) -> None:
+        model = make_model("dep-ies", words)
+        for seed in range(5):
+            truth = model.random(np.random.default_rng([words, seed]))
+            found = unmix(model, Population(model, truth, [2, 3]))
+            assert abs(found["A"] - truth["A"]).max() < PRECISE
+            found = unmix(model, Population(model, truth, [2, 3, 4, 5]), method="linear")
+            assert abs(found["A"] - truth["A"]).max() < PRECISE
+
+    def test_eigenvalues_below_minus_a_half(self) -> None:
+        """For these the other root of the quadratic equation is the right one."""
+        model = make_model("dep-ies", 2)
+        truth = {"A": np.array([[0.1, 0.8], [0.9, 0.2]])}
+        assert np.linalg.eigvals(truth["A"]).min() == pytest.approx(-0.7)
+        np.testing.assert_allclose(unmix(model, Population(model, truth, [2, 3]))["A"], truth["A"], atol=PRECISE)
+
+    def test_complex_eigenvalues(self) -> None:
+        model = make_model("dep-ies", 3)
+        truth = {"A": np.array([[0.1, 0.1, 0.9], [0.8, 0.1, 0.05], [0.1, 0.8, 0.05]])}
+        values = np.linalg.eigvals(truth["A"])
+        assert abs(values.imag).max() > 0.5
+        assert values.real.min() < -0.3
+        np.testing.assert_allclose(unmix(model, Population(model, truth, [2, 3]))["A"], truth["A"], atol=PRECISE)
+
+    @pytest.mark.parametrize("method", ["quadratic", "linear"])
+    def test_from_sentences(self, method) -> None:
+        model = make_model("dep-ies", 4)
+        truth = model.random(np.random.default_rng(3))
+        rng = np.random.default_rng(0)
+        sentences = [row for length in (2, 3, 4, 5) for row in model.sample(truth, length, 50_000, rng).words.tolist()]
+        found = unmix(model, Sentences(sentences, 4), method=method)
+        model.check(found)
+        assert abs(found["A"] - truth["A"]).max() < (0.08 if method == "quadratic" else 0.3)
+
+
+class TestParts:
+    def test_decompose(self) -> None:
+        """Lemma 1."""
+        rng = np.random.default_rng(0)
+        one, two = rng.normal(size=(6, 3)), rng.normal(size=(6, 3))
+        found = decompose(one @ two.T, one * np.array([1.0, -2.0, 0.5]) @ two.T, 3)
+        assert found is not None
+        scaled = np.abs(np.linalg.lstsq(one, found, rcond=None)[0])
+        # A permutation with scales: one element in each row and column.
+        assert (np.sort(scaled, axis=0)[:-1] < 1e-10).all()
+        assert sorted(np.argmax(scaled, axis=0)) == [0, 1, 2]
+
+    def test_symmetric_matrices_have_real_eigenvalues_whatever_the_noise(self) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(20):
+            one = rng.random((5, 3))
+            noise = 0.05 * rng.normal(size=(2, 5, 5))
+            x, y = (one @ one.T + matrix + matrix.T for matrix in noise)
+            assert decompose(x, y, 3) is not None
+
+    def test_complex_eigenvalues_are_refused(self) -> None:
+        assert decompose(np.eye(2), np.array([[0.0, 1.0], [-1.0, 0.0]]), 2) is None
+
+    def test_projection(self) -> None:
+        rng = np.random.default_rng(0)
+        columns = rng.normal(size=(4, 30))
+        found = project_to_simplex(columns)
+        np.testing.assert_allclose(found.sum(0), 1, atol=1e-12)
+        assert (found >= 0).all()
+        # It is the nearest: no other distribution is nearer.
+        for _ in range(200):
+            other = rng.dirichlet(np.ones(4), 30).T
+            assert (np.linalg.norm(found - columns, axis=0) <= np.linalg.norm(other - columns, axis=0) + 1e-12).all()
+        inside = rng.dirichlet(np.ones(4), 5).T
+        np.testing.assert_allclose(project_to_simplex(inside), inside, atol=1e-15)
+
+    def test_matching_moments(self) -> None:
+        model = make_model("pcfg-i", 4, 2)
+        rng = np.random.default_rng(0)
+        truth = model.random(rng, concentration=3)
+        near = model.parameters(model.chart(truth) + 1e-3 * rng.normal(size=model.n_parameters))
+        found = match_moments(model, near, exact_moments(model, truth, "123", 3), "123", 3)
+        for name, array in truth.items():
+            np.testing.assert_allclose(found[name], array, atol=PRECISE)
+
+
+class TestBadArguments:
+    def test_everything(self) -> None:
+        rng = np.random.default_rng(0)
+
+        def population(name: str, states: int | None, lengths: list[int]):
+            model = make_model(name, 3, states)
+            return model, Population(model, model.random(rng), lengths)
+
+        for arguments, options, message in [
+            (population("pcfg-i", 2, [3]), {}, "not for pcfg-i"),
+            (population("pcfg-ies", 2, [3]), {}, "not for pcfg-ies"),
+            (population("dep-ie", None, [3]), {}, "not for dep-ie"),
+            (population("pcfg-ie", 2, [2, 4]), {}, "length 3"),
+            (population("pcfg-ie", 4, [3]), {}, "as many words as states"),
+            (population("pcfg-ie", 2, [3]), {"lengths": [3, 4]}, "no moments of sentences of length 4"),
+            (population("dep-ies", None, [2, 3]), {"method": "linear"}, "add other lengths"),
+            (population("dep-ies", None, [2, 4]), {"method": "cubic"}, "must be one of"),
+        ]:
+            with pytest.raises(UsageError, match=message):
+                unmix(*arguments, **options)
+
+    def test_words_that_do_not_occur(self) -> None:
+        with pytest.raises(UsageError, match="none of the sentences"):
+            unmix(make_model("dep-ies", 3), Sentences([[0, 1], [1, 1, 0], [0, 0, 1]], 3))
+
+    def test_too_many_states(self) -> None:
+        """States that differ in nothing cannot be told apart."""
+        model = make_model("pcfg-ie", 3, 2)
+        alike = {"pi": np.array([0.5, 0.5]), "T": np.full((2, 2), 0.5), "O": np.full((3, 2), 1 / 3)}
+        with pytest.raises(SapwoodError, match="fit these moments"):
+            unmix(model, Population(model, alike, [3]))
