@@ -14,7 +14,6 @@ import pytest
 from cli.conftest import Sapwood
 from cli.lm_texts import made_up_text
 from sapwood.cli import lm
-from sapwood.cli._lm_common import cut
 from sapwood.lm import Counts, count_text
 
 
@@ -117,7 +116,7 @@ class TestCount:
         whole = count_text("all.txt", **options)
         seen = whole.vocabulary.counts.copy()
         wanted = count_text("all.txt", min_count=min_count, max_words=words, **options)
-        assert same(cut(whole, min_count, words), wanted)
+        assert same(whole.cut(min_count, words), wanted)
         np.testing.assert_array_equal(whole.vocabulary.counts, seen)
 
     def test_standard_input_and_compressed_files(self, sapwood: Sapwood, folder: Path) -> None:
