@@ -35,7 +35,7 @@ from sapwood.induction import make_model
 from sapwood.induction.em import fit_em
 from sapwood.induction.model import Model
 from sapwood.induction.simplices import Parameters
-from sapwood.induction.unmix import Sentences, unmix
+from sapwood.induction.unmixing import Sentences, unmix
 from sapwood.run.parallel import map_in_order
 from sapwood.run.pictures import COLOURS, save_picture
 from sapwood.run.progress import Bars, track

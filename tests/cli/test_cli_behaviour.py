@@ -19,7 +19,7 @@ import sapwood as package
 from sapwood.cli.main import run
 from sapwood.trees import Tree
 
-COMMANDS = ("train", "parse", "eval", "inspect", "convert", "plot")
+COMMANDS = ("train", "parse", "eval", "inspect", "convert", "plot", "decompose", "lm", "identify")
 
 
 def words_of(line: str) -> list[str]:

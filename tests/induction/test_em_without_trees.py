@@ -7,7 +7,7 @@ import pytest
 
 from induction.enumerate_topologies import dependency_weights, joint, projective_trees
 from sapwood.errors import UsageError
-from sapwood.induction.em import _Data, fit_em
+from sapwood.induction.em import _Data, _distributions, fit_em
 from sapwood.induction.models import MODELS, make_model
 
 
@@ -97,6 +97,15 @@ def test_the_seed_decides() -> None:
         fit_em(model, sentences, iterations=3, random_state=seed).parameters["T"].tolist() for seed in (0, 0, 1)
     )
     assert one == same != other
+
+
+def test_negative_slopes_make_distributions_too() -> None:
+    parameters, slopes = np.array([[0.2, 0.5], [0.8, 0.5]]), np.array([[-3.0, 1.0], [2.0, 3.0]])
+    found = _distributions(parameters, slopes)
+    np.testing.assert_allclose(found[:, 1], [0.25, 0.75])
+    np.testing.assert_allclose(found.sum(0), 1)
+    assert (found > 0).all()
+    assert found[1, 0] > parameters[1, 0]
 
 
 def test_zeros_in_the_start_are_moved() -> None:

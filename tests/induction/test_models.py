@@ -86,6 +86,18 @@ class TestProbabilities:
         assert best in by_tree
         assert expected(best) == pytest.approx(max(expected(tree) for tree in by_tree))
 
+    def test_posterior_of_one_word(self, name: str) -> None:
+        model = small(name)
+        parameters = model.random(np.random.default_rng(1))
+        posterior = model.posterior(parameters, [2])
+        assert posterior.log_likelihood == pytest.approx(model.log_likelihood(parameters, [[2]])[0])
+        if name.startswith("dep"):
+            assert posterior.roots == pytest.approx([1])
+            assert posterior.best() == (-1,)
+        else:
+            assert posterior.spans[0, 1] == pytest.approx(1)
+            assert posterior.best() == ()
+
     def test_trees_are_counted(self, name: str) -> None:
         model = small(name)
         for length in range(1, 6):

@@ -11,9 +11,10 @@ from sapwood.errors import SapwoodError, UsageError
 from sapwood.induction.models import make_model
 from sapwood.induction.moment_maps import ModelMoments
 from sapwood.induction.moments import exact_moments
-from sapwood.induction.unmix import (
+from sapwood.induction.unmixing import (
     Population,
     Sentences,
+    _Roots,
     decompose,
     match_moments,
     project_to_simplex,
@@ -119,6 +120,16 @@ class TestDependencies:
         assert abs(values.imag).max() > 0.5
         assert values.real.min() < -0.3
         np.testing.assert_allclose(unmix(model, Population(model, truth, [2, 3]))["A"], truth["A"], atol=PRECISE)
+
+    def test_wrong_roots_are_changed(self) -> None:
+        model = make_model("dep-ies", 5)
+        arguments = model.random(np.random.default_rng(0))["A"]
+        roots = _Roots(arguments @ arguments + arguments)
+        wrong = np.ones(5, int)
+        wrong[roots.known] = 0
+        assert abs(roots.matrix(wrong) - arguments).max() > 0.1
+        right = roots.improve(wrong, lambda choice: float(np.sum((roots.matrix(choice) - arguments) ** 2)))
+        np.testing.assert_allclose(roots.matrix(right), arguments, atol=1e-10)
 
     @pytest.mark.parametrize("method", ["quadratic", "linear"])
     def test_from_sentences(self, method) -> None:

@@ -135,8 +135,8 @@ def inside_constituents(leaves: Tensor, rule: Rule, marks: Marks, spans: Sequenc
         By width (from 1) factors for each span, `(batch, 1, spans, 1)`, if there are to be any.
     """
     length = leaves.shape[2]
-    cells = [rule.sides(leaves if spans is None else leaves * spans[0])]
-    cell = leaves
+    cell = leaves if spans is None else leaves * spans[0]
+    cells = [rule.sides(cell)]
     for width in range(2, length + 1):
         count = length - width + 1
         lefts = [cells[left - 1][0][:, :, :count] for left in range(1, width)]

@@ -48,8 +48,12 @@ def pivot_words(
     """
     with one_blas_thread():
         points = word_points(tiles, states, kappa=kappa, random_state=random_state)
-        half = half_from_points(points, tiles.column_totals, states, least=least, threads=threads)
-    return half.rows
+        # Words never seen are nowhere, and would take the longest.
+        seen = tiles.column_totals > 0
+        half = half_from_points(points[seen], tiles.column_totals[seen], states, least=least, threads=threads)
+    result = np.zeros((len(seen), half.states))
+    result[seen] = half.rows
+    return result
 
 
 def word_points(tiles: BigramTiles, dimensions: int, *, kappa: float, random_state: int = 0) -> np.ndarray:
