@@ -248,16 +248,26 @@ def measure(counts: scipy.sparse.csr_array, states: int, iterations: int, pivots
 def figure_of(rows: list[dict[str, Any]]) -> Figure:
     """Draw seconds by tokens."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
-    for colour, name, label in zip(
-        COLOURS, ("iteration", "pivot"), ("an iteration of EM", "pivots, with 10 iterations for r"), strict=False
-    ):
+    lines = (
+        ("iteration", "an iteration of EM", COLOURS[0], "o-"),
+        ("cpu", "the same, of the processor", COLOURS[0], "o:"),
+        ("pivot", "pivots, with 10 iterations for r", COLOURS[1], "o-"),
+        ("pivot_cpu", "the same, of the processor", COLOURS[1], "o:"),
+    )
+    for name, label, colour, style in lines:
         drawn = [row for row in rows if name in row]
-        axes.plot([row["tokens"] for row in drawn], [row[name] for row in drawn], "o-", color=colour, label=label)
+        if drawn:
+            x, y = [row["tokens"] for row in drawn], [row[name] for row in drawn]
+            axes.plot(x, y, style, color=colour, markersize=3.5, label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.minorticks_off()
     axes.set_xlabel("words of text")
     axes.set_ylabel("seconds")
     axes.legend(frameon=False)

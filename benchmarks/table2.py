@@ -166,10 +166,15 @@ class Study:
         figure = Figure(figsize=(7.2, 4.2), layout="constrained")
         axes = figure.subplots()
         rows = dict.fromkeys(cell["row"] for cell in self.found if "states" in cell and "lags" not in cell)
-        for colour, row in zip(COLOURS, rows, strict=False):
+        methods = list(dict.fromkeys(row.removesuffix(", smoothed") for row in rows))
+        for row in rows:
+            colour = COLOURS[methods.index(row.removesuffix(", smoothed"))]
             cells = [cell for cell in self.found if cell["row"] == row]
             x = [cell["states"] for cell in cells]
-            axes.plot(x, [cell["dev"] for cell in cells], "o-", color=colour, markersize=3.5, label=row)
+            filled = "white" if row.endswith("smoothed") else colour
+            axes.plot(
+                x, [cell["dev"] for cell in cells], "o-", color=colour, markerfacecolor=filled, markersize=4, label=row
+            )
             if row in PAPER:
                 paper = {m: value for m, value in PAPER[row][0].items() if m in x}
                 axes.plot(list(paper), list(paper.values()), "--", color=colour, linewidth=1, label=f"{row}, paper")

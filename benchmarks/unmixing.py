@@ -11,8 +11,9 @@ Sentences are drawn from two known models, `pcfg-ie` with 6 words and 3 states (
 - by EM that starts where unmixing ended,
 - by EM that starts at the truth: the nearest maximum of the likelihood, if EM has iterations enough to reach it.
 
-The error is the largest difference of any parameter, for the best order of states; given are medians over samples. The
-slope is that of log error against log number of sentences: -1/2 if all is well.
+The error is the largest difference of any parameter, for the best order of states; given are medians over samples (of
+one start: over all random starts of all samples). The slope is that of log error against log number of sentences: -1/2
+if all is well.
 """
 
 from __future__ import annotations
@@ -146,9 +147,17 @@ def tables(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines).rstrip()
 
 
+def errors(rows: list[dict[str, Any]], count: int, method: str) -> list[float]:
+    """Return the errors of a method: one for each sample, or for each random start."""
+    chosen = [row for row in rows if row["sentences"] == count]
+    if method == "EM, one start":
+        return [value for row in chosen for value in row["single"]]
+    return [row["errors"][method] for row in chosen]
+
+
 def median(rows: list[dict[str, Any]], count: int, method: str) -> float:
     """Return the median error of a method."""
-    return float(np.median([row["errors"][method] for row in rows if row["sentences"] == count]))
+    return float(np.median(errors(rows, count, method)))
 
 
 def slope(rows: list[dict[str, Any]], counts: list[int], method: str) -> float:
@@ -171,7 +180,7 @@ def figure_of(rows: list[dict[str, Any]]) -> Figure:
         counts = sorted({row["sentences"] for row in chosen})
         lines = []
         for method, colour in zip(METHODS, (*COLOURS[:4], "#9a9a9a"), strict=True):
-            found = np.array([[r["errors"][method] for r in chosen if r["sentences"] == count] for count in counts])
+            found = np.array([errors(chosen, count, method) for count in counts])
             style = (0, (2, 2)) if method == METHODS[-1] else "solid"
             look: dict[str, Any] = {"color": colour, "marker": "o", "markersize": 3.5, "linewidth": 1.5}
             lines += panel.plot(counts, np.median(found, axis=1), linestyle=style, **look)
