@@ -47,6 +47,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from _axes import ROUND_NUMBERS, set_axes
 from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.reference import inside_outside
@@ -60,7 +61,6 @@ from sapwood.run.pictures import COLOURS, save_picture
 from sapwood.trees.corpus import Corpus
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SCHEMES: tuple[Scheme, ...] = ("all", "one")
@@ -468,6 +468,7 @@ def _row(name: str, values: list[float], form: str = ".4f") -> str:
 def figure_of(results: dict[str, Any]) -> Figure:
     """Return errors by M on the left, by sigma on the right."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator
 
     figure = Figure(figsize=(8, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
@@ -490,27 +491,12 @@ def figure_of(results: dict[str, Any]) -> Figure:
             textcoords="offset points", ha="right", va="bottom" if above > 0 else "top", fontsize=8, color=_NOTE,
         )  # fmt: skip
     set_axes(left, right)
+    right.xaxis.set_major_locator(FixedLocator(ROUND_NUMBERS))
     left.set_xlabel("trees")
     left.set_ylabel("sum of errors of tree probabilities")
     right.set_xlabel(f"sigma, by blurring features; {results['blurred']['trees']:,} trees")
     figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False, handlelength=2.4)
     return figure
-
-
-def set_axes(left: Axes, right: Axes) -> None:
-    """Make axes logarithmic, with plain numbers."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    for panel in (left, right):
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.tick_params(length=3, width=0.8)
-    round_numbers = [digit * 10.0**power for power in range(-4, 1) for digit in (1, 2, 5)]
-    for axis in (left.xaxis, left.yaxis, right.xaxis):
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    left.yaxis.set_major_locator(FixedLocator(round_numbers))
-    right.xaxis.set_major_locator(FixedLocator(round_numbers))
 
 
 def main() -> None:

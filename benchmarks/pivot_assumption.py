@@ -33,6 +33,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from _axes import set_axes
 from sapwood.evaluate import match_grammars
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.em import EM
@@ -43,7 +44,6 @@ from sapwood.run.pictures import COLOURS, save_picture
 from sapwood.trees.corpus import Corpus
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 STATES = 3
@@ -242,21 +242,6 @@ def figure_of(results: dict[str, Any]) -> Figure:
         list(lines.values()), list(lines), loc="outside lower center", ncols=3, frameon=False, handlelength=2.4
     )
     return figure
-
-
-def set_axes(left: Axes, right: Axes) -> None:
-    """Make axes logarithmic, with plain numbers."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-    for panel in (left, right):
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.tick_params(length=3, width=0.8)
-    round_numbers = [digit * 10.0**power for power in range(-5, 1) for digit in (1, 2, 5)]
-    for axis in (left.xaxis, left.yaxis, right.xaxis):
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    left.yaxis.set_major_locator(FixedLocator(round_numbers))
 
 
 def main() -> None:

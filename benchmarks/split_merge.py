@@ -23,67 +23,26 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sapwood.evaluate import Scorer, get_parameters
+from _treebank import Treebank
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference import Parser
 from sapwood.learn import EM, PCFG, SplitMerge
 from sapwood.trees import Corpus, Tree, TreeTransform
-from sapwood.trees.formats import read_trees
 
 METHODS = ("pcfg", "em", "collapsed", "steps", "ensemble")
 
 
-class Treebank:
-    """Three parts of a treebank, cleaned."""
+class SplitMergeTreebank(Treebank):
+    """A treebank with the annotated symbols that a PCFG wants as well."""
 
     def __init__(self, directory: Path, threads: int) -> None:
-        self.directory, self.threads = directory, threads
-        began = time.perf_counter()
-        self.corpora = {"pcfg": self._corpus(TreeTransform(2, 1, "right", True))}
-        self.corpora["latent"] = self._corpus(TreeTransform(1, 0))
-        self.reading = (time.perf_counter() - began) / 2
-        clean = self.corpora["latent"].normaliser
-        self.parts: dict[str, list[Tree]] = {
-            part: [tree for tree in map(clean, read_trees(directory / f"{part}.mrg")) if tree is not None]
-            for part in ("dev", "test")
-        }
-        self.evaluating = 0.0
-
-    def _corpus(self, transform: TreeTransform) -> Corpus:
-        return Corpus.from_trees(read_trees(self.directory / "train.mrg"), transform=transform)
-
-    def score(self, grammars: list[TensorGrammar], part: str, threads: int) -> dict[str, float]:
-        """Parse a part and score it."""
-        parser = Parser(grammars, threads=threads)
-        parser.parse_one(["warm", "up"])
-        scorer = Scorer(get_parameters("default"))
-        trees = self.parts[part]
-        began = time.perf_counter()
-        results = list(parser.parse([tree.words() for tree in trees]))
-        seconds = time.perf_counter() - began
-        for tree, result in zip(trees, results, strict=True):
-            scorer.add(tree, result.tree)
-        figures = scorer.result().to_dict()
-        return {
-            "f1": figures["f1"],
-            "exact": figures["exact"],
-            "tags": figures["tag_accuracy"],
-            "failed": figures["failed"],
-            "speed": len(trees) / seconds,
-        }
-
-    def evaluate(self, grammar: TensorGrammar) -> dict[str, float]:
-        """Score on dev during training; the time it takes is not training time."""
-        began = time.perf_counter()
-        figures = self.score([grammar], "dev", self.threads)
-        self.evaluating += time.perf_counter() - began
-        return figures
+        super().__init__(directory, threads)
+        self.annotated = self.read(TreeTransform(2, 1, "right", True))
 
     def train(self, method: str, seed: int) -> list[TensorGrammar]:
         """Train by one of `METHODS`."""
-        latent, threads = self.corpora["latent"], self.threads
+        latent, threads = self.corpus, self.threads
         if method == "pcfg":
-            return [PCFG().fit(self.corpora["pcfg"])]
+            return [PCFG().fit(self.annotated)]
         if method == "em":
             learner = EM(states=16, stop="f1", random_state=seed, threads=threads)
             return [learner.fit(latent, evaluate=self.evaluate)]
@@ -107,7 +66,7 @@ def main() -> None:
     print("| treebank | method | seed | train s | states | dev F1 | test F1 | exact | tags | failed | sentences/s |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for directory in options.directory:
-        treebank = Treebank(directory, options.threads)
+        treebank = SplitMergeTreebank(directory, options.threads)
         for method in options.methods:
             for seed in range(options.seeds if method in ("em", "collapsed", "steps") else 1):
                 treebank.evaluating = 0.0

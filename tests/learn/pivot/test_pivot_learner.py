@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from learn.training_helpers import Interrupted, Lines, telling_grammar
-from made_up import made_up_treebank
+from made_up import f1, made_up_treebank, relabelled
 from sapwood.errors import UsageError
-from sapwood.evaluate import Scorer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.validate import inner_sums
 from sapwood.inference import Parser
@@ -491,23 +490,6 @@ def test_tiny_treebanks(texts, unaries):
 
 
 # End to end.
-
-
-def relabelled(tree: Tree) -> Tree:
-    """Return a tree whose labels say hardly anything: what they said is for hidden states to find."""
-
-    def visit(node: Tree, children: list[Tree]) -> Tree:
-        label = node.label if node.label in ("ROOT", ".", "CD") else "X" if node.word else "XP"
-        return Tree(label, children, word=node.word)
-
-    return tree.fold(visit)
-
-
-def f1(grammar: TensorGrammar, gold: list[Tree]) -> float:
-    scorer = Scorer()
-    for tree, result in zip(gold, Parser(grammar).parse([list(tree.words()) for tree in gold]), strict=True):
-        scorer.add(tree, result.tree)
-    return scorer.result().f1
 
 
 def test_states_find_what_labels_do_not_say(tmp_path):
