@@ -167,10 +167,7 @@ class EM:
         """
         if self.stop != "iterations" and evaluate is None:
             raise UsageError(f"stop={self.stop!r} needs held-out data to measure it on")
-        problem = LatentProblem(
-            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
-            executor=self.executor,
-        )  # fmt: skip
+        problem = LatentProblem.of(self, corpus)
         log = log or NoLog()
         state = TrainingState(problem.trees.one_state())
         checkpoints = None

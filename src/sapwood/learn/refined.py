@@ -108,10 +108,7 @@ class Refined(ABC):
     ) -> TensorGrammar:
         """Return the grammar; arguments as in `SplitMerge.fit`."""
         progress, log = progress or Silent(), log or NoLog()
-        problem = LatentProblem(
-            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
-            executor=self.executor,
-        )  # fmt: skip
+        problem = LatentProblem.of(self, corpus)
         state = TrainingState(problem.trees.one_state())
         checkpoints = None
         if checkpoint is not None:

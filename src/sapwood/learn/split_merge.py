@@ -142,10 +142,7 @@ class SplitMerge:
         checkpoint
             A file to keep the state of training in. If it is there, training goes on from it.
         """
-        problem = LatentProblem(
-            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
-            executor=self.executor,
-        )  # fmt: skip
+        problem = LatentProblem.of(self, corpus)
         log = log or NoLog()
         state = TrainingState(problem.trees.one_state())
         checkpoints = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -85,6 +85,16 @@ class Operation:
     labels: Mapping[str, Any] = field(default_factory=dict)
 
 
+class LatentLearner(Protocol):
+    """What a learner with hidden states says about the problem it wants to solve; see `LatentProblem`."""
+
+    unaries: Unaries
+    rare: int
+    lexical: LexicalSettings
+    threads: int
+    executor: Executor | None
+
+
 class LatentProblem:
     """A corpus as learners with hidden states see it, and the way from their weights to a grammar.
 
@@ -134,6 +144,14 @@ class LatentProblem:
             classes = self.lexical.word_classes(rare)
             self.word_classes = np.append(classes, classes.max() + 1)
             self.trees = LatentTrees(self.unfolded.corpus, self.word_classes)
+
+    @classmethod
+    def of(cls, learner: LatentLearner, corpus: Corpus) -> LatentProblem:
+        """Return the problem of a learner."""
+        return cls(
+            corpus, unaries=learner.unaries, rare=learner.rare, lexical=learner.lexical, threads=learner.threads,
+            executor=learner.executor,
+        )  # fmt: skip
 
     def expectations(self, weights: LatentWeights) -> Expectations:
         """Return expected counts and likelihoods."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, get_args
@@ -31,7 +31,7 @@ from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_state
 from sapwood.learn.refined import Refined
 from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import feature_names, wanted_states
+from sapwood.learn.spectral.projection import check_feature_settings, feature_settings, wanted_states
 from sapwood.learn.training import LatentProblem, Unaries
 from sapwood.run.parallel import map_in_order, one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
@@ -118,9 +118,8 @@ class Pivot(Refined):
             lexical_smoothing=lexical_smoothing, unaries=unaries, rare=rare, lexical=lexical,
             random_state=random_state, threads=threads, executor=executor,
         )  # fmt: skip
+        check_feature_settings(least=least, support=support, kappa=kappa, tolerance=tolerance)
         bounds = (
-            ("support", support),
-            ("least", least),
             ("alignment_iterations", alignment_iterations),
             ("rule_iterations", rule_iterations),
             ("combinations", combinations),
@@ -128,11 +127,9 @@ class Pivot(Refined):
         for name, value in bounds:
             if value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
-        for name, number in (("kappa", kappa), ("shrinkage", shrinkage), ("strength", strength)):
+        for name, number in (("shrinkage", shrinkage), ("strength", strength)):
             if not 0 <= number < float("inf"):
                 raise UsageError(f"{name} must be 0 or more, not {number}")
-        if not 0 < tolerance < 1:
-            raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
         for name, chosen, kinds in (("columns", columns, Columns), ("solver", solver, Solver)):
             if chosen not in get_args(kinds):
                 raise UsageError(f"{name} must be one of {', '.join(get_args(kinds))}, not {chosen!r}")
@@ -152,26 +149,18 @@ class Pivot(Refined):
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees, as JSON values."""
         names = (
-            "states", "least", "kappa", "tolerance", "support", "shrinkage", "columns", "solver",
+            "least", "kappa", "tolerance", "support", "shrinkage", "columns", "solver",
             "alignment_iterations", "rule_iterations", "combinations", "strength", "iterations", "every", "patience",
             "smoothing", "lexical_smoothing", "unaries", "rare", "random_state",
         )  # fmt: skip
-        values = {name: getattr(self, name) for name in names}
-        if isinstance(self.states, Mapping):
-            values["states"] = {name: int(number) for name, number in self.states.items()}
-        for side in ("inside", "outside"):
-            values[side] = feature_names(getattr(self, side))
-        return {**values, "lexical": asdict(self.lexical)}
+        return feature_settings(self, names)
 
     def anchors(self, corpus: Corpus) -> dict[str, list[tuple[str, str | None]]]:
         """Return for each symbol with hidden states the inside and the outside feature that stand for each of them.
 
         Outside anchors are None if the columns are fitted.
         """
-        problem = LatentProblem(
-            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
-            executor=self.executor,
-        )  # fmt: skip
+        problem = LatentProblem.of(self, corpus)
         with one_blas_thread():
             features, found = self._find(problem, Silent())
         result: dict[str, list[tuple[str, str | None]]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,13 @@ from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.refined import Refined
 from sapwood.learn.spectral.matrices import Chosen
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import diagnostics, feature_names, project_nodes, wanted_states
+from sapwood.learn.spectral.projection import (
+    check_feature_settings,
+    diagnostics,
+    feature_settings,
+    project_nodes,
+    wanted_states,
+)
 from sapwood.learn.training import (
     LatentProblem,
     Unaries,
@@ -93,14 +99,11 @@ class Cluster(Refined):
             lexical_smoothing=lexical_smoothing, unaries=unaries, rare=rare, lexical=lexical,
             random_state=random_state, threads=threads, executor=executor,
         )  # fmt: skip
-        for name, value, lowest in (("dimensions", dimensions, 2), ("support", support, 1), ("least", least, 1)):
-            if value < lowest:
-                raise UsageError(f"{name} must be at least {lowest}, not {value}")
-        for name, number in (("noise", noise), ("kappa", kappa)):
-            if not 0 <= number < float("inf"):
-                raise UsageError(f"{name} must be 0 or more, not {number}")
-        if not 0 < tolerance < 1:
-            raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
+        check_feature_settings(least=least, support=support, kappa=kappa, tolerance=tolerance)
+        if dimensions < 2:
+            raise UsageError(f"dimensions must be at least 2, not {dimensions}")
+        if not 0 <= noise < float("inf"):
+            raise UsageError(f"noise must be 0 or more, not {noise}")
         self.states = states
         self.inside, self.outside, self.least = inside, outside, least
         self.kappa = kappa
@@ -112,16 +115,10 @@ class Cluster(Refined):
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees, as JSON values."""
         names = (
-            "states", "least", "kappa", "tolerance", "support", "dimensions", "iterations", "every", "patience",
-            "smoothing",
+            "least", "kappa", "tolerance", "support", "dimensions", "iterations", "every", "patience", "smoothing",
             "lexical_smoothing", "noise", "unaries", "rare", "random_state",
         )  # fmt: skip
-        values = {name: getattr(self, name) for name in names}
-        if isinstance(self.states, Mapping):
-            values["states"] = {name: int(number) for name, number in self.states.items()}
-        for side in ("inside", "outside"):
-            values[side] = feature_names(getattr(self, side))
-        return {**values, "lexical": asdict(self.lexical)}
+        return feature_settings(self, names)
 
     def _counts(
         self, problem: LatentProblem, progress: Progress, layout: LatentWeights

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -38,7 +38,14 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral.matrices import Chosen
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, feature_names, project_nodes, wanted_states
+from sapwood.learn.spectral.projection import (
+    ProjectedNodes,
+    check_feature_settings,
+    diagnostics,
+    feature_settings,
+    project_nodes,
+    wanted_states,
+)
 from sapwood.learn.training import Evaluate, LatentProblem, Unaries, figure_of
 from sapwood.run.log import Log, NoLog
 from sapwood.run.parallel import map_in_order, one_blas_thread
@@ -128,15 +135,9 @@ class Spectral:
         values = [smoothing] if isinstance(smoothing, int | float) else list(smoothing)
         if not values or not all(0 <= value < float("inf") for value in values):
             raise UsageError(f"smoothing must be 0 or more, not {smoothing}")
-        if not 0 < tolerance < 1:
-            raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
-        if not 0 <= kappa < float("inf"):
-            raise UsageError(f"kappa must be 0 or more, not {kappa}")
+        check_feature_settings(least=least, support=support, kappa=kappa, tolerance=tolerance)
         if not 0 <= dropout < 1:
             raise UsageError(f"dropout must be at least 0 and below 1, not {dropout}")
-        for name, value in (("least", least), ("support", support)):
-            if value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}")
         if nodes not in get_args(Scheme):
             raise UsageError(f"nodes are {' or '.join(get_args(Scheme))}, not {nodes!r}")
         self.states = states
@@ -157,15 +158,10 @@ class Spectral:
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees, as JSON values."""
         names = (
-            "states", "least", "kappa", "dropout", "smoothing", "tolerance", "support", "nodes", "unaries", "rare",
+            "least", "kappa", "dropout", "smoothing", "tolerance", "support", "nodes", "unaries", "rare",
             "random_state",
         )  # fmt: skip
-        values = {name: getattr(self, name) for name in names}
-        if isinstance(self.states, Mapping):
-            values["states"] = {name: int(number) for name, number in self.states.items()}
-        for side in ("inside", "outside"):
-            values[side] = feature_names(getattr(self, side))
-        return {**values, "lexical": asdict(self.lexical)}
+        return feature_settings(self, names)
 
     def fit(
         self,
@@ -177,10 +173,7 @@ class Spectral:
     ) -> TensorGrammar:
         """Return the grammar; `evaluate` chooses between values of `smoothing` (and cuts of `"auto"`) by `f1`."""
         progress, log = progress or Silent(), log or NoLog()
-        problem = LatentProblem(
-            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
-            executor=self.executor,
-        )  # fmt: skip
+        problem = LatentProblem.of(self, corpus)
         table = NodeTable(problem.trees.corpus, problem.word_classes)
         weights = self._weights(problem.trees.corpus)
         best: tuple[float, TensorGrammar] | None = None
