@@ -18,6 +18,7 @@ _COMMANDS = {
     "eval": "sapwood.cli.evaluate",
     "inspect": "sapwood.cli.inspect",
     "convert": "sapwood.cli.convert",
+    "minimize": "sapwood.cli.minimize",
     "plot": "sapwood.cli.plot",
     "decompose": "sapwood.cli.decompose",
     "lm": "sapwood.cli.lm",

@@ -124,14 +124,16 @@ class Emissions:
         return row if self.emitter is None else row[self.emitting_state]
 
     def _add(self, row: np.ndarray, by_tag: np.ndarray, terminal: int, weight: float) -> None:
-        first, last = self.offsets[terminal], self.offsets[terminal + 1]
-        begin = self.value_offsets[first]
-        for entry in range(first, last):
-            symbol = self.symbol[entry]
-            size = self.states[symbol]
-            at = self.state_offsets[symbol]
-            row[at : at + size] += weight * self.values[begin : begin + size]
-            begin += size
+        entries = slice(self.offsets[terminal], self.offsets[terminal + 1])
+        symbols = self.symbol[entries]
+        sizes = self.states[symbols]
+        begins = self.value_offsets[entries]
+        if len(symbols):
+            values = self.values[begins[0] : begins[-1] + sizes[-1]]
+            # Each entry's vector goes to its symbol's states; a symbol has no two entries.
+            row[np.repeat(self.state_offsets[symbols] - begins + begins[0], sizes) + np.arange(len(values))] += (
+                weight * values
+            )
         tags = slice(self.tag_offsets[terminal], self.tag_offsets[terminal + 1])
         by_tag[self.tag[tags]] += weight * self.tag_values[tags]
 
@@ -201,6 +203,33 @@ class Emissions:
             symbol=symbol.astype(np.int32),
             values=self.values[begins + np.arange(int(sizes.sum()))],
             share=self.share[self.emitting_state],
+            emitter=None,
+        )
+
+    def explicit(self) -> Emissions:
+        """Return the same weights with a vector of its own for each preterminal and terminal: no back-off, no tags."""
+        n_terminals, n_symbols = self.lexicon.n_terminals, len(self.states)
+        columns = [self.column(number) for number in range(n_symbols)]
+        present = np.stack([column.any(axis=1) for column in columns], axis=1)
+        terminal, symbol = np.nonzero(present)
+        offsets = offsets_of(self.states[symbol])
+        values = np.zeros(int(offsets[-1]))
+        for number, column in enumerate(columns):
+            entries = np.flatnonzero(symbol == number)
+            values[offsets[entries][:, None] + np.arange(column.shape[1])] = column[terminal[entries]]
+        return replace(
+            self,
+            offsets=run_offsets(terminal, n_terminals),
+            symbol=symbol.astype(np.int32),
+            values=values,
+            # A signature has its weights where it is a terminal, and is no part of another one's.
+            backoff=np.concatenate([np.zeros(self.lexicon.n_words), np.ones(n_terminals - self.lexicon.n_words)]),
+            climb=np.zeros_like(self.climb),
+            tag_of=np.zeros(n_symbols, np.int32),
+            share=np.zeros(int(self.states.sum())),
+            tag_offsets=np.zeros(n_terminals + 1, np.int64),
+            tag=np.zeros(0, np.int32),
+            tag_values=np.zeros(0),
             emitter=None,
         )
 

@@ -176,34 +176,10 @@ class TensorGrammar:
         shapes = [matrix.shape for matrix in matrices]
         if shapes != [(m, m) for m in self.states]:
             raise GrammarError("a change of basis takes one square matrix for each symbol, as large as it has states")
+        from sapwood.grammar.states import change_states
+
         inverses = [np.linalg.inv(matrix) for matrix in matrices]
-        tensors = np.concatenate(
-            [
-                np.einsum("ijk,ia,bj,ck->abc", self.tensor(rule), inverses[a], matrices[b], matrices[c]).ravel()
-                for rule, (a, b, c) in enumerate(self.rules)
-            ]
-            or [np.zeros(0)]
-        )
-        offsets = self.state_offsets
-        parts = [slice(offsets[a], offsets[a + 1]) for a in range(len(self.symbols))]
-        root = np.concatenate([matrix @ self.root[part] for matrix, part in zip(matrices, parts, strict=True)])
-        occupancy = np.concatenate(
-            [matrix @ self.occupancy[part] for matrix, part in zip(matrices, parts, strict=True)]
-        )
-        old = self.emissions.separate()
-        ours = inverses[self.n_interminals :]
-        values = [
-            old.values[old.value_offsets[entry] : old.value_offsets[entry + 1]] @ ours[symbol]
-            for entry, symbol in enumerate(old.symbol)
-        ]
-        share = [
-            old.share[old.state_offsets[symbol] : old.state_offsets[symbol + 1]] @ matrix
-            for symbol, matrix in enumerate(ours)
-        ]
-        emissions = replace(old, values=np.concatenate(values or [np.zeros(0)]), share=np.concatenate(share))
-        return replace(
-            self, tensors=tensors, root=root, occupancy=occupancy, emissions=emissions, probabilistic=False, levels=()
-        )
+        return change_states(self, inverses, [np.ascontiguousarray(matrix.T) for matrix in matrices])
 
     def digest(self) -> str:
         """Return a fingerprint of everything but `info`."""

@@ -1,0 +1,306 @@
+"""Weighted tree automata, with sorts: the paper's has one; a grammar with labelled trees has one for each symbol.
+
+An automaton of one sort with `n` states (section 2.1) gives every binary tree over words a weight, `f(t) = alpha^T
+omega(t)` with `omega((t1, t2)) = T(I, omega(t1), omega(t2))`. With several sorts every node of a tree has one, each
+sort has its own states, and each rule `a -> b c` its own tensor; the paper's results carry over sort by sort: the
+Hankel matrix of sort `a` has the contexts whose hole is of that sort as rows, and the trees of that sort as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from sapwood.automata.tensors import SparseTensor, Tensor, apply, compact, dense
+from sapwood.errors import GrammarError, UsageError
+from sapwood.grammar.emissions import offsets_of
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.trees.tree import Tree
+
+# The word that stands for the place of a tree in a context.
+HOLE = "<hole>"
+# A tree over one sort as words and pairs, or one whose labels are sorts.
+Term: TypeAlias = "str | tuple[Term, Term] | Tree"
+
+
+@dataclass(frozen=True, eq=False)
+class TreeAutomaton:
+    """A weighted tree automaton.
+
+    Attributes
+    ----------
+    sorts
+        Their names.
+    root
+        For each sort its root weights `alpha`, `(n_a,)`.
+    rules
+        `(rules, 3)` int32: sorts `a -> b c`, none twice.
+    transitions
+        For each rule its tensor, `(n_a, n_b, n_c)`.
+    leaves
+        For each sort its lexical weights, `(words, n_a)`: a row `omega_x` for each word.
+    words
+        The names of the rows of `leaves`; None if the rows are not words. (Gram matrices depend on leaves through
+        `sum over x of omega_x omega_x^T` alone, so a few rows can stand for a whole lexicon.)
+
+    Examples
+    --------
+    >>> automaton = TreeAutomaton.single([1.0], [[[0.25]]], {"a": [0.5], "b": [0.25]})
+    >>> automaton.weight(("a", ("b", "a")))
+    0.00390625
+    """
+
+    sorts: list[str]
+    root: tuple[np.ndarray, ...]
+    rules: np.ndarray
+    transitions: tuple[Tensor, ...]
+    leaves: tuple[np.ndarray, ...]
+    words: list[str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        sizes = self.sizes.tolist()
+        if not (len(self.sorts) == len(self.root) == len(self.leaves) > 0):
+            raise GrammarError("an automaton needs a root vector and a matrix of leaves for each sort")
+        if self.rules.shape != (len(self.transitions), 3):
+            raise GrammarError(f"{len(self.transitions)} tensors for rules of shape {self.rules.shape}")
+        for rule, tensor in zip(self.rules.tolist(), self.transitions, strict=True):
+            if max(rule) >= len(sizes) or min(rule) < 0 or tensor.shape != tuple(sizes[sort] for sort in rule):
+                raise GrammarError(f"the tensor of rule {rule} has shape {tensor.shape}, which does not fit the sorts")
+        for sort, leaves in enumerate(self.leaves):
+            rows = len(leaves) if self.words is None else len(self.words)
+            if leaves.shape != (rows, sizes[sort]):
+                raise GrammarError(
+                    f"the leaves of {self.sorts[sort]} have shape {leaves.shape}, not {rows, sizes[sort]}"
+                )
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """`(sorts,)`: number of states of each sort."""
+        return np.array([len(vector) for vector in self.root], np.int64)
+
+    @property
+    def n_states(self) -> int:
+        """Number of states in all."""
+        return int(self.sizes.sum())
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights of its transition tensors, zero or not."""
+        return int(self.sizes[self.rules].prod(axis=1).sum()) if len(self.rules) else 0
+
+    def __repr__(self) -> str:
+        sorts = "1 sort" if len(self.sorts) == 1 else f"{len(self.sorts)} sorts"
+        return f"<TreeAutomaton: {sorts}, {self.n_states} states, {len(self.rules)} rules>"
+
+    @classmethod
+    def single(
+        cls,
+        root: Sequence[float] | np.ndarray,
+        transitions: Tensor | Sequence[Sequence[Sequence[float]]],
+        leaves: dict[str, Sequence[float]] | np.ndarray,
+        words: Sequence[str] | None = None,
+    ) -> TreeAutomaton:
+        """Build an automaton of one sort, `<alpha, T, {omega_x}>`; leaves by word, or an array `(words, n)`."""
+        if isinstance(leaves, dict):
+            words, rows = list(leaves), np.array(list(leaves.values()), float)
+        else:
+            rows = np.asarray(leaves, float)
+        vector = np.asarray(root, float)
+        is_tensor = hasattr(transitions, "shape")
+        tensor = transitions if is_tensor else np.asarray(transitions, float)
+        return cls(
+            ["X"], (vector,), np.zeros((1, 3), np.int32), (tensor,), (rows.reshape(-1, len(vector)),),  # type: ignore[arg-type]
+            None if words is None else list(words),
+        )  # fmt: skip
+
+    @classmethod
+    def from_grammar(cls, grammar: TensorGrammar, *, words: bool = True) -> TreeAutomaton:
+        """Return the automaton of a grammar: its symbols are the sorts.
+
+        Parameters
+        ----------
+        grammar
+            Any grammar.
+        words
+            Whether `leaves` have a row for each known word and signature; if not, each preterminal has as many as it
+            has states, with the same Gram matrix.
+        """
+        offsets, n_inner = grammar.state_offsets, grammar.n_interminals
+        emissions = grammar.emissions
+        factors: dict[int, np.ndarray] = {}
+        leaves = [np.zeros((emissions.lexicon.n_terminals if words else 0, int(m))) for m in grammar.states[:n_inner]]
+        for number in range(len(emissions.states)):
+            emitter = number if emissions.emitter is None else int(emissions.emitter[number])
+            if emitter not in factors:
+                column = emissions.column(emitter)
+                factors[emitter] = column if words else _square_root(column)
+            leaves.append(factors[emitter])
+        lexicon = grammar.lexicon
+        return cls(
+            list(grammar.symbols),
+            tuple(grammar.root[offsets[a] : offsets[a + 1]].astype(float) for a in range(len(grammar.symbols))),
+            grammar.rules,
+            tuple(_as_tensor(grammar.tensor(rule)) for rule in range(len(grammar.rules))),
+            tuple(leaves),
+            [lexicon.name(terminal) for terminal in range(lexicon.n_terminals)] if words else None,
+        )
+
+    def joined(self) -> TreeAutomaton:
+        """Return the automaton of one sort that has the states of all: trees lose their labels, weights add up.
+
+        `f(t)` of a tree without labels is the sum over all labellings (section 4.1).
+        """
+        offsets = offsets_of(self.sizes)
+        n = self.n_states
+        places, values = [np.zeros((0, 3), np.int64)], [np.zeros(0)]
+        for rule, tensor in zip(self.rules, self.transitions, strict=True):
+            sparse = tensor if isinstance(tensor, SparseTensor) else SparseTensor.from_dense(dense(tensor))
+            places.append(sparse.places + offsets[rule])
+            values.append(sparse.values)
+        joint = SparseTensor.from_entries((n, n, n), np.concatenate(places), np.concatenate(values))
+        few = len(joint.values) < _SPARSE_JOINT * n**3
+        if self.words is None:
+            rows = [np.zeros((len(block), n)) for block in self.leaves]
+            for block, row, begin in zip(self.leaves, rows, offsets, strict=False):
+                row[:, begin : begin + block.shape[1]] = block
+            leaves = np.concatenate(rows)
+        else:
+            leaves = np.concatenate(self.leaves, axis=1)
+        return TreeAutomaton.single(np.concatenate(self.root), joint if few else joint.dense(), leaves, self.words)
+
+    @cached_property
+    def _sort_numbers(self) -> dict[str, list[int]]:
+        numbers: dict[str, list[int]] = {}
+        for number, name in enumerate(self.sorts):
+            numbers.setdefault(name, []).append(number)
+        return numbers
+
+    @cached_property
+    def _word_numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words or [])}
+
+    @cached_property
+    def _rule_numbers(self) -> dict[tuple[int, int, int], int]:
+        return {tuple(rule): number for number, rule in enumerate(self.rules.tolist())}
+
+    def _sort_of(self, label: str, word: bool) -> int:
+        """Return the number of a sort; where an interminal and a preterminal share a name, the latter has words."""
+        found = self._sort_numbers.get(label)
+        if found is None:
+            raise UsageError(f"the automaton has no sort {label!r}; it has {', '.join(self.sorts[:8])}")
+        return found[-1] if word else found[0]
+
+    def vector(self, tree: Term) -> np.ndarray:
+        """Return `omega(t)`, `(n_a,)` for the sort `a` of the tree's root."""
+        return self._evaluate(tree)[1]
+
+    def weight(self, tree: Term) -> float:
+        """Return `f(t)`."""
+        sort, vector, _ = self._evaluate(tree)
+        return float(self.root[sort] @ vector)
+
+    def context_matrix(self, context: Term) -> np.ndarray:
+        """Return `Xi(c)`, `(n_a, n_b)` for sort `a` of the root and `b` of the hole: `omega(c[t]) = Xi(c) omega(t)`."""
+        _, _, matrix = self._evaluate(context)
+        if matrix is None:
+            raise UsageError(f"a context has a hole, the word {HOLE}; this one has none")
+        return matrix
+
+    def context_vector(self, context: Term) -> np.ndarray:
+        """Return `alpha(c)`, `(n_b,)` for the sort `b` of the hole: `f(c[t]) = alpha(c)^T omega(t)`."""
+        sort, _, matrix = self._evaluate(context)
+        if matrix is None:
+            raise UsageError(f"a context has a hole, the word {HOLE}; this one has none")
+        return np.asarray(self.root[sort] @ matrix)
+
+    def hankel(self, contexts: Sequence[Term], trees: Sequence[Term]) -> np.ndarray:
+        """Return the block `H(c, t) = f(c[t])` of a Hankel matrix, `(contexts, trees)`; all of one sort."""
+        rows = np.array([self.context_vector(context) for context in contexts])
+        columns = np.array([self.vector(tree) for tree in trees])
+        return np.asarray(rows @ columns.T)
+
+    def _evaluate(self, term: Term) -> tuple[int, np.ndarray, np.ndarray | None]:
+        """Return the sort of a term's root, `omega`, and `Xi` if there is a hole in it (`omega` is then of no use).
+
+        Bottom up with a stack: trees can be deeper than Python's.
+        """
+        done: list[tuple[int, np.ndarray, np.ndarray | None]] = []
+        waiting: list[tuple[Term, bool]] = [(term, False)]
+        while waiting:
+            node, ready = waiting.pop()
+            word, label, children = _parts(node)
+            if word is not None:
+                done.append(self._leaf(word, label))
+            elif not ready:
+                waiting += [(node, True), (children[1], False), (children[0], False)]
+            else:
+                right, left = done.pop(), done.pop()
+                done.append(self._inner(label, left, right))
+        return done[0]
+
+    def _leaf(self, word: str, label: str | None) -> tuple[int, np.ndarray, np.ndarray | None]:
+        if word == HOLE:
+            sort = 0 if label is None else self._sort_of(label, False)
+            return sort, np.zeros(self.sizes[sort]), np.eye(self.sizes[sort])
+        sort = 0 if label is None else self._sort_of(label, True)
+        if self.words is None:
+            raise UsageError("this automaton has no words: it was made with words=False")
+        if word not in self._word_numbers:
+            raise UsageError(f"the automaton does not know the word {word!r}")
+        return sort, self.leaves[sort][self._word_numbers[word]], None
+
+    def _inner(
+        self,
+        label: str | None,
+        left: tuple[int, np.ndarray, np.ndarray | None],
+        right: tuple[int, np.ndarray, np.ndarray | None],
+    ) -> tuple[int, np.ndarray, np.ndarray | None]:
+        sort = 0 if label is None else self._sort_of(label, False)
+        hole = left[2] if left[2] is not None else right[2]
+        if left[2] is not None and right[2] is not None:
+            raise UsageError("a context has only one hole")
+        rule = self._rule_numbers.get((sort, left[0], right[0]))
+        n = int(self.sizes[sort])
+        if rule is None:
+            return sort, np.zeros(n), None if hole is None else np.zeros((n, hole.shape[1]))
+        tensor = self.transitions[rule]
+        if hole is None:
+            return sort, apply(tensor, left[1][None], right[1][None])[0], None
+        columns = np.ascontiguousarray(hole.T)
+        if left[2] is not None:
+            matrix = apply(tensor, columns, np.tile(right[1], (len(columns), 1)))
+        else:
+            matrix = apply(tensor, np.tile(left[1], (len(columns), 1)), columns)
+        return sort, np.zeros(n), np.ascontiguousarray(matrix.T)
+
+
+# A joint automaton with a smaller part of its weights not zero is kept sparse.
+_SPARSE_JOINT = 0.02
+
+
+def _as_tensor(tensor: np.ndarray) -> Tensor:
+    """A rule's tensor as float64, sparse if that pays."""
+    values = tensor.astype(np.float64)
+    return compact(values) if values.size > 1 << 15 else values
+
+
+def _square_root(column: np.ndarray) -> np.ndarray:
+    """Return a matrix with the same Gram matrix `M^T M` and no more rows than columns."""
+    return np.asarray(np.linalg.qr(column, mode="r"))
+
+
+def _parts(node: Term) -> tuple[str | None, str | None, Sequence[Term]]:
+    """Return the word, the label and the children of a term."""
+    if isinstance(node, str):
+        return node, None, ()
+    if isinstance(node, Tree):
+        if node.word is None and len(node.children) != 2:
+            raise UsageError(f"{node.label}: automata read binary trees, this node has {len(node.children)} children")
+        return node.word, node.label, node.children
+    if len(node) != 2:
+        raise UsageError(f"automata read binary trees, this node has {len(node)} children")
+    return None, None, node

@@ -1,0 +1,303 @@
+"""Gram matrices of the infinite Hankel matrices (algorithm 2): sums over all trees and all contexts.
+
+For each sort, `G_T = sum over trees of omega(t) omega(t)^T` is the least solution of `s = F(s)` (Theorem 5), a
+quadratic map that keeps positive semidefinite matrices such, and grows with them. So iterates from zero rise towards
+the solution, and at each of them the spectral radius `rho` of the derivative `E` is at most that at the solution, which
+is below one if the sums are finite. Both are used here: an iterate with `rho >= 1` proves that there is no solution.
+`G_C = sum over contexts of alpha(c) alpha(c)^T` then solves a linear system with `E^T`.
+
+Iterating `F` gains a factor `rho` each time. Where `rho` is close to one, Newton's method, whose steps are solved by
+GMRES with products `E v` alone, takes far fewer of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import scipy.sparse.linalg
+
+from sapwood.automata.automaton import TreeAutomaton
+from sapwood.automata.pairs import Blocks, PairOperator, add, inner, linear_map, norm
+from sapwood.errors import GrammarError
+from sapwood.run.progress import Progress, Silent
+
+Method = Literal["auto", "fixed-point", "newton"]
+# Iterations of the map before it is asked how fast it converges, and the rate beyond which Newton's method is faster.
+_FIRST, _SLOW = 12, 0.8
+_MOST_STEPS = 60
+_DENSE = 48
+
+
+class DivergenceError(GrammarError):
+    """The sums over all trees are not finite: the automaton has no Gram matrices."""
+
+
+@dataclass(frozen=True, eq=False)
+class GramMatrices:
+    """The Gram matrices of an automaton, `(n_a, n_a)` for each sort.
+
+    Attributes
+    ----------
+    trees, contexts
+        `G_T` and `G_C`.
+    rate
+        The spectral radius `rho` of `E` at the solution: iterates of the map gain this factor each time.
+    iterations
+        How often the map or its derivative was applied.
+    residual
+        `|F(s) - s| / |s|` at the end.
+    gamma
+        The sums are those of `gamma^size(t) f(t)`.
+    """
+
+    trees: Blocks
+    contexts: Blocks
+    rate: float
+    iterations: int
+    residual: float
+    gamma: float = 1.0
+
+
+def gram_matrices(
+    automaton: TreeAutomaton,
+    *,
+    gamma: float = 1.0,
+    method: Method = "auto",
+    tolerance: float = 1e-13,
+    limit: int = 10_000,
+    progress: Progress | None = None,
+) -> GramMatrices:
+    """Return the Gram matrices of an automaton.
+
+    Parameters
+    ----------
+    automaton
+        Minimal or not.
+    gamma
+        Compute them for `gamma^size(t) f(t)`, which makes larger trees count for more (SVTA*).
+    method
+        Iterate the map (algorithm 2), use Newton's method, or change from the one to the other if it is slow.
+    tolerance
+        Relative change at which iterations end.
+    limit
+        The most applications of the map.
+    progress
+        Where to report.
+
+    Raises
+    ------
+    DivergenceError
+        If the sums are not finite: `f` is then not strongly convergent.
+    """
+    pairs = PairOperator(automaton, automaton, scale=gamma**2)
+    solver = _Solver(pairs, tolerance, limit, progress or Silent())
+    trees = solver.trees(method)
+    rate = solver.rate(trees)
+    if rate >= 1:
+        raise _divergence(rate)
+    contexts = solver.contexts(trees, rate)
+    residual = norm(add(pairs.grow(trees), trees, -1.0)) / max(norm(trees), 1e-300)
+    trees, contexts = ([(block + block.T) / 2 for block in blocks] for blocks in (trees, contexts))
+    return GramMatrices(trees, contexts, rate, solver.count, residual, gamma)
+
+
+def tree_sums(one: TreeAutomaton, other: TreeAutomaton, *, tolerance: float = 1e-14, limit: int = 10_000) -> Blocks:
+    """Return `sum over trees of omega(t) omega'(t)^T` for two automata with finite Gram matrices of their own."""
+    pairs = PairOperator(one, other)
+    return _Solver(pairs, tolerance, limit, Silent()).trees("auto")
+
+
+def context_sums(one: TreeAutomaton, other: TreeAutomaton, trees: Blocks, *, tolerance: float = 1e-14) -> Blocks:
+    """Return `sum over contexts of alpha(c) alpha'(c)^T`, given `tree_sums`."""
+    solver = _Solver(PairOperator(one, other), tolerance, 10_000, Silent())
+    return solver.contexts(trees, solver.rate(trees))
+
+
+def largest_gamma(automaton: TreeAutomaton, *, tolerance: float = 1e-3, progress: Progress | None = None) -> float:
+    """Return the largest `gamma`, up to a relative `tolerance`, for which `gamma^size(t) f(t)` has Gram matrices.
+
+    By bisection; raises `DivergenceError` if there is none as large as 1e-6, and `GrammarError` if any is small enough.
+    """
+    progress = progress or Silent()
+    with progress.stage("gamma", unit="trials") as stage:
+        low, start = 1.0, _attempt(automaton, 1.0, None)
+        high = 1.0
+        while start is None:
+            high, low = low, low / 2
+            if low < 1e-6:
+                raise _divergence(1.0)
+            start = _attempt(automaton, low, None)
+            stage.step()
+        if high == low:
+            while (found := _attempt(automaton, 2 * low, start)) is not None:
+                low, start = 2 * low, found
+                stage.step()
+                if low > 1e12:
+                    raise GrammarError("any gamma is small enough: the automaton has finitely many trees")
+            high = 2 * low
+        while high / low > 1 + tolerance:
+            middle = float(np.sqrt(high * low))
+            found = _attempt(automaton, middle, start)
+            stage.step()
+            if found is None:
+                high = middle
+            else:
+                low, start = middle, found
+    return low
+
+
+def _attempt(automaton: TreeAutomaton, gamma: float, start: Blocks | None) -> Blocks | None:
+    """Return `G_T` for a `gamma`, roughly, from a lower bound of it; None if the sums are not finite."""
+    solver = _Solver(PairOperator(automaton, automaton, scale=gamma**2), 1e-6, 2_000, Silent())
+    try:
+        trees = solver.newton(start or solver.pairs.zeros())
+        return trees if solver.rate(trees) < 1 else None
+    except DivergenceError:
+        return None
+
+
+def _divergence(rate: float) -> DivergenceError:
+    return DivergenceError(
+        f"the sum of squared weights over all trees is not finite (spectral radius {rate:.4g}, it must be below 1), so "
+        "the automaton has no singular values; scale its rules down (gamma below 1), or check that they are "
+        "probabilities"
+    )
+
+
+class _Solver:
+    """Solves for `s` and `q`, counting how often the operator is applied."""
+
+    def __init__(self, pairs: PairOperator, tolerance: float, limit: int, progress: Progress) -> None:
+        self.pairs, self.tolerance, self.limit, self.progress = pairs, tolerance, limit, progress
+        self.count = 0
+        self.rising = pairs.one is pairs.other
+
+    def trees(self, method: Method) -> Blocks:
+        """Return the least solution of `s = F(s)`."""
+        with self.progress.stage("sums over trees", unit="iterations") as stage:
+            if method == "newton":
+                return self.newton(self.pairs.zeros(), stage.step)
+            state, before, last = self.pairs.zeros(), np.inf, np.inf
+            while True:
+                after = self.pairs.grow(state)
+                self._counted(1)
+                stage.step()
+                change, size = norm(add(after, state, -1.0)), norm(after)
+                state = after
+                if not np.isfinite(size) or size > 1e200:
+                    raise _divergence(self.rate(self.pairs.zeros()) if not np.isfinite(size) else np.inf)
+                if change <= self.tolerance * size:
+                    return state
+                last, before = before, change
+                if self.count % _FIRST == 0 and last > 0 and change > _SLOW * last:
+                    if self.rising and (rate := self.rate(state)) >= 1:
+                        raise _divergence(rate)
+                    if method == "auto":
+                        return self.newton(state, stage.step)
+
+    def newton(self, state: Blocks, report: Callable[[], object] = lambda: None) -> Blocks:
+        """Return the least solution of `s = F(s)` by Newton's method from a lower bound."""
+        best = np.inf
+        for _ in range(_MOST_STEPS):
+            rest = add(self.pairs.grow(state), state, -1.0)
+            self._counted(1)
+            report()
+            size, error = norm(state), norm(rest)
+            if not np.isfinite(error):
+                raise _divergence(np.inf)
+            # Rounding keeps the residual from vanishing: when it is small and falls no more, this is the solution.
+            if error <= self.tolerance * size or (error <= 1e-9 * size and error >= 0.5 * best):
+                return state
+            best = error
+            if self.rising and (rate := self.rate(state)) >= 1:
+                raise _divergence(rate)
+            step = self._solve(partial(self.pairs.slope, state), rest)
+            state = add(state, step)
+        raise DivergenceError(
+            f"Newton's method has not converged after {_MOST_STEPS} steps: the automaton is at the border of divergence"
+        )
+
+    def contexts(self, trees: Blocks, rate: float) -> Blocks:
+        """Return `q = (alpha (x) alpha) (I - E)^{-1}`."""
+        roots = self.pairs.roots()
+        with self.progress.stage("sums over contexts", unit="iterations") as stage:
+            if rate > _SLOW:
+                return self._solve(lambda v: self.pairs.down(trees, v), roots, stage.step)
+            term = state = roots
+            while norm(term) > self.tolerance * norm(state):
+                term = self.pairs.down(trees, term)
+                self._counted(1)
+                stage.step()
+                state = add(state, term)
+            return state
+
+    def rate(self, trees: Blocks) -> float:
+        """Return the spectral radius of `E` at `s`."""
+        apply = linear_map(self.pairs, lambda v: self.pairs.slope(trees, v))
+        size = int(self.pairs.pack(trees).size)
+        if size <= _DENSE:
+            matrix = np.stack([apply(row) for row in np.eye(size)], axis=1)
+            self._counted(size)
+            return float(np.abs(np.linalg.eigvals(matrix)).max()) if np.isfinite(matrix).all() else np.inf
+        return self._power(apply, size)
+
+    def _power(self, apply: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+        """Return the largest absolute eigenvalue, by Arnoldi's method from the identity."""
+        start = self.pairs.pack([np.eye(*shape) for shape in self.pairs.shapes])
+        if not apply(start).any():
+            return 0.0
+        operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=self._counting(apply), dtype=np.float64)
+        try:
+            values = scipy.sparse.linalg.eigs(
+                operator, k=1, which="LM", v0=start, tol=1e-5, maxiter=200, return_eigenvectors=False
+            )
+        except scipy.sparse.linalg.ArpackError:
+            # E v vanishes after a few applications, or nearly: trees of bounded depth.
+            vector, before = start, 1.0
+            for _ in range(100):
+                vector = apply(vector)
+                before = float(np.linalg.norm(vector))
+                if before < 1e-290:
+                    return 0.0
+                vector /= before
+            return before
+        return float(np.abs(values).max())
+
+    def _solve(
+        self, apply: Callable[[Blocks], Blocks], right: Blocks, report: Callable[[], object] = lambda: None
+    ) -> Blocks:
+        """Solve `x - E x = right` by GMRES."""
+        pairs = self.pairs
+        mapped = self._counting(linear_map(pairs, apply), report)
+        vector = pairs.pack(right)
+        operator = scipy.sparse.linalg.LinearOperator(
+            (len(vector), len(vector)), matvec=lambda v: v - mapped(v), dtype=np.float64
+        )
+        found, _ = scipy.sparse.linalg.gmres(
+            operator, vector, x0=vector, rtol=max(self.tolerance, 1e-14), atol=0.0, restart=40, maxiter=10
+        )
+        return pairs.unpack(found)
+
+    def _counting(
+        self, apply: Callable[[np.ndarray], np.ndarray], report: Callable[[], object] = lambda: None
+    ) -> Callable[[np.ndarray], np.ndarray]:
+        def counted(vector: np.ndarray) -> np.ndarray:
+            self._counted(1)
+            report()
+            return apply(vector)
+
+        return counted
+
+    def _counted(self, times: int) -> None:
+        self.count += times
+        if self.count > self.limit:
+            raise DivergenceError(
+                f"no convergence after {self.limit:,} iterations: the automaton is at the border of divergence"
+            )
+
+
+__all__ = ["DivergenceError", "GramMatrices", "context_sums", "gram_matrices", "inner", "largest_gamma", "tree_sums"]

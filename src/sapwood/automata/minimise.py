@@ -1,0 +1,195 @@
+"""Smaller grammars: fewer states for each symbol, those that matter least being left out.
+
+Which states matter is a question of what counts, and there are three answers (`Weighing`):
+
+- `l2`: all trees, each by its squared weight. These are the singular values of the Hankel matrices, and the result is a
+  truncated singular value tree automaton (Rabusseau, Balle and Cohen 2016).
+- `gamma`: the same for `gamma^size(t) f(t)`, so that larger trees count for more (SVTA*).
+- `trees`: the nodes of a treebank, as often as they are seen (`sapwood.automata.observed`). The best for parsing.
+
+The result is a projection of the grammar in each case. Its weights are real numbers, not probabilities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from sapwood.automata.automaton import TreeAutomaton
+from sapwood.automata.distance import Closeness, compare
+from sapwood.automata.gram import DivergenceError, gram_matrices, largest_gamma
+from sapwood.automata.observed import node_grams
+from sapwood.automata.svta import SingularStates, choose_states, project, singular_states
+from sapwood.errors import UsageError
+from sapwood.grammar.coarsen import expected_symbols
+from sapwood.grammar.states import change_states, merge_symbols
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.run.progress import Progress, Silent
+from sapwood.trees.corpus import Corpus
+
+Weighing = Literal["l2", "gamma", "trees"]
+Symbols = Literal["own", "base", "none"]
+# The part of the singular values that may go if nothing else is said.
+DEFAULT_TOLERANCE = 0.05
+# How close to the largest gamma the default one is: at it the sums are just not finite.
+_BELOW = 0.97
+# Weights that a grammar may have after its symbols were merged: 4 GB of them.
+_MOST_WEIGHTS = 1 << 29
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A smaller grammar, and what is known of it.
+
+    Attributes
+    ----------
+    grammar
+        The grammar with fewer states.
+    before
+        The grammar with its symbols merged, if they were, and all states.
+    states
+        All singular states of `before`; the first `grammar.states` of each symbol were kept.
+    closeness
+        Exact distances of the two, None if they were not asked for or are not finite.
+    gamma
+        What was used.
+    """
+
+    grammar: TensorGrammar
+    before: TensorGrammar
+    states: SingularStates
+    closeness: Closeness | None
+    gamma: float | None
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return each symbol's name, expected count, states, and singular values, as JSON values."""
+        counts = expected_symbols(self.before)
+        return [
+            {
+                "symbol": name,
+                "count": float(f"{counts[number]:.6g}"),
+                "states_before": int(self.before.states[number]),
+                "rank": int((values > 0).sum()),
+                "states": int(self.grammar.states[number]),
+                "singular_values": [float(f"{value:.6g}") for value in values],
+            }
+            for number, (name, values) in enumerate(zip(self.before.symbols, self.states.values, strict=True))
+        ]
+
+    def best_possible(self) -> float:
+        """Return the least Hankel distance that any grammar with so many states can have (for `l2`)."""
+        return self.states.dropped(self.grammar.states)
+
+
+def minimise(
+    grammar: TensorGrammar,
+    *,
+    states: int | None = None,
+    keep: float | None = None,
+    budget: float | None = None,
+    tolerance: float | None = None,
+    weighing: Weighing = "l2",
+    gamma: float | None = None,
+    corpus: Corpus | None = None,
+    symbols: Symbols = "own",
+    distances: bool = False,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Reduction:
+    """Return a grammar with fewer states.
+
+    Parameters
+    ----------
+    grammar
+        Any grammar.
+    states, keep, budget, tolerance
+        How many states symbols keep, see `choose_states`; by default a tolerance of 0.05. A tolerance of 0 leaves out
+        only what has no effect on any tree (or on the nodes of the treebank).
+    weighing
+        What counts, see the module's text.
+    gamma
+        For `gamma`: the factor; by default nearly the largest for which sums are finite, found by bisection.
+    corpus
+        For `trees`: the trees.
+    symbols
+        Whose states they are: each symbol's `own`; those of all symbols that share a `base` (so that a treebank
+        grammar with annotations can be reduced); or `none`, states of one phrase and one tag, for trees without labels.
+    distances
+        Whether to compute how far the result is from the grammar; takes about as long as the rest.
+    threads, progress
+        As everywhere.
+    """
+    if weighing not in get_args(Weighing):
+        raise UsageError(f"no weighing {weighing!r}; choose from {', '.join(get_args(Weighing))}")
+    if weighing == "trees" and corpus is None:
+        raise UsageError("weighing by trees takes a treebank; give one, or choose l2 or gamma")
+    if weighing == "trees" and symbols != "own":
+        raise UsageError("weighing by trees keeps the symbols: the treebank's trees must show them")
+    if gamma is not None and (weighing != "gamma" or not 0 < gamma < np.inf):
+        raise UsageError("gamma is a positive number, for weighing by gamma")
+    if states is None and keep is None and budget is None and tolerance is None:
+        tolerance = DEFAULT_TOLERANCE
+    progress = progress or Silent()
+    before = _with_symbols(grammar, symbols)
+    automaton = None if weighing == "trees" and not distances else TreeAutomaton.from_grammar(before, words=False)
+    if weighing == "trees":
+        assert corpus is not None
+        found = singular_states(node_grams(before, corpus, threads=threads, progress=progress))
+    else:
+        assert automaton is not None
+        if weighing == "gamma" and gamma is None:
+            gamma = _BELOW * largest_gamma(automaton, tolerance=0.01, progress=progress)
+        # Near the largest gamma the matrices are not well determined, nor need they be.
+        exactness = 1e-13 if weighing == "l2" else 1e-9
+        found = singular_states(gram_matrices(automaton, gamma=gamma or 1.0, tolerance=exactness, progress=progress))
+    # Canonical correlations do not say how often a symbol occurs; singular values of all trees do.
+    weights = np.sqrt(expected_symbols(before)) if weighing == "trees" else None
+    counts = choose_states(
+        found.values, states=states, keep=keep, budget=budget, tolerance=tolerance, sizes=before.states.tolist(),
+        weights=weights,
+    )  # fmt: skip
+    kept = found.truncated(counts)
+    closeness = None
+    if distances:
+        assert automaton is not None
+        try:
+            with progress.stage("distance", total=1, unit="grammars") as stage:
+                closeness = compare(automaton, project(automaton, kept))
+                stage.step()
+        except DivergenceError:
+            progress.note("the smaller grammar's sums over all trees are not finite, so its distance is not either")
+    reduced = change_states(before, *_one_scale(kept))
+    # Single precision is what parsing works with.
+    reduced = replace(reduced, tensors=reduced.tensors.astype(np.float32))
+    told = {"weighing": weighing, "symbols": symbols, "states_before": int(before.states.sum())}
+    reduced = reduced.with_info(minimised={**told, **({} if gamma is None else {"gamma": gamma})})
+    return Reduction(reduced, before, found, closeness, gamma)
+
+
+def _with_symbols(grammar: TensorGrammar, symbols: Symbols) -> TensorGrammar:
+    """Merge the symbols that are to have their states in common."""
+    if symbols == "own":
+        return grammar
+    if symbols not in get_args(Symbols):
+        raise UsageError(f"no symbols {symbols!r}; choose from {', '.join(get_args(Symbols))}")
+    if symbols == "none":
+        inner = int(grammar.states[: grammar.n_interminals].sum())
+        leaf = int(grammar.states[grammar.n_interminals :].sum())
+        if inner * (inner + leaf) ** 2 > _MOST_WEIGHTS:
+            raise UsageError(
+                f"without labels the grammar would have {inner:,} x {inner + leaf:,}^2 weights; minimise it with its "
+                "own symbols first, or take a grammar with fewer"
+            )
+        return merge_symbols(grammar, ["X"] * len(grammar.symbols))
+    return merge_symbols(grammar)
+
+
+def _one_scale(states: SingularStates) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the bases, scaled so that inside vectors of all symbols are about as large as they were."""
+    factors = [np.sqrt(matrix.shape[1]) / max(float(np.linalg.norm(matrix)), 1e-300) for matrix in states.inside]
+    return (
+        [matrix * factor for matrix, factor in zip(states.inside, factors, strict=True)],
+        [matrix / factor for matrix, factor in zip(states.outside, factors, strict=True)],
+    )

@@ -1,0 +1,89 @@
+"""Gram matrices of what a treebank shows: inside and outside vectors of its nodes, each on its own scale.
+
+The infinite sums of `sapwood.automata.gram` weigh a pair of tree and context by the square of its weight, so a few
+short trees decide everything. A parser should be as right about rare trees as about frequent ones. Here each vector is
+divided by the probability of what it stands for, and counts as often as it is seen:
+
+    G_T = E[omega(t) omega(t)^T / p(t)^2]        G_C = E[alpha(c) alpha(c)^T / p(c)^2]
+
+with expectations over the nodes of a sort, `p(t)` proportional to the mean outside vector times `omega(t)` and `p(c)`
+to `alpha(c)` times the mean inside vector. The singular values that these give are canonical correlations of inside and
+outside, in [0, 1] but for sampling noise, and the first is 1: a truncation keeps what inside says of outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sapwood.automata.pairs import Blocks
+from sapwood.errors import InputError
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.observed import NodeVectors, ObservedTrees
+from sapwood.run.progress import Progress, Silent
+from sapwood.trees.corpus import Corpus
+
+# Vectors whose share of their own probability is smaller cancel almost entirely: real-valued grammars have such.
+_LEAST = 1e-6
+
+
+def node_grams(
+    grammar: TensorGrammar, corpus: Corpus, *, threads: int = 1, progress: Progress | None = None
+) -> tuple[Blocks, Blocks]:
+    """Return the Gram matrices of contexts and of trees, `(m_a, m_a)` for each symbol, over a treebank's nodes.
+
+    Trees with rules or symbols that the grammar lacks are left out.
+    """
+    known, _ = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
+    if not known.n_trees:
+        raise InputError("the grammar can make none of the trees; take the treebank that it was trained on")
+    trees = ObservedTrees(known)
+    sizes = grammar.states
+    means = [np.zeros(m) for m in sizes]
+    counts = np.zeros(len(sizes))
+    forward = [np.zeros((m, m)) for m in sizes]
+    backward = [np.zeros((m, m)) for m in sizes]
+    bounds = grammar.state_offsets
+    expected = [grammar.occupancy[bounds[a] : bounds[a + 1]] for a in range(len(sizes))]
+    progress = progress or Silent()
+    # Twice: outside vectors are measured by the mean inside vector, which is not known before.
+    for again in (False, True):
+        with progress.stage("vectors of nodes", total=trees.n_shards, unit="shards") as stage:
+            for vectors in trees.inside_outside(grammar, dtype=np.float64, threads=threads):
+                for symbol, inside, outside in _by_symbol(vectors, known.symbol, sizes):
+                    if not again:
+                        scaled = _scaled(inside, expected[symbol])
+                        counts[symbol] += len(scaled)
+                        means[symbol] += scaled.sum(axis=0)
+                        forward[symbol] += scaled.T @ scaled
+                    else:
+                        scaled = _scaled(outside, means[symbol])
+                        backward[symbol] += scaled.T @ scaled
+                stage.step()
+        means = [mean / max(count, 1.0) for mean, count in zip(means, counts, strict=True)]
+    safe = np.maximum(counts, 1.0)
+    return (
+        [block / count for block, count in zip(backward, safe, strict=True)],
+        [block / count for block, count in zip(forward, safe, strict=True)],
+    )
+
+
+def _by_symbol(
+    vectors: NodeVectors, symbol_of: np.ndarray, sizes: np.ndarray
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield each symbol of a shard with the inside and outside vectors of its nodes, `(nodes, m_a)`."""
+    symbols = symbol_of[vectors.nodes]
+    order = np.argsort(symbols, kind="stable")
+    for run in np.split(order, np.flatnonzero(np.diff(symbols[order])) + 1):
+        symbol = int(symbols[run[0]])
+        places = vectors.offsets[run][:, None] + np.arange(sizes[symbol])
+        yield symbol, vectors.inside[places], vectors.outside[places]
+
+
+def _scaled(vectors: np.ndarray, measure: np.ndarray) -> np.ndarray:
+    """Return vectors divided by their products with `measure`, without those for which it nearly vanishes."""
+    products = vectors @ measure
+    sizes = np.abs(vectors) @ np.abs(measure)
+    kept = np.isfinite(products) & (np.abs(products) > _LEAST * sizes)
+    return np.asarray(vectors[kept] / products[kept, None])

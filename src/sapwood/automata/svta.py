@@ -1,0 +1,196 @@
+"""Singular value tree automata (algorithm 1) and their truncation.
+
+With `G_C = L L^T`, `G_T = R R^T` and the singular value decomposition `L^T R = U D V^T`, the singular values `D` are
+those of the Hankel matrix (Lemma 1), and the automaton conjugated by `Q = R V D^{-1/2}` is the singular value tree
+automaton. This is the paper's `Q`, written without an inverse: `Q^{-T} = L U D^{-1/2}`. So nothing small is divided by,
+the automaton need not be minimal, and directions without weight are simply not there.
+
+A truncation keeps the columns of the largest singular values of each sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sapwood.automata.automaton import TreeAutomaton
+from sapwood.automata.gram import GramMatrices, gram_matrices
+from sapwood.automata.pairs import Blocks
+from sapwood.automata.tensors import change_basis
+from sapwood.errors import UsageError
+
+# Of what a sort's Gram matrix is in its scaled form, smaller parts are rounding errors.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class SingularStates:
+    """Singular values of an automaton's Hankel matrices, and the way to the states that belong to them.
+
+    Attributes
+    ----------
+    values
+        For each sort its singular values, falling; as many as its rank.
+    inside, outside
+        For each sort `Q^{-T}` and `Q`, `(n_a, rank_a)`: `omega(t)` times the one and `alpha(c)` times the other are
+        the vectors of the singular value tree automaton.
+    """
+
+    values: list[np.ndarray]
+    inside: list[np.ndarray]
+    outside: list[np.ndarray]
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """`(sorts,)`: how many singular values each sort has."""
+        return np.array([len(values) for values in self.values])
+
+    def truncated(self, states: Sequence[int] | np.ndarray | int) -> SingularStates:
+        """Keep the first `states` of each sort, at least one."""
+        counts = np.broadcast_to(np.asarray(states), (len(self.values),))
+        cut = [slice(0, max(1, int(count))) for count in counts]
+        return SingularStates(
+            [values[part] for values, part in zip(self.values, cut, strict=True)],
+            [matrix[:, part] for matrix, part in zip(self.inside, cut, strict=True)],
+            [matrix[:, part] for matrix, part in zip(self.outside, cut, strict=True)],
+        )
+
+    def dropped(self, states: Sequence[int] | np.ndarray | int) -> float:
+        """Return the root of the sum of squares of the singular values beyond the first `states` of each sort.
+
+        No automaton with so many states is closer in the Hankel norm, `sqrt(sum over trees of |t| (f - f')^2)`.
+        """
+        counts = np.broadcast_to(np.asarray(states), (len(self.values),))
+        rest = [values[int(count) :] for values, count in zip(self.values, counts, strict=True)]
+        return float(np.sqrt(sum(float(values @ values) for values in rest)))
+
+
+def singular_states(grams: GramMatrices | tuple[Blocks, Blocks]) -> SingularStates:
+    """Return the singular values and states that belong to Gram matrices (of contexts and trees)."""
+    contexts, trees = (grams.contexts, grams.trees) if isinstance(grams, GramMatrices) else grams
+    values, inside, outside = [], [], []
+    for context, tree in zip(contexts, trees, strict=True):
+        left, right = square_root(context), square_root(tree)
+        u, d, v = np.linalg.svd(left.T @ right, full_matrices=False)
+        kept = d > (d[0] if len(d) else 0.0) * 1e-15
+        if not kept.any():
+            # A sort without any weight keeps one state that does nothing.
+            n = len(context)
+            values.append(np.zeros(1))
+            inside.append(np.zeros((n, 1)))
+            outside.append(np.zeros((n, 1)))
+            continue
+        u, d, v = u[:, kept], d[kept], v[kept].T
+        q = right @ (v / np.sqrt(d))
+        signs = np.sign(q[np.abs(q).argmax(axis=0), np.arange(q.shape[1])])
+        values.append(d)
+        outside.append(q * signs)
+        inside.append(left @ (u / np.sqrt(d)) * signs)
+    return SingularStates(values, inside, outside)
+
+
+def square_root(gram: np.ndarray) -> np.ndarray:
+    """Return `L`, `(n, r)`, with `L L^T` the Gram matrix; rows and columns are brought to one scale first."""
+    scale = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
+    safe = np.where(scale > 0, scale, 1.0)
+    eigenvalues, vectors = np.linalg.eigh(gram / np.outer(safe, safe))
+    kept = eigenvalues > _ROUNDING * max(float(eigenvalues.max(initial=0.0)), 1e-300)
+    return np.asarray(scale[:, None] * vectors[:, kept] * np.sqrt(eigenvalues[kept]))
+
+
+def project(automaton: TreeAutomaton, states: SingularStates) -> TreeAutomaton:
+    """Return the automaton over other states; with all singular states the function stays the same."""
+    transitions = tuple(
+        change_basis(tensor, states.inside[a], states.outside[b], states.outside[c])
+        for (a, b, c), tensor in zip(automaton.rules.tolist(), automaton.transitions, strict=True)
+    )
+    return replace(
+        automaton,
+        root=tuple(vector @ matrix for vector, matrix in zip(automaton.root, states.outside, strict=True)),
+        transitions=transitions,
+        leaves=tuple(rows @ matrix for rows, matrix in zip(automaton.leaves, states.inside, strict=True)),
+    )
+
+
+def svta(automaton: TreeAutomaton, states: int | None = None, *, gamma: float = 1.0) -> TreeAutomaton:
+    """Return the singular value tree automaton, or its truncation to so many states of each sort.
+
+    With `gamma` other than 1 the states are those of `gamma^size(t) f(t)` (SVTA*).
+
+    Examples
+    --------
+    >>> automaton = TreeAutomaton.single([1.0, 0.5], np.full((2, 2, 2), 0.05), {"a": [0.5, 0.25], "b": [0.25, 0.1]})
+    >>> svta(automaton)
+    <TreeAutomaton: 1 sort, 2 states, 1 rules>
+    """
+    found = singular_states(gram_matrices(automaton, gamma=gamma))
+    return project(automaton, found if states is None else found.truncated(states))
+
+
+def choose_states(
+    values: Sequence[np.ndarray],
+    *,
+    states: int | None = None,
+    keep: float | None = None,
+    budget: float | None = None,
+    tolerance: float | None = None,
+    sizes: Sequence[int] | None = None,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return how many states each sort is to have, `(sorts,)`; each at least one and at most its rank.
+
+    Parameters
+    ----------
+    values
+        Singular values of each sort.
+    states
+        At most so many for each.
+    keep
+        This part of each sort's states (`sizes`, else its rank), rounded up.
+    budget
+        This part of the states of all sorts together, those of the largest singular values.
+    tolerance
+        As few as possible, such that the dropped singular values are, as root of the sum of squares, at most this part
+        of all; sorts with larger ones keep more.
+    sizes
+        How many states the sorts have now.
+    weights
+        `(sorts,)`: factors of the singular values of each sort, for `budget` and `tolerance`.
+
+    Examples
+    --------
+    >>> choose_states([np.array([8.0, 4.0, 0.1]), np.array([2.0, 0.2])], tolerance=0.05)
+    array([2, 1])
+    >>> choose_states([np.array([8.0, 4.0, 0.1]), np.array([2.0, 0.2])], keep=0.5)
+    array([2, 1])
+    """
+    ranks = np.array([len(part) for part in values])
+    full = ranks if sizes is None else np.asarray(sizes)
+    if sum(option is not None for option in (states, keep, budget, tolerance)) != 1:
+        raise UsageError("say one of: how many states, which part of them to keep, a budget, or a tolerance")
+    if states is not None:
+        if states < 1:
+            raise UsageError(f"states must be at least 1, not {states}")
+        return np.minimum(ranks, states)
+    for name, part in (("part to keep", keep), ("budget", budget)):
+        if part is not None and not 0 < part <= 1:
+            raise UsageError(f"the {name} must be above 0 and at most 1, not {part}")
+    if keep is not None:
+        return np.minimum(ranks, np.maximum(1, np.ceil(keep * full - 1e-9))).astype(np.int64)
+    if tolerance is not None and not 0 <= tolerance < 1:
+        raise UsageError(f"the tolerance must be at least 0 and below 1, not {tolerance}")
+    sort = np.repeat(np.arange(len(ranks)), ranks)
+    squares = np.concatenate([np.asarray(part) ** 2 for part in values])
+    if weights is not None:
+        squares *= np.asarray(weights)[sort] ** 2
+    first = np.diff(sort, prepend=-1) > 0
+    # The smallest first; what each sort must keep comes last.
+    order = np.lexsort((np.where(first, np.inf, squares),))
+    if budget is not None:
+        gone = order[: max(0, len(order) - max(int(budget * full.sum()), len(ranks)))]
+    else:
+        assert tolerance is not None
+        gone = order[np.cumsum(squares[order]) <= tolerance**2 * squares.sum()]
+    return ranks - np.bincount(sort[gone[~first[gone]]], minlength=len(ranks))

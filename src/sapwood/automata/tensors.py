@@ -1,0 +1,205 @@
+"""Transition tensors `T(i, j, k)`, weight of state `i` above `j` and `k`: dense, sparse, or as a sum of products.
+
+Gram matrices need only one operation on pairs of them, `sandwich`:
+
+    Z(i, i') = sum over j, k, j', k' of  T(i, j, k) X(j, j') Y(k, k') T'(i', j', k')
+
+which is `T^(x)(I, x, y)` of the paper with vectors of length `n^2` kept as matrices, so that nothing as large as
+`n^2 x n^2` is ever formed. Applied to a tensor with its axes in another order it is also the operation's adjoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from sapwood.automata import _sparse_kernels as kernels
+from sapwood.errors import UsageError
+from sapwood.grammar.emissions import run_offsets
+
+# Tensors with a smaller part of their weights not zero are worth keeping sparse.
+_SPARSE = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTensor:
+    """A tensor of three axes by its entries that are not zero.
+
+    Attributes
+    ----------
+    shape
+        Its size along each axis.
+    places
+        `(entries, 3)` int32: where they are, sorted by the first axis, then the second, then the third; none twice.
+    values
+        `(entries,)`: what they are.
+    """
+
+    shape: tuple[int, int, int]
+    places: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def from_entries(cls, shape: tuple[int, int, int], places: np.ndarray, values: np.ndarray) -> SparseTensor:
+        """Build from entries in any order, those at the same place being added; zeros are left out."""
+        places = np.asarray(places, np.int64).reshape(-1, 3)
+        if len(places) and (places.min() < 0 or (places >= shape).any()):
+            raise UsageError(f"an entry is outside of a tensor of shape {shape}")
+        keys, which = np.unique((places[:, 0] * shape[1] + places[:, 1]) * shape[2] + places[:, 2], return_inverse=True)
+        sums = np.bincount(which, weights=np.asarray(values, float), minlength=len(keys))
+        keys, sums = keys[sums != 0], sums[sums != 0]
+        columns = [keys // (shape[1] * shape[2]), keys // shape[2] % shape[1], keys % shape[2]]
+        return cls(shape, np.stack(columns, axis=1).astype(np.int32), sums)
+
+    @classmethod
+    def from_dense(cls, tensor: np.ndarray) -> SparseTensor:
+        """Build from an array, shape `(n_a, n_b, n_c)`."""
+        places = np.argwhere(tensor)
+        return cls.from_entries(tensor.shape, places, tensor[tuple(places.T)])
+
+    def dense(self) -> np.ndarray:
+        """Return the tensor as an array."""
+        tensor = np.zeros(self.shape)
+        tensor[tuple(self.places.T)] = self.values
+        return tensor
+
+    def transpose(self, *axes: int) -> SparseTensor:
+        """Return the tensor with its axes in another order."""
+        shape = tuple(self.shape[axis] for axis in axes)
+        return SparseTensor.from_entries(shape, self.places[:, list(axes)], self.values)  # type: ignore[arg-type]
+
+    def scaled(self, factor: float) -> SparseTensor:
+        """Return the tensor times a number."""
+        return SparseTensor(self.shape, self.places, self.values * factor)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """`(n_a + 1,)`: where the entries of each place of the first axis begin."""
+        return run_offsets(self.places[:, 0], self.shape[0])
+
+    @cached_property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The distinct places along the second and third axes, `(pairs, 2)`, and each entry's number among them."""
+        keys = self.places[:, 1].astype(np.int64) * self.shape[2] + self.places[:, 2]
+        distinct, which = np.unique(keys, return_inverse=True)
+        return np.stack([distinct // self.shape[2], distinct % self.shape[2]], axis=1), which.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductTensor:
+    """A sum of `R` products, `T(i, j, k) = sum over r of parent(i, r) left(j, r) right(k, r)` (a CP decomposition).
+
+    Attributes
+    ----------
+    parent, left, right
+        `(n_a, R)`, `(n_b, R)`, `(n_c, R)`.
+    """
+
+    parent: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Its size along each axis."""
+        return self.parent.shape[0], self.left.shape[0], self.right.shape[0]
+
+    @property
+    def rank(self) -> int:
+        """Number of products."""
+        return int(self.parent.shape[1])
+
+    def dense(self) -> np.ndarray:
+        """Return the tensor as an array."""
+        return np.einsum("ir,jr,kr->ijk", self.parent, self.left, self.right, optimize=True)
+
+    def transpose(self, *axes: int) -> ProductTensor:
+        """Return the tensor with its axes in another order."""
+        factors = (self.parent, self.left, self.right)
+        return ProductTensor(*(factors[axis] for axis in axes))
+
+    def scaled(self, factor: float) -> ProductTensor:
+        """Return the tensor times a number."""
+        return ProductTensor(self.parent * factor, self.left, self.right)
+
+
+Tensor: TypeAlias = np.ndarray | SparseTensor | ProductTensor
+
+
+def compact(tensor: np.ndarray) -> Tensor:
+    """Return a dense array, as a sparse tensor if most of it is zero."""
+    return SparseTensor.from_dense(tensor) if np.count_nonzero(tensor) < _SPARSE * tensor.size else tensor
+
+
+def dense(tensor: Tensor) -> np.ndarray:
+    """Return any tensor as an array."""
+    return tensor if isinstance(tensor, np.ndarray) else tensor.dense()
+
+
+def scaled(tensor: Tensor, factor: float) -> Tensor:
+    """Return any tensor times a number."""
+    return tensor * factor if isinstance(tensor, np.ndarray) else tensor.scaled(factor)
+
+
+def apply(tensor: Tensor, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return `T(I, x, y)`, `(rows, n_a)`, for rows `x` of `left`, `(rows, n_b)`, and `y` of `right`, `(rows, n_c)`."""
+    if isinstance(tensor, ProductTensor):
+        return np.asarray(((left @ tensor.left) * (right @ tensor.right)) @ tensor.parent.T)
+    if isinstance(tensor, SparseTensor):
+        result = np.zeros((len(left), tensor.shape[0]))
+        kernels.apply(tensor.places, tensor.values, left, right, result)
+        return result
+    half = np.tensordot(right, tensor, axes=(1, 2))  # rows, i, j
+    return np.asarray(np.matmul(half, left[:, :, None])[:, :, 0])
+
+
+def change_basis(tensor: Tensor, first: np.ndarray, second: np.ndarray, third: np.ndarray) -> Tensor:
+    """Return `T(M1, M2, M3)`: `(d1, d2, d3)` for matrices `(n_a, d1)`, `(n_b, d2)`, `(n_c, d3)`."""
+    if isinstance(tensor, ProductTensor):
+        return ProductTensor(first.T @ tensor.parent, second.T @ tensor.left, third.T @ tensor.right)
+    if isinstance(tensor, SparseTensor):
+        # The sparse axis that stands alone first: entries times d3, summed into (i, j) pairs.
+        half = np.zeros((tensor.shape[0], tensor.shape[1], third.shape[1]))
+        kernels.contract_last(tensor.places, tensor.values, np.ascontiguousarray(third), half)
+    else:
+        half = np.tensordot(tensor, third, axes=(2, 0))
+    half = np.tensordot(first, half, axes=(0, 0))  # d1, n_b, d3
+    return np.ascontiguousarray(np.moveaxis(np.tensordot(second, half, axes=(0, 1)), 0, 1))
+
+
+def sandwich(one: Tensor, left: np.ndarray, right: np.ndarray, other: Tensor) -> np.ndarray:
+    """Return `Z`, see the module's text: `(n_a, n_a')` for `left` `(n_b, n_b')` and `right` `(n_c, n_c')`."""
+    if isinstance(one, ProductTensor) and isinstance(other, ProductTensor):
+        middle = (one.left.T @ left @ other.left) * (one.right.T @ right @ other.right)
+        return np.asarray(one.parent @ middle @ other.parent.T)
+    if isinstance(one, SparseTensor) and isinstance(other, SparseTensor):
+        result = np.zeros((one.shape[0], other.shape[0]))
+        pairs, which = other.pairs
+        kernels.sandwich(
+            one.rows, one.places, one.values, np.ascontiguousarray(left), np.ascontiguousarray(right), pairs,
+            other.places[:, 0].astype(np.int64), which, other.values, result,
+        )  # fmt: skip
+        return result
+    if not isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return sandwich(other, left.T, right.T, one).T
+    if isinstance(other, SparseTensor) and isinstance(one, np.ndarray):
+        half = np.tensordot(one, left, axes=(1, 0))  # i, k, j'
+        result = np.zeros((one.shape[0], other.shape[0]))
+        kernels.half_sandwich(half, np.ascontiguousarray(right), other.places, other.values, result)
+        return result
+    if isinstance(other, ProductTensor) or isinstance(one, ProductTensor):
+        return _mixed_sandwich(one, left, right, other)
+    half = np.tensordot(np.tensordot(dense(one), left, axes=(1, 0)), right, axes=(1, 0))  # i, j', k'
+    return np.asarray(np.tensordot(half, dense(other), axes=((1, 2), (1, 2))))
+
+
+def _mixed_sandwich(one: Tensor, left: np.ndarray, right: np.ndarray, other: Tensor) -> np.ndarray:
+    """`sandwich` of a sum of products and another kind: the latter is applied to each product."""
+    if isinstance(one, ProductTensor):
+        return _mixed_sandwich(other, left.T, right.T, one).T
+    assert isinstance(other, ProductTensor)
+    applied = apply(one, (left @ other.left).T, (right @ other.right).T)  # R, i
+    return np.asarray(applied.T @ other.parent.T)

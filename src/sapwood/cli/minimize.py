@@ -1,0 +1,216 @@
+"""`sapwood minimize`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sapwood.cli import _common as common
+from sapwood.cli.evaluate import evaluate_model
+from sapwood.errors import UsageError
+from sapwood.files import STANDARD_STREAM, is_regular
+from sapwood.run.pictures import check_matplotlib, picture_format
+
+if TYPE_CHECKING:
+    from sapwood.automata.minimise import Reduction
+    from sapwood.run.progress import Progress
+
+_PART = click.FloatRange(min=0, max=1, min_open=True)
+
+
+@click.command("minimize", short_help="Make a model smaller and faster: fewer hidden states.")
+@click.argument("model")
+@click.option("-o", "--output", required=True, help="Where to write the smaller model.")
+@click.option("-k", "--states", type=click.IntRange(min=1), help="The most states a symbol keeps.")
+@click.option("--keep", type=_PART, help="The part of its states that each symbol keeps (0.5: half of them).")
+@click.option("--budget", type=_PART, help="The part of all states to keep, wherever they matter most.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0, max=1, max_open=True),
+    help="Keep as few states as this error allows; 0 leaves out only what has no effect. [default: 0.05]",
+)
+@click.option(
+    "--weigh",
+    type=click.Choice(["l2", "gamma", "trees"]),
+    help="What counts: all trees by their squared probability (l2), larger ones more (gamma), or what is seen in "
+    "--trees. [default: trees if they are given, else l2]",
+)
+@click.option("--trees", help="The treebank that the model was trained on: the best guide for parsing.")
+@click.option(
+    "--gamma",
+    type=click.FloatRange(min=0, min_open=True),
+    help="The factor for --weigh gamma. [default: nearly the largest possible]",
+)
+@click.option(
+    "--symbols",
+    type=click.Choice(["own", "base", "none"]),
+    default="own",
+    show_default=True,
+    help="Reduce each symbol's own states; or first make NP^S, NP^VP, ... states of one symbol NP (base); or all "
+    "symbols states of one, for trees without labels (none).",
+)
+@click.option("--distance", is_flag=True, help="Compute the exact distance of the two models over all trees, too.")
+@click.option("--dev", help="Treebank to compare accuracy and speed on, before and after.")
+@click.option("--plot", "picture", help="Where to draw the singular values (.svg, .png or .pdf).")
+@common.format_option
+@common.skip_bad_option
+@common.threads_option
+@common.json_option
+@common.quiet_option
+def command(
+    model: str,
+    output: str,
+    states: int | None,
+    keep: float | None,
+    budget: float | None,
+    tolerance: float | None,
+    weigh: Any,
+    trees: str | None,
+    gamma: float | None,
+    symbols: Any,
+    distance: bool,
+    dev: str | None,
+    picture: str | None,
+    input_format: Any,
+    skip_bad: bool,
+    threads: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Reduce the hidden states of a MODEL, leaving out those that matter least.
+
+    The states are those of the singular value decomposition of the model's Hankel matrices, one for each symbol (the
+    singular value tree automaton). The smaller model's weights are real numbers, no longer probabilities: its trees
+    have weights close to what they had, and it parses as before, faster.
+
+    \b
+    Examples:
+      sapwood minimize model.sapwood -k 8 --trees train.mrg --dev dev.mrg -o small.sapwood
+      sapwood minimize model.sapwood --tolerance 0 -o same.sapwood
+      sapwood minimize pcfg.sapwood --symbols base -k 8 --plot values.svg -o small.sapwood
+    """
+    if sum(option is not None for option in (states, keep, budget, tolerance)) > 1:
+        raise UsageError("-k, --keep, --budget and --tolerance each say how many states to keep; give one of them")
+    if STANDARD_STREAM in (model, output):
+        raise UsageError("models are not read from standard input nor written to standard output; name files")
+    weigh = weigh or ("trees" if trees else "l2")
+    if weigh == "trees" and trees is None:
+        raise UsageError("--weigh trees needs --trees, best those that the model was trained on")
+    if weigh != "trees" and trees is not None:
+        raise UsageError(f"--trees does not go with --weigh {weigh}")
+    if gamma is not None and weigh != "gamma":
+        raise UsageError("--gamma goes with --weigh gamma")
+    common.check_inputs(model, trees, dev)
+    common.check_output(output)
+    if is_regular(model) and is_regular(output) and Path(model).samefile(output):
+        raise UsageError(f"-o {output}: is the input file; it would be replaced")
+    if picture is not None:
+        picture_format(picture)
+        check_matplotlib()
+        common.check_output(picture)
+    from sapwood.automata.minimise import minimise
+    from sapwood.grammar.bundle import load_models, save_models
+
+    progress = common.make_progress(quiet)
+    threads = common.default_threads(threads)
+    grammars = load_models(model)
+    corpus = None
+    if trees is not None:
+        from sapwood.trees import Corpus
+
+        first = grammars[0]
+        read = common.trees_from([trees], input_format, skip_bad, progress)
+        with common.naming([trees]):
+            corpus = Corpus.from_trees(read, normaliser=first.normaliser, transform=first.transform, progress=progress)
+    found = [
+        minimise(
+            grammar, states=states, keep=keep, budget=budget, tolerance=tolerance, weighing=weigh, gamma=gamma,
+            corpus=corpus, symbols=symbols, distances=distance, threads=threads, progress=progress,
+        )
+        for grammar in grammars
+    ]  # fmt: skip
+    save_models([reduction.grammar for reduction in found], output)
+    report: dict[str, Any] = {
+        "model": model,
+        "output": output,
+        "grammars": len(found),
+        "weigh": weigh,
+        "before": _size([reduction.before for reduction in found], model if symbols == "own" else None),
+        "after": _size([reduction.grammar for reduction in found], output),
+        "gamma": found[0].gamma,
+        **_distances(found[0], weigh),
+        "dev": None,
+    }
+    if dev is not None:
+        report["dev"] = {
+            "before": _score(model, dev, input_format, skip_bad, threads, progress),
+            "after": _score(output, dev, input_format, skip_bad, threads, progress),
+        }
+    records = found[0].records()
+    if picture is not None:
+        from sapwood.run.spectra import draw_spectra
+
+        draw_spectra([{**record, "count": round(record["count"])} for record in records], picture)
+    if as_json:
+        common.print_json({**report, "symbols": records})
+    else:
+        click.echo(_format(report, records))
+
+
+def _size(grammars: list[Any], path: str | None) -> dict[str, Any]:
+    return {
+        "states": sum(int(grammar.states.sum()) for grammar in grammars),
+        "weights": sum(len(grammar.tensors) for grammar in grammars),
+        "bytes": None if path is None else Path(path).stat().st_size,
+    }
+
+
+def _distances(reduction: Reduction, weigh: str) -> dict[str, Any]:
+    """Return the distances of the first grammar, as JSON values."""
+    close = reduction.closeness
+    if close is None:
+        return {"l2": None, "l2_relative": None, "hankel": None, "hankel_best": None}
+    best = reduction.best_possible() if weigh == "l2" else None
+    return {"l2": close.l2, "l2_relative": close.relative, "hankel": close.hankel, "hankel_best": best}
+
+
+def _score(
+    path: str, dev: str, input_format: Any, skip_bad: bool, threads: int, progress: Progress
+) -> dict[str, float]:
+    parser = common.load_parser(path, progress, threads=threads)
+    result, seconds = evaluate_model(parser, dev, input_format, "default", skip_bad, progress)
+    figures = result.to_dict()
+    return {"f1": figures["f1"], "sentences_per_second": round(figures["sentences"] / max(seconds, 1e-9), 2)}
+
+
+def _format(report: dict[str, Any], records: list[dict[str, Any]]) -> str:
+    before, after = report["before"], report["after"]
+    rows = [
+        f"states       {before['states']:,} -> {after['states']:,}",
+        f"weights      {before['weights']:,} -> {after['weights']:,}",
+    ]
+    if before["bytes"] is not None:
+        rows.append(f"file         {before['bytes'] / 1e6:.1f} MB -> {after['bytes'] / 1e6:.1f} MB")
+    if report["gamma"] is not None:
+        rows.append(f"gamma        {report['gamma']:.4g}")
+    if report["l2"] is not None:
+        rows.append(f"l2 distance  {report['l2']:.4g} ({report['l2_relative']:.2%} of the norm)")
+        if report["hankel_best"] is not None:
+            rows.append(
+                f"Hankel norm  {report['hankel']:.4g} away; no model with so many states is closer than "
+                f"{report['hankel_best']:.4g}"
+            )
+    if report["dev"] is not None:
+        old, new = report["dev"]["before"], report["dev"]["after"]
+        rows.append(f"F1 on dev    {old['f1']:.2f} -> {new['f1']:.2f}")
+        ratio = new["sentences_per_second"] / max(old["sentences_per_second"], 1e-9)
+        speeds = f"{old['sentences_per_second']:.1f} -> {new['sentences_per_second']:.1f}"
+        rows.append(f"speed        {speeds} sentences/s ({ratio:.2f} times)")
+    rows.append("symbol       states  singular values")
+    for record in sorted(records, key=lambda record: -record["count"])[:10]:
+        values = " ".join(f"{value:.3g}" for value in record["singular_values"][:8])
+        more = " ..." if len(record["singular_values"]) > 8 else ""
+        rows.append(f"  {record['symbol']:<10} {record['states_before']:>2} -> {record['states']:<2} {values}{more}")
+    return "\n".join(rows)
