@@ -139,11 +139,7 @@ def minimise(
         found = singular_states(node_grams(before, corpus, threads=threads, progress=progress))
     else:
         assert automaton is not None
-        if weighing == "gamma" and gamma is None:
-            gamma = _BELOW * largest_gamma(automaton, tolerance=0.01, progress=progress)
-        # Near the largest gamma the matrices are not well determined, nor need they be.
-        exactness = 1e-13 if weighing == "l2" else 1e-9
-        found = singular_states(gram_matrices(automaton, gamma=gamma or 1.0, tolerance=exactness, progress=progress))
+        found, gamma = _states_of(automaton, weighing, gamma, progress)
     # Canonical correlations do not say how often a symbol occurs; singular values of all trees do.
     weights = np.sqrt(expected_symbols(before)) if weighing == "trees" else None
     counts = choose_states(
@@ -154,18 +150,67 @@ def minimise(
     closeness = None
     if distances:
         assert automaton is not None
-        try:
-            with progress.stage("distance", total=1, unit="grammars") as stage:
-                closeness = compare(automaton, project(automaton, kept))
-                stage.step()
-        except DivergenceError:
-            progress.note("the smaller grammar's sums over all trees are not finite, so its distance is not either")
+        closeness = _distance(automaton, project(automaton, kept), progress)
     reduced = change_states(before, *_one_scale(kept))
     # Single precision is what parsing works with.
     reduced = replace(reduced, tensors=reduced.tensors.astype(np.float32))
     told = {"weighing": weighing, "symbols": symbols, "states_before": int(before.states.sum())}
     reduced = reduced.with_info(minimised={**told, **({} if gamma is None else {"gamma": gamma})})
     return Reduction(reduced, before, found, closeness, gamma)
+
+
+def minimise_automaton(
+    automaton: TreeAutomaton,
+    *,
+    states: int | None = None,
+    keep: float | None = None,
+    budget: float | None = None,
+    tolerance: float | None = None,
+    weighing: Literal["l2", "gamma"] = "l2",
+    gamma: float | None = None,
+    progress: Progress | None = None,
+) -> tuple[TreeAutomaton, SingularStates, Closeness | None]:
+    """Return an automaton with fewer states, all its singular states, and the distance if it is finite; see `minimise`.
+
+    Examples
+    --------
+    >>> automaton = TreeAutomaton.single([1.0, 0.5], np.full((2, 2, 2), 0.05), {"a": [0.5, 0.25], "b": [0.25, 0.1]})
+    >>> smaller, found, closeness = minimise_automaton(automaton, states=1)
+    >>> smaller
+    <TreeAutomaton: 1 sort, 1 states, 1 rules>
+    """
+    progress = progress or Silent()
+    if states is None and keep is None and budget is None and tolerance is None:
+        tolerance = DEFAULT_TOLERANCE
+    found, _ = _states_of(automaton, weighing, gamma, progress)
+    counts = choose_states(
+        found.values, states=states, keep=keep, budget=budget, tolerance=tolerance, sizes=automaton.sizes.tolist()
+    )
+    smaller = project(automaton, found.truncated(counts))
+    return smaller, found, _distance(automaton, smaller, progress)
+
+
+def _states_of(
+    automaton: TreeAutomaton, weighing: Weighing, gamma: float | None, progress: Progress
+) -> tuple[SingularStates, float | None]:
+    """Return the singular states of all trees' sums, and the gamma that was used."""
+    if weighing == "gamma" and gamma is None:
+        gamma = _BELOW * largest_gamma(automaton, tolerance=0.01, progress=progress)
+    # Near the largest gamma the matrices are not well determined, nor need they be.
+    exactness = 1e-13 if weighing == "l2" else 1e-9
+    grams = gram_matrices(automaton, gamma=gamma or 1.0, tolerance=exactness, progress=progress)
+    return singular_states(grams), gamma
+
+
+def _distance(automaton: TreeAutomaton, smaller: TreeAutomaton, progress: Progress) -> Closeness | None:
+    try:
+        with progress.stage("distance", total=1, unit="grammars") as stage:
+            found = compare(automaton, smaller)
+            stage.step()
+        return found
+    except DivergenceError:
+        progress.note("the smaller grammar's sums over all trees are not finite, so its distance is not either")
+        return None
 
 
 def _with_symbols(grammar: TensorGrammar, symbols: Symbols) -> TensorGrammar:

@@ -24,8 +24,8 @@ from sapwood.inference.observed import NodeVectors, ObservedTrees
 from sapwood.run.progress import Progress, Silent
 from sapwood.trees.corpus import Corpus
 
-# Vectors whose share of their own probability is smaller cancel almost entirely: real-valued grammars have such.
-_LEAST = 1e-6
+# The least part of its terms that a sum of positive and negative ones counts as.
+_LEAST = 0.1
 
 
 def node_grams(
@@ -82,8 +82,12 @@ def _by_symbol(
 
 
 def _scaled(vectors: np.ndarray, measure: np.ndarray) -> np.ndarray:
-    """Return vectors divided by their products with `measure`, without those for which it nearly vanishes."""
-    products = vectors @ measure
+    """Return vectors divided by the size of their products with `measure`, or by a part of what that is without signs.
+
+    In real-valued grammars the terms of a product can cancel; a few such vectors must not outweigh all others.
+    """
+    products = np.abs(vectors @ measure)
     sizes = np.abs(vectors) @ np.abs(measure)
-    kept = np.isfinite(products) & (np.abs(products) > _LEAST * sizes)
-    return np.asarray(vectors[kept] / products[kept, None])
+    divisors = np.maximum(products, _LEAST * sizes)
+    kept = np.isfinite(divisors) & (divisors > 0)
+    return np.asarray(vectors[kept] / divisors[kept, None])

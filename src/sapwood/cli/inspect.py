@@ -50,7 +50,7 @@ def command(
     """
     path = common.bundled_model() if file is None else file
     common.check_inputs(path)
-    if is_regular(path) and _is_sapwood_file(path):
+    if is_regular(path) and is_sapwood_file(path):
         if tree_number:
             raise UsageError("--tree is for treebanks; a model has no trees")
         _inspect_model(path, top, as_json)
@@ -78,7 +78,8 @@ def command(
         click.echo(_format_report(report))
 
 
-def _is_sapwood_file(path: str) -> bool:
+def is_sapwood_file(path: str) -> bool:
+    """Return whether a file is one of ours; a damaged one that is named like ours raises `ModelError`."""
     try:
         read_header(path)
     except ModelError:

@@ -9,6 +9,7 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.cli.evaluate import evaluate_model
+from sapwood.cli.inspect import is_sapwood_file
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM, is_regular
 from sapwood.run.pictures import check_matplotlib, picture_format
@@ -85,11 +86,15 @@ def command(
     singular value tree automaton). The smaller model's weights are real numbers, no longer probabilities: its trees
     have weights close to what they had, and it parses as before, faster.
 
+    MODEL can also be a weighted context-free grammar in text, NLTK's notation or one rule a line (`0.7 S -> NP VP`);
+    its nonterminals are then the states.
+
     \b
     Examples:
       sapwood minimize model.sapwood -k 8 --trees train.mrg --dev dev.mrg -o small.sapwood
       sapwood minimize model.sapwood --tolerance 0 -o same.sapwood
       sapwood minimize pcfg.sapwood --symbols base -k 8 --plot values.svg -o small.sapwood
+      sapwood minimize grammar.txt -k 5 -o small.txt
     """
     if sum(option is not None for option in (states, keep, budget, tolerance)) > 1:
         raise UsageError("-k, --keep, --budget and --tolerance each say how many states to keep; give one of them")
@@ -110,10 +115,19 @@ def command(
         picture_format(picture)
         check_matplotlib()
         common.check_output(picture)
+    progress = common.make_progress(quiet)
+    how_many: dict[str, Any] = {"states": states, "keep": keep, "budget": budget, "tolerance": tolerance}
+    if is_regular(model) and not is_sapwood_file(model):
+        if trees is not None or dev is not None or symbols != "own":
+            raise UsageError(
+                f"{model}: is not a model of sapwood; of a weighted grammar in text, --trees, --dev and --symbols make "
+                "no sense"
+            )
+        _minimize_text(model, output, how_many, weigh, gamma, picture, as_json, progress)
+        return
     from sapwood.automata.minimise import minimise
     from sapwood.grammar.bundle import load_models, save_models
 
-    progress = common.make_progress(quiet)
     threads = common.default_threads(threads)
     grammars = load_models(model)
     corpus = None
@@ -126,8 +140,8 @@ def command(
             corpus = Corpus.from_trees(read, normaliser=first.normaliser, transform=first.transform, progress=progress)
     found = [
         minimise(
-            grammar, states=states, keep=keep, budget=budget, tolerance=tolerance, weighing=weigh, gamma=gamma,
-            corpus=corpus, symbols=symbols, distances=distance, threads=threads, progress=progress,
+            grammar, **how_many, weighing=weigh, gamma=gamma, corpus=corpus, symbols=symbols, distances=distance,
+            threads=threads, progress=progress,
         )
         for grammar in grammars
     ]  # fmt: skip
@@ -157,6 +171,52 @@ def command(
         common.print_json({**report, "symbols": records})
     else:
         click.echo(_format(report, records))
+
+
+def _minimize_text(
+    model: str,
+    output: str,
+    how_many: dict[str, Any],
+    weigh: Any,
+    gamma: float | None,
+    picture: str | None,
+    as_json: bool,
+    progress: Progress,
+) -> None:
+    """Reduce a weighted grammar in text form; the result is written in the plain notation."""
+    from sapwood.automata.convert import from_weighted_grammar, to_weighted_grammar
+    from sapwood.automata.minimise import minimise_automaton
+    from sapwood.automata.wcfg_files import read_grammar, write_grammar
+
+    automaton = from_weighted_grammar(read_grammar(model))
+    smaller, found, closeness = minimise_automaton(
+        automaton, **how_many, weighing=weigh, gamma=gamma, progress=progress
+    )
+    write_grammar(to_weighted_grammar(smaller), output)
+    values = [float(f"{value:.6g}") for value in found.values[0]]
+    if picture is not None:
+        from sapwood.run.spectra import draw_spectra
+
+        draw_spectra([{"symbol": "all", "count": 1, "states": smaller.n_states, "singular_values": values}], picture)
+    report = {
+        "model": model,
+        "output": output,
+        "states_before": automaton.n_states,
+        "rank": len(values),
+        "states": smaller.n_states,
+        "l2": None if closeness is None else closeness.l2,
+        "l2_relative": None if closeness is None else closeness.relative,
+        "hankel": None if closeness is None else closeness.hankel,
+        "hankel_best": found.dropped(smaller.n_states) if weigh == "l2" else None,
+        "singular_values": values,
+    }
+    if as_json:
+        common.print_json(report)
+        return
+    click.echo(f"states       {automaton.n_states} (rank {len(values)}) -> {smaller.n_states}")
+    if closeness is not None:
+        click.echo(f"l2 distance  {closeness.l2:.4g} ({closeness.relative:.2%} of the norm)")
+    click.echo(f"singular values  {' '.join(f'{value:.3g}' for value in values[:12])}{' ...' * (len(values) > 12)}")
 
 
 def _size(grammars: list[Any], path: str | None) -> dict[str, Any]:

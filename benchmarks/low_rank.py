@@ -1,0 +1,282 @@
+"""Figures 2 and 3 of Rabusseau, Balle and Cohen (2016) on open data: a treebank PCFG, approximated by fewer weights.
+
+    python benchmarks/low_rank.py DIRECTORY [DIRECTORY ...] [--json FILE] [--pictures DIRECTORY] [--sentences 200]
+        [--states 5 10 20 ...] [--ranks 5 10 20 ...] [--vertical 1] [--horizontal 0] [--growth]
+
+Each directory has train.mrg and test.mrg. The PCFG's automaton over unlabelled binary trees (one state for each symbol)
+is approximated by singular value tree automata of fewer states (SVTA, SVTA*) and by CP decompositions of its transition
+tensor (multiplicative updates, projected quasi-Newton). Measured are the l2 distance of the functions over all trees,
+the perplexity of section 4.2 on the test trees, and unlabelled bracketing by minimum Bayes risk for sentences of up to
+10, 20 and 40 words, against the number of weights of the transitions: `k^3`, or `3 R n`.
+
+`--growth` measures time and memory of the singular value form for more and more annotated grammars instead.
+
+With `--json` each result is written as soon as it is known, and a second run goes on where the first one ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sapwood.automata import (
+    DivergenceError,
+    SingularStates,
+    TreeAutomaton,
+    compare,
+    gram_matrices,
+    largest_gamma,
+    project,
+    singular_states,
+)
+from sapwood.automata.cp import decompose
+from sapwood.automata.tensors import SparseTensor
+from sapwood.automata.topologies import (
+    BracketCounts,
+    SignedLogs,
+    bracket_scores,
+    log_weights,
+    perplexity,
+    topology_charts,
+    topology_of,
+)
+from sapwood.learn import PCFG
+from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.trees import Corpus, TreeTransform
+from sapwood.trees.formats import read_trees
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+METHODS = ("SVTA", "SVTA*", "CP-mu", "CP-pqn")
+LENGTHS = (10, 20, 40)
+
+
+class Problem:
+    """A treebank's automaton, and its test trees."""
+
+    def __init__(self, directory: Path, transform: TreeTransform, sentences: int) -> None:
+        self.name = directory.name
+        corpus = Corpus.from_trees(read_trees(directory / "train.mrg"), transform=transform)
+        grammar = PCFG().fit(corpus)
+        self.automaton = TreeAutomaton.from_grammar(grammar).joined()
+        clean = (corpus.normaliser(tree) for tree in read_trees(directory / "test.mrg"))
+        binary = [transform(tree) for tree in clean if tree is not None]
+        self.trees = [(topology_of(tree), grammar.lexicon.terminals(tree.words())) for tree in binary]
+        self.weights = self.weigh(self.automaton)
+        short = [tree for tree in self.trees if 1 < len(tree[1]) <= max(LENGTHS)]
+        step = max(1, len(short) // sentences)
+        self.parsed = short[::step][:sentences]
+
+    def weigh(self, automaton: TreeAutomaton) -> SignedLogs:
+        """Return the weights of all test trees."""
+        return log_weights(automaton.root[0], automaton.transitions[0], automaton.leaves[0], self.trees)
+
+    def brackets(self, automaton: TreeAutomaton) -> list[float]:
+        """Return F1 of the best topologies, by the most words of a sentence."""
+        counts = [BracketCounts() for _ in LENGTHS]
+        leaves = (automaton.leaves[0][words] for _, words in self.parsed)
+        for (gold, words), chart in zip(
+            self.parsed, topology_charts(automaton.root[0], automaton.transitions[0], leaves), strict=True
+        ):
+            scores = bracket_scores(gold, chart.best())
+            counts = [
+                count + scores if len(words) <= most else count for count, most in zip(counts, LENGTHS, strict=True)
+            ]
+        return [count.f1 for count in counts]
+
+    def measure(self, automaton: TreeAutomaton) -> dict[str, Any]:
+        """Compare an approximation with the automaton."""
+        try:
+            close = compare(self.automaton, automaton)
+            distance: dict[str, Any] = {"l2": close.l2, "relative": close.relative, "hankel": close.hankel}
+        except DivergenceError:
+            distance = {"l2": None, "relative": None, "hankel": None}
+        found = perplexity(self.weights, self.weigh(automaton))
+        return {**distance, "perplexity": found.value, "floored": found.floored, "brackets": self.brackets(automaton)}
+
+
+def approximations(problem: Problem, states: Sequence[int], ranks: Sequence[int], done: set[tuple[str, int]]) -> Any:
+    """Yield method, size, number of weights and automaton, and how long it took."""
+    automaton = problem.automaton
+    n = automaton.n_states
+    found: dict[str, SingularStates] = {}
+    for method in ("SVTA", "SVTA*"):
+        for k in states:
+            if (method, k) in done or k > n:
+                continue
+            began = time.perf_counter()
+            if method not in found:
+                gamma = 1.0 if method == "SVTA" else 0.97 * largest_gamma(automaton, tolerance=0.01)
+                found[method] = singular_states(gram_matrices(automaton, gamma=gamma))
+                print(
+                    f"{problem.name} {method}: gamma {gamma:.3f}, {time.perf_counter() - began:.1f} s", file=sys.stderr
+                )
+            yield method, k, k**3, project(automaton, found[method].truncated(k)), time.perf_counter() - began
+    transitions = automaton.transitions[0]
+    assert isinstance(transitions, SparseTensor)
+    for method in ("CP-mu", "CP-pqn"):
+        for rank in ranks:
+            if (method, rank) in done:
+                continue
+            began = time.perf_counter()
+            tensor = decompose(transitions, rank, method="mu" if method == "CP-mu" else "pqn").tensor
+            smaller = TreeAutomaton.single(automaton.root[0], tensor, automaton.leaves[0], automaton.words)
+            yield method, rank, 3 * rank * n, smaller, time.perf_counter() - began
+
+
+def growth(directory: Path) -> list[dict[str, Any]]:
+    """Measure the singular value form of grammars with more and more symbols."""
+    rows = []
+    for vertical, horizontal in ((1, 0), (1, 1), (2, 0), (2, 1)):
+        corpus = Corpus.from_trees(read_trees(directory / "train.mrg"), transform=TreeTransform(vertical, horizontal))
+        automaton = TreeAutomaton.from_grammar(PCFG().fit(corpus), words=False).joined()
+        transitions = automaton.transitions[0]
+        assert isinstance(transitions, SparseTensor)
+        began = time.perf_counter(), time.process_time()
+        grams = gram_matrices(automaton)
+        middle = time.perf_counter()
+        found = singular_states(grams)
+        project(automaton, found.truncated(min(500, automaton.n_states)))
+        rows.append(
+            {
+                "treebank": directory.name,
+                "vertical": vertical,
+                "horizontal": horizontal,
+                "states": automaton.n_states,
+                "rules": len(transitions.values),
+                "rank": int(found.ranks[0]),
+                "rate": grams.rate,
+                "iterations": grams.iterations,
+                "gram_seconds": middle - began[0],
+                "seconds": time.perf_counter() - began[0],
+                "processor_seconds": time.process_time() - began[1],
+                "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            }
+        )
+        print(json.dumps(rows[-1]), flush=True)
+        if automaton.n_states > 600:
+            break
+    return rows
+
+
+def draw_distances(results: Sequence[dict[str, Any]], names: Sequence[str]) -> Figure:
+    """Draw Figure 2: l2 distance above, perplexity below."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.6 * len(names) + 0.4, 5.4), layout="constrained")
+    panels = figure.subplots(2, len(names), squeeze=False, sharex="col")
+    for column, name in enumerate(names):
+        for row, (key, label) in enumerate((("relative", "l2 distance / norm"), ("perplexity", "perplexity"))):
+            panel = panels[row, column]
+            _curves(panel, [result for result in results if result["treebank"] == name], lambda r, key=key: r[key])
+            panel.set_yscale("log")
+            if column == 0:
+                panel.set_ylabel(label)
+        original = next(result for result in results if result["treebank"] == name and result["method"] == "PCFG")
+        panels[1, column].axhline(original["perplexity"], color="black", linestyle=":", linewidth=1)
+        panels[0, column].set_title(name, loc="left")
+        panels[1, column].set_xlabel("weights of the transitions")
+    panels[0, 0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_brackets(results: Sequence[dict[str, Any]], names: Sequence[str]) -> Figure:
+    """Draw Figure 3: bracketing by length of sentences."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.6, 2.6 * len(names) + 0.3), layout="constrained")
+    panels = figure.subplots(len(names), len(LENGTHS), squeeze=False, sharex="row", sharey="row")
+    for row, name in enumerate(names):
+        ours = [result for result in results if result["treebank"] == name]
+        original = next(result for result in ours if result["method"] == "PCFG")
+        for column, most in enumerate(LENGTHS):
+            panel = panels[row, column]
+            _curves(panel, ours, lambda result, column=column: result["brackets"][column])
+            panel.axhline(original["brackets"][column], color="black", linestyle=":", linewidth=1)
+            panel.set_title(f"{name}, up to {most} words", loc="left", fontsize=9)
+            if row == len(names) - 1:
+                panel.set_xlabel("weights of the transitions")
+        panels[row, 0].set_ylabel("bracketing F1")
+    panels[0, 0].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _curves(panel: Any, results: Sequence[dict[str, Any]], value: Any) -> None:
+    for number, method in enumerate(METHODS):
+        points = sorted((r["weights"], value(r)) for r in results if r["method"] == method and value(r) is not None)
+        if points:
+            panel.plot(*zip(*points, strict=True), "o-", color=COLOURS[number], label=method, markersize=3)
+    panel.set_xscale("log")
+
+
+def table(results: Sequence[dict[str, Any]]) -> str:
+    """Return all figures as Markdown."""
+    rows = [
+        "| treebank | method | k, R | weights | l2 / norm | perplexity | not positive | F1 <= 10 | <= 20 | <= 40 | s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        distance = "not finite" if result["relative"] is None else f"{result['relative']:.2g}"
+        scores = " | ".join(f"{score:.1f}" for score in result["brackets"])
+        rows.append(
+            f"| {result['treebank']} | {result['method']} | {result['size']} | {result['weights']:,} | {distance} | "
+            f"{result['perplexity']:.4g} | {result['floored']} | {scores} | {result['seconds']:.1f} |"
+        )
+    return "\n".join(rows)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="+", type=Path)
+    parser.add_argument("--states", nargs="+", type=int, default=[5, 10, 15, 20, 30, 40, 50, 60, 80])
+    parser.add_argument("--ranks", nargs="+", type=int, default=[5, 10, 20, 40, 80, 160, 320, 640])
+    parser.add_argument("--vertical", type=int, default=1)
+    parser.add_argument("--horizontal", type=int, default=0)
+    parser.add_argument("--sentences", type=int, default=200, help="test sentences to parse")
+    parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--pictures", type=Path, help="directory for low-rank.svg and low-rank-brackets.svg")
+    options = parser.parse_args()
+    if options.growth:
+        for directory in options.directory:
+            growth(directory)
+        return
+    results: list[dict[str, Any]] = (
+        json.loads(options.json.read_text()) if options.json and options.json.exists() else []
+    )
+    for directory in options.directory:
+        problem = Problem(directory, TreeTransform(options.vertical, options.horizontal), options.sentences)
+        done = {(result["method"], result["size"]) for result in results if result["treebank"] == directory.name}
+        n = problem.automaton.n_states
+        original = [] if ("PCFG", n) in done else [("PCFG", n, n**3, problem.automaton, 0.0)]
+        for method, size, weights, automaton, seconds in (
+            *original, *approximations(problem, options.states, options.ranks, done)
+        ):  # fmt: skip
+            figures = problem.measure(automaton)
+            results.append(
+                {
+                    "treebank": directory.name, "method": method, "size": size, "weights": weights,
+                    "seconds": seconds, **figures,
+                }
+            )  # fmt: skip
+            print(json.dumps(results[-1]), file=sys.stderr, flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(results, indent=1))
+    names = [directory.name for directory in options.directory]
+    shown = [result for result in results if result["treebank"] in names]
+    print(table(shown))
+    if options.pictures:
+        save_picture(options.pictures / "low-rank.svg", lambda: draw_distances(shown, names))
+        save_picture(options.pictures / "low-rank-brackets.svg", lambda: draw_brackets(shown, names))
+
+
+if __name__ == "__main__":
+    main()
