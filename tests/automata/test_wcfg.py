@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from made_up import made_up_treebank
 from sapwood.automata.tensors import ProductTensor, SparseTensor
-from sapwood.automata.wcfg import Rule, Symbol, WeightedGrammar
+from sapwood.automata.wcfg import WeightedGrammar
 from sapwood.automata.wcfg_files import Format, format_grammar, parse_grammar, read_grammar, write_grammar
+from sapwood.automata.wcfg_rules import Rule, Symbol
 from sapwood.errors import GrammarError, InputError, SapwoodError, UsageError
 from sapwood.grammar.random import random_grammar
 from sapwood.inference.reference import inside_outside

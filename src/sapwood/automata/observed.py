@@ -24,9 +24,6 @@ from sapwood.inference.observed import NodeVectors, ObservedTrees
 from sapwood.run.progress import Progress, Silent
 from sapwood.trees.corpus import Corpus
 
-# The least part of its terms that a sum of positive and negative ones counts as.
-_LEAST = 0.1
-
 
 def node_grams(
     grammar: TensorGrammar, corpus: Corpus, *, threads: int = 1, progress: Progress | None = None
@@ -82,12 +79,11 @@ def _by_symbol(
 
 
 def _scaled(vectors: np.ndarray, measure: np.ndarray) -> np.ndarray:
-    """Return vectors divided by the size of their products with `measure`, or by a part of what that is without signs.
+    """Return vectors divided by their products with `measure`, all terms being taken as positive.
 
-    In real-valued grammars the terms of a product can cancel; a few such vectors must not outweigh all others.
+    That is the probability for a probabilistic grammar. With real weights the terms of a product can cancel, and a few
+    vectors with a small product must not outweigh all others.
     """
-    products = np.abs(vectors @ measure)
-    sizes = np.abs(vectors) @ np.abs(measure)
-    divisors = np.maximum(products, _LEAST * sizes)
-    kept = np.isfinite(divisors) & (divisors > 0)
-    return np.asarray(vectors[kept] / divisors[kept, None])
+    products = np.abs(vectors) @ np.abs(measure)
+    kept = np.isfinite(products) & (products > 0)
+    return np.asarray(vectors[kept] / products[kept, None])

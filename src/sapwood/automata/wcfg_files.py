@@ -47,7 +47,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from sapwood.automata.wcfg import Rule, Symbol, UniqueNames, WeightedGrammar
+from sapwood.automata.wcfg import WeightedGrammar
+from sapwood.automata.wcfg_rules import Rule, Symbol, UniqueNames
 from sapwood.errors import GrammarError, InputError, UsageError
 from sapwood.files import name_of, open_output, read_lines
 

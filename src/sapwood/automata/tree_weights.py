@@ -1,0 +1,160 @@
+"""The weights that an automaton gives to many trees, and the perplexity of an approximation (section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from sapwood.automata import _topology_kernels as kernels
+from sapwood.automata.shapes import Span, Topology, linked, spans_of
+from sapwood.automata.tensors import Tensor
+from sapwood.automata.topologies import Prepared, checked, prepare
+from sapwood.errors import UsageError
+from sapwood.grammar.emissions import offsets_of, run_offsets
+
+# Numbers of the vectors of trees that are weighed together.
+_ROOM = 1 << 22
+
+
+class SignedLogs(NamedTuple):
+    """Real numbers by their signs (-1, 0 or 1) and the logarithms of their absolute values (-inf for zero)."""
+
+    sign: np.ndarray
+    log: np.ndarray
+
+
+def log_weights(
+    root: np.ndarray,
+    transitions: Tensor | Prepared,
+    leaves_by_word: np.ndarray,
+    trees: Iterable[tuple[Iterable[Span], Sequence[int] | np.ndarray]],
+) -> SignedLogs:
+    """Return the weight `f(t)` of each tree: signs and logarithms.
+
+    Parameters
+    ----------
+    root, transitions
+        See `TopologyChart`.
+    leaves_by_word
+        `(words, n)`.
+    trees
+        For each its topology (the spans of its inner nodes) and the numbers of its words.
+    """
+    prepared = prepare(transitions)
+    root = checked(root, (prepared.states,), "root")
+    batch: list[tuple[Topology, np.ndarray]] = []
+    parts: list[SignedLogs] = []
+    nodes = 0
+    for spans, words in trees:
+        topology, numbers = spans_of(spans), np.asarray(words, np.int64)
+        if len(numbers) != len(topology) + 1:
+            raise UsageError(f"{len(numbers)} words do not fit a binary tree with {len(topology)} inner nodes")
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(leaves_by_word):
+            raise UsageError(f"words are numbered from 0 to {len(leaves_by_word) - 1}, there is another")
+        if batch and nodes * prepared.states > _ROOM:
+            parts.append(_weigh(root, prepared, leaves_by_word, batch))
+            batch, nodes = [], 0
+        batch.append((topology, numbers))
+        nodes += 2 * len(numbers) - 1
+    if batch:
+        parts.append(_weigh(root, prepared, leaves_by_word, batch))
+    empty = np.zeros(0)
+    return SignedLogs(*(np.concatenate([empty, *(part[x] for part in parts)]) for x in range(2)))
+
+
+def _weigh(
+    root: np.ndarray, prepared: Prepared, leaves_by_word: np.ndarray, trees: list[tuple[Topology, np.ndarray]]
+) -> SignedLogs:
+    """Find the vectors of all nodes, those of the same height together: the words first, then inner nodes."""
+    lengths = np.array([len(words) for _, words in trees])
+    links = [linked(topology) for topology, _ in trees]
+    leaf_offsets, inner_offsets = offsets_of(lengths), offsets_of(lengths - 1)
+    n_leaves = int(leaf_offsets[-1])
+    # Nodes are numbered tree by tree; now all words of all trees come first.
+    children = np.concatenate([found for found, _ in links])
+    lengths_below, moved = np.repeat(lengths, lengths - 1)[:, None], np.repeat(leaf_offsets[:-1], lengths - 1)[:, None]
+    inner = np.repeat(inner_offsets[:-1] + n_leaves - lengths, lengths - 1)[:, None]
+    children += np.where(children < lengths_below, moved, inner)
+    values = np.empty((n_leaves + len(children), prepared.states))
+    exponents = np.empty(len(values), np.int64)
+    words = np.concatenate([words for _, words in trees])
+    values[:n_leaves] = checked(leaves_by_word[words], (n_leaves, prepared.states), "leaves_by_word")
+    kernels.rescale_rows(values[:n_leaves], exponents[:n_leaves])
+    heights = np.concatenate([found for _, found in links])
+    order = np.argsort(heights, kind="stable")
+    for begin, end in pairwise(run_offsets(heights[order], int(heights.max(initial=0)) + 1)):
+        nodes, (left, right) = n_leaves + order[begin:end], children[order[begin:end]].T
+        vectors, shifts = prepared.apply(values[left], values[right]), np.empty(end - begin, np.int64)
+        kernels.rescale_rows(vectors, shifts)
+        values[nodes], exponents[nodes] = vectors, exponents[left] + exponents[right] + shifts + prepared.power
+    tops = np.where(lengths > 1, n_leaves + inner_offsets[1:] - 1, leaf_offsets[:-1])
+    totals = values[tops] @ root
+    with np.errstate(divide="ignore"):
+        return SignedLogs(np.sign(totals), np.log(abs(totals)) + exponents[tops] * np.log(2))
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """See `perplexity`.
+
+    Attributes
+    ----------
+    value
+        `2 ** bits`.
+    bits
+        `-H`, the cross entropy.
+    floored
+        How many trees the approximation gives no positive weight.
+    floored_share
+        The part that they have of the reference's weight, between 0 and 1.
+    """
+
+    value: float
+    bits: float
+    floored: int
+    floored_share: float
+
+
+def perplexity(reference: SignedLogs, approximation: SignedLogs, *, floor: float = 1e-12) -> Perplexity:
+    """Return the perplexity of an approximation on test trees, as in section 4.2 of the paper.
+
+    With `H = sum over t of f(t) log2 g(t)`, `f` the reference and `g` the approximation, both normalised to sum to one
+    over the test trees, it is `2^-H`, at least that of `f` itself. An approximation may have weights that are not
+    positive, of which there is no logarithm. Such a tree counts as if the approximation had given it the part `floor`
+    of the reference's share: it costs `log2(1 / floor)` bits more than a right one, in proportion to its share, whether
+    it is short and probable or long and improbable. Positive weights are left as they are. `g` is normalised with the
+    floors in it.
+
+    Parameters
+    ----------
+    reference, approximation
+        From `log_weights`, for the same trees.
+    floor
+        See above.
+    """
+    if len(reference.log) != len(approximation.log) or not len(reference.log):
+        raise UsageError(
+            f"weights of the same trees, at least one, were expected, not {len(reference.log)} and "
+            f"{len(approximation.log)}"
+        )
+    if not 0 < floor <= 1:
+        raise UsageError(f"floor must be above 0 and at most 1, not {floor}")
+    if (reference.sign < 0).any() or not (reference.sign > 0).any():
+        raise UsageError("the reference must have no negative weights and some positive one")
+    log_f = np.where(reference.sign > 0, reference.log, -np.inf)
+    log_f = log_f - logsumexp(log_f)
+    share = np.exp(log_f)
+    positive = approximation.sign > 0
+    if not positive.any():
+        raise UsageError("the approximation gives no tree a positive weight, so it has no perplexity")
+    log_g = np.where(positive, approximation.log, -np.inf)
+    log_g = np.where(positive, log_g - logsumexp(log_g), log_f + np.log(floor))
+    log_g = log_g - logsumexp(log_g)
+    seen = share > 0
+    bits = float(-share[seen] @ log_g[seen] / np.log(2))
+    return Perplexity(2.0**bits, bits, int((~positive).sum()), float(share[~positive].sum()))
