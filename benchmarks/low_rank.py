@@ -131,7 +131,7 @@ def growth(directory: Path) -> list[dict[str, Any]]:
     rows = []
     for vertical, horizontal in ((1, 0), (1, 1), (2, 0)):
         corpus = Corpus.from_trees(read_trees(directory / "train.mrg"), transform=TreeTransform(vertical, horizontal))
-        automaton = TreeAutomaton.from_grammar(PCFG().fit(corpus), words=False).joined()
+        automaton = TreeAutomaton.from_grammar(PCFG().fit(corpus)).joined().without_words()
         transitions = automaton.transitions[0]
         assert isinstance(transitions, SparseTensor)
         began = time.perf_counter(), time.process_time()
@@ -164,18 +164,25 @@ def growth(directory: Path) -> list[dict[str, Any]]:
 def draw_distances(results: Sequence[dict[str, Any]], names: Sequence[str]) -> Figure:
     """Draw Figure 2: l2 distance above, perplexity below."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     figure = Figure(figsize=(3.6 * len(names) + 0.4, 5.4), layout="constrained")
     panels = figure.subplots(2, len(names), squeeze=False, sharex="col")
     for column, name in enumerate(names):
-        for row, (key, label) in enumerate((("relative", "l2 distance / norm"), ("perplexity", "perplexity"))):
+        ours = [result for result in results if result["treebank"] == name]
+        original = next(result for result in ours if result["method"] == "PCFG")["perplexity"]
+        # No approximation has a lower perplexity than the PCFG itself; what is above it is drawn.
+        values: tuple[tuple[str, Any], ...] = (
+            ("l2 distance / norm", lambda result: result["relative"]),
+            ("perplexity - the PCFG's", lambda result, of=original: max(result["perplexity"] - of, 1e-6)),
+        )
+        for row, (label, value) in enumerate(values):
             panel = panels[row, column]
-            _curves(panel, [result for result in results if result["treebank"] == name], lambda r, key=key: r[key])
+            _curves(panel, ours, value)
             panel.set_yscale("log")
+            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             if column == 0:
                 panel.set_ylabel(label)
-        original = next(result for result in results if result["treebank"] == name and result["method"] == "PCFG")
-        panels[1, column].axhline(original["perplexity"], color="black", linestyle=":", linewidth=1)
         panels[0, column].set_title(name, loc="left")
         panels[1, column].set_xlabel("weights of the transitions")
     panels[0, 0].legend(frameon=False, fontsize=8)
@@ -204,11 +211,16 @@ def draw_brackets(results: Sequence[dict[str, Any]], names: Sequence[str]) -> Fi
 
 
 def _curves(panel: Any, results: Sequence[dict[str, Any]], value: Any) -> None:
+    """Draw a figure of all methods against the number of weights."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter
+
     for number, method in enumerate(METHODS):
         points = sorted((r["weights"], value(r)) for r in results if r["method"] == method and value(r) is not None)
         if points:
             panel.plot(*zip(*points, strict=True), "o-", color=COLOURS[number], label=method, markersize=3)
     panel.set_xscale("log")
+    panel.xaxis.set_major_locator(FixedLocator([100, 1_000, 10_000, 100_000]))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:

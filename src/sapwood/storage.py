@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from sapwood.files import atomic_write, explained
 
 _ENTRY = "sapwood"
 _HEADER_LIMIT = 100_000_000
+# Commands that tell what is in a file, for those kinds that `sapwood inspect` does not know.
+_SHOWN_BY = dict.fromkeys(("counts", "latent-bigram", "mixed-order", "mixture", "ngram-model"), "sapwood lm show")
 
 Arrays = dict[str, np.ndarray]
 
@@ -86,7 +89,7 @@ def read_arrays(path: str | Path, *, kind: str, version: int, mmap: bool = False
     """
     entry = read_header(path)
     if entry.get("kind") != kind:
-        raise ModelError(f"{path}: holds a {entry.get('kind')}, not a {kind}")
+        raise _of_another_kind(path, str(entry.get("kind")), kind)
     if not isinstance(entry.get("format"), int) or not 1 <= entry["format"] <= version:
         raise ModelError(
             f"{path}: written by sapwood {entry.get('sapwood')} in format {entry.get('format')}, this version "
@@ -141,6 +144,12 @@ def _map_arrays(path: str | Path) -> Arrays:
             raise ModelError(f"{path}: {name} has the type {value['dtype']}, which sapwood does not write")
         arrays[name] = whole[begin:end].view(types[value["dtype"]]).reshape(value["shape"])
     return arrays
+
+
+def _of_another_kind(path: str | Path, found: str, wanted: str) -> ModelError:
+    command = _SHOWN_BY.get(found)
+    hint = f"; `{command} {shlex.quote(str(path))}` tells what is in it" if command else ""
+    return ModelError(f"{path}: holds a {found}, not a {wanted}{hint}")
 
 
 def _not_ours(path: str | Path) -> ModelError:

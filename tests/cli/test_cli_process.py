@@ -111,6 +111,16 @@ def test_interrupt_while_training(folder: Path) -> None:
     assert sorted(folder.iterdir()) == before
 
 
+def test_interrupt_while_minimizing(folder: Path) -> None:
+    os.mkfifo(folder / "trees.pipe")
+    before = sorted(folder.iterdir())
+    with started("minimize", "m", "--trees", "trees.pipe", "-o", "out.sapwood", "--plot", "out.svg") as process:
+        with wait_for(process, lambda: writer_to(folder / "trees.pipe")):
+            assert interrupted(process) == (b"", b"sapwood: interrupted\n")
+        assert process.returncode == 130
+    assert sorted(folder.iterdir()) == before
+
+
 def writer_to(pipe: Path) -> BinaryIO | None:
     """Open a pipe for writing, if anyone is there to read from it."""
     try:
@@ -146,6 +156,7 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
         "sapwood eval trees.mrg trees.mrg > /dev/full",
         "sapwood parse -q -m m sentences.txt -o /dev/full",
         "sapwood train trees.mrg -o /dev/full",
+        "sapwood minimize m -q -o /dev/full",
     ],
 )
 def test_a_full_disk_is_an_error(command: str, folder: Path) -> None:

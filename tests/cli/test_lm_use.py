@@ -408,3 +408,18 @@ class TestExport:
         before = sorted(path.name for path in folder.iterdir())
         assert message in run(sapwood, "export", *arguments, code=code)
         assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["parse", "-m"]])
+def test_commands_for_grammars_say_how_to_look_at_language_models(
+    sapwood: Sapwood, folder: Path, command: list[str]
+) -> None:
+    count_text("train.txt").save("counts")
+    for name, kind in {
+        "latent": "latent-bigram", "mixed": "mixed-order", "mixture": "mixture", "ngrams": "ngram-model",
+        "counts": "counts",
+    }.items():  # fmt: skip
+        outcome = sapwood([*command, name])
+        hint = f"`sapwood lm show {name}` tells what is in it"
+        assert (outcome.code, outcome.err) == (4, f"sapwood: {name}: holds a {kind}, not a model; {hint}\n")
+        assert run(sapwood, "show", name).startswith("kind ")

@@ -99,6 +99,14 @@ def test_wrong_kind(tmp_path, grammar):
         Corpus.load(tmp_path / "model")
 
 
+def test_wrong_kind_that_another_command_shows(tmp_path):
+    path = tmp_path / "a b"
+    write_arrays(path, {}, {}, kind="counts", version=1)
+    with pytest.raises(ModelError) as caught:
+        TensorGrammar.load(path)
+    assert str(caught.value) == f"{path}: holds a counts, not a model; `sapwood lm show '{path}'` tells what is in it"
+
+
 def test_newer_format(tmp_path, grammar):
     arrays, metadata = grammar._content()
     write_arrays(tmp_path / "new", arrays, metadata, kind="model", version=FORMAT_VERSION + 1)

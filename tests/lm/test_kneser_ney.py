@@ -155,6 +155,7 @@ def test_a_text_in_pieces_has_the_same_perplexity(tmp_path, boundaries):
     assert later.log_probability == pytest.approx(
         whole.log_probability - (model.log_probabilities(ids[:9]).sum() if boundaries == "stream" else 0)
     )
+    assert model.evaluate(ids[9:], context=ids[:9]) == evaluate(model, ids[9:], context=ids[:9])
 
 
 def test_next_words(tmp_path):
@@ -166,6 +167,23 @@ def test_next_words(tmp_path):
     assert sum(p for _, p in best) == pytest.approx(1.0)
     assert [p for _, p in best] == sorted((p for _, p in best), reverse=True)
     assert model.next_words(["a", "cow"], 3) == model.next_words(["the", "cow"], 3)
+    assert model.next_words("cat", 3) == model.next_words(["cat"], 3) != model.next_words(["c", "a", "t"], 3)
+    for k in (0, -1):
+        with pytest.raises(UsageError, match=f"k must be at least 1, not {k}"):
+            model.next_words(["a"], k)
+
+
+def test_in_a_stream_s_is_a_word_like_any_other(tmp_path):
+    model = fitted(tmp_path, "<s> a <s> b <s> c\n", order=2, boundaries="stream", discounts=(HALF, HALF))
+    assert [word for word, _ in model.next_words(["a"], 1)] == ["<s>"]
+    assert "<s>" in model.sample(1)[0]
+
+
+def test_there_is_nothing_to_draw_from_a_model_without_words(tmp_path):
+    model = fitted(tmp_path, "a b c\n", order=1, min_count=2, boundaries="stream")
+    assert model.sample(1, max_words=2, unknown=True) == [["<unk>", "<unk>"]]
+    with pytest.raises(UsageError, match="knows only <unk>; there is nothing to draw"):
+        model.sample(1)
 
 
 def test_samples_follow_the_model(tmp_path):

@@ -67,6 +67,7 @@ def test_models_of_sentences_do_not_predict_their_beginning():
     np.testing.assert_allclose(model.log_probabilities(ids)[[1, 2, 4, 5, 6]], logs, rtol=1e-5)
     assert not model.log_probabilities(ids)[[0, 3]].any()
     assert model.evaluate(ids).tokens == 5
+    assert model.perplexity(ids, ends=False) == pytest.approx(math.exp(-logs[[0, 2, 3]].mean()), rel=1e-5)
     assert model.next_words([], 1) == model.next_words("<s>", 1)
 
 
@@ -85,6 +86,7 @@ def test_next_words(model):
 def test_samples_are_as_probable_as_they_should_be(model):
     drawn = model.sample(1, random_state=3, max_words=8_000)[0]
     assert drawn == model.sample(1, random_state=3, max_words=8_000)[0]
+    assert drawn[:50] == model.sample(1, random_state=np.random.default_rng(3), max_words=50)[0]
     assert drawn[:50] != model.sample(1, random_state=4, max_words=50)[0]
     assert "<unk>" not in drawn
     ids = model.vocabulary.encode(drawn)
@@ -104,6 +106,13 @@ def test_samples_of_sentences_end():
     assert len(drawn) == 30
     assert all(len(sentence) <= 9 and not {"<s>", "</s>"} & set(sentence) for sentence in drawn)
     assert {len(sentence) for sentence in drawn} > {1, 9}
+
+
+def test_the_beginning_of_sentences_is_neither_suggested_nor_drawn():
+    emitted = np.array([[0.0], [0.9], [0.0], [0.1]], np.float32)
+    model = LatentBigram(words(4), np.ones((4, 1), np.float32), emitted, np.ones(1))
+    assert [word for word, _ in model.next_words("w3")] == ["w3"]
+    assert model.sample(1, max_words=20, unknown=True) == [["w3"] * 20]
 
 
 def test_nothing_to_draw():

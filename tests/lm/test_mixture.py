@@ -119,6 +119,11 @@ def test_mixtures_of_all_kinds_are_one_file(tmp_path, boundaries):
     loaded.save(again)
     assert again.read_bytes() == path.read_bytes()
     arrays, metadata = read_arrays(path, kind="mixture", version=1)
+    for number, member in enumerate(members):
+        own, about = member.parts()
+        assert metadata["members"][number] == {"kind": member.kind, "metadata": about}
+        for name in own.keys() - {"words", "word_counts"}:
+            np.testing.assert_array_equal(arrays[f"{number}/{name}"], own[name])
     for change in ({"kind": "oracle"}, {"metadata": {}}):
         broken = {**metadata, "members": [metadata["members"][0], {**metadata["members"][1], **change}]}
         write_arrays(again, arrays, broken, kind="mixture", version=1)

@@ -3,7 +3,7 @@
 from sapwood.automata.automaton import HOLE, TreeAutomaton
 from sapwood.automata.distance import compare, inner_product, l2_distance, l2_norm
 from sapwood.automata.gram import DivergenceError, GramMatrices, gram_matrices, largest_gamma
-from sapwood.automata.minimise import Reduction, minimise
+from sapwood.automata.reduction import Reduction, minimise
 from sapwood.automata.svta import SingularStates, choose_states, project, singular_states, svta
 
 __all__ = [

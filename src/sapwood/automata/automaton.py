@@ -9,7 +9,7 @@ Hankel matrix of sort `a` has the contexts whose hole is of that sort as rows, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -67,6 +67,8 @@ class TreeAutomaton:
             raise GrammarError("an automaton needs a root vector and a matrix of leaves for each sort")
         if self.rules.shape != (len(self.transitions), 3):
             raise GrammarError(f"{len(self.transitions)} tensors for rules of shape {self.rules.shape}")
+        if len({tuple(rule) for rule in self.rules.tolist()}) < len(self.rules):
+            raise GrammarError("a rule is there twice")
         for rule, tensor in zip(self.rules.tolist(), self.transitions, strict=True):
             if max(rule) >= len(sizes) or min(rule) < 0 or tensor.shape != tuple(sizes[sort] for sort in rule):
                 raise GrammarError(f"the tensor of rule {rule} has shape {tensor.shape}, which does not fit the sorts")
@@ -154,6 +156,8 @@ class TreeAutomaton:
 
         `f(t)` of a tree without labels is the sum over all labellings (section 4.1).
         """
+        if self.words is None:
+            raise UsageError("sorts can be joined only if their leaves are words: a word can be of several sorts")
         offsets = offsets_of(self.sizes)
         n = self.n_states
         places, values = [np.zeros((0, 3), np.int64)], [np.zeros(0)]
@@ -163,14 +167,12 @@ class TreeAutomaton:
             values.append(sparse.values)
         joint = SparseTensor.from_entries((n, n, n), np.concatenate(places), np.concatenate(values))
         few = len(joint.values) < _SPARSE_JOINT * n**3
-        if self.words is None:
-            rows = [np.zeros((len(block), n)) for block in self.leaves]
-            for block, row, begin in zip(self.leaves, rows, offsets, strict=False):
-                row[:, begin : begin + block.shape[1]] = block
-            leaves = np.concatenate(rows)
-        else:
-            leaves = np.concatenate(self.leaves, axis=1)
+        leaves = np.concatenate(self.leaves, axis=1)
         return TreeAutomaton.single(np.concatenate(self.root), joint if few else joint.dense(), leaves, self.words)
+
+    def without_words(self) -> TreeAutomaton:
+        """Return the automaton with as few rows of leaves as can stand for all words in Gram matrices."""
+        return replace(self, leaves=tuple(_square_root(rows) for rows in self.leaves), words=None)
 
     @cached_property
     def _sort_numbers(self) -> dict[str, list[int]]:

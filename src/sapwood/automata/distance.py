@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sapwood.automata.automaton import TreeAutomaton
-from sapwood.automata.gram import DivergenceError, context_sums, tree_sums
+from sapwood.automata.gram import context_sums, tree_sums
 from sapwood.automata.pairs import inner
 
 
@@ -65,6 +65,8 @@ def compare(one: TreeAutomaton, other: TreeAutomaton) -> Closeness:
     ------
     DivergenceError
         If one of them has no finite norm; a truncation can be such.
+    UsageError
+        If their sorts or words differ.
 
     Examples
     --------
@@ -86,6 +88,3 @@ def _products(one: TreeAutomaton, other: TreeAutomaton) -> tuple[float, float]:
     contexts = context_sums(one, other, trees)
     plain = sum(float(a @ block @ b) for a, block, b in zip(one.root, trees, other.root, strict=True))
     return plain, inner(contexts, trees)
-
-
-__all__ = ["Closeness", "DivergenceError", "compare", "inner_product", "l2_distance", "l2_norm"]

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse.linalg
 
 from sapwood.automata.automaton import TreeAutomaton
-from sapwood.automata.pairs import Blocks, PairOperator, add, inner, linear_map, norm
+from sapwood.automata.pairs import Blocks, PairOperator, add, linear_map, norm
 from sapwood.errors import GrammarError
 from sapwood.run.progress import Progress, Silent
 
@@ -43,7 +43,7 @@ class GramMatrices:
     Attributes
     ----------
     trees, contexts
-        `G_T` and `G_C`.
+        `G_T` and `G_C`; the latter has zeros for states that no tree reaches, where it may be infinite.
     rate
         The spectral radius `rho` of `E` at the solution: iterates of the map gain this factor each time.
     iterations
@@ -163,8 +163,8 @@ def _attempt(automaton: TreeAutomaton, gamma: float, start: Blocks | None) -> Bl
 def _divergence(rate: float) -> DivergenceError:
     return DivergenceError(
         f"the sum of squared weights over all trees is not finite (spectral radius {rate:.4g}, it must be below 1), so "
-        "the automaton has no singular values; scale its rules down (gamma below 1), or check that they are "
-        "probabilities"
+        "the automaton has no singular values; scale its rules down (gamma below 1), check that they are "
+        "probabilities, or bring it to its minimal form first (sapwood.automata.minimal)"
     )
 
 
@@ -182,18 +182,22 @@ class _Solver:
             if method == "newton":
                 return self.newton(self.pairs.zeros(), stage.step)
             state, before, last = self.pairs.zeros(), np.inf, np.inf
+            ask, steps = _FIRST, 0
             while True:
+                steps += 1
                 after = self.pairs.grow(state)
                 self._counted(1)
                 stage.step()
                 change, size = norm(add(after, state, -1.0)), norm(after)
                 state = after
-                if not np.isfinite(size) or size > 1e200:
-                    raise _divergence(self.rate(self.pairs.zeros()) if not np.isfinite(size) else np.inf)
+                # The next iterate has about the square of this size, and its norm squares it again.
+                if not size < 1e60:
+                    raise _divergence(np.inf)
                 if change <= self.tolerance * size:
                     return state
                 last, before = before, change
-                if self.count % _FIRST == 0 and last > 0 and change > _SLOW * last:
+                if steps >= ask and change > _SLOW * last:
+                    ask *= 2
                     if self.rising and (rate := self.rate(state)) >= 1:
                         raise _divergence(rate)
                     if method == "auto":
@@ -223,21 +227,27 @@ class _Solver:
 
     def contexts(self, trees: Blocks, rate: float) -> Blocks:
         """Return `q = (alpha (x) alpha) (I - E)^{-1}`."""
-        roots = self.pairs.roots()
+        reached = self._reached(trees)
+        roots = _masked(self.pairs.roots(), reached)
+
+        def down(blocks: Blocks) -> Blocks:
+            return _masked(self.pairs.down(trees, blocks), reached)
+
         with self.progress.stage("sums over contexts", unit="iterations") as stage:
             if rate > _SLOW:
-                return self._solve(lambda v: self.pairs.down(trees, v), roots, stage.step)
+                return self._solve(down, roots, stage.step)
             term = state = roots
             while norm(term) > self.tolerance * norm(state):
-                term = self.pairs.down(trees, term)
+                term = down(term)
                 self._counted(1)
                 stage.step()
                 state = add(state, term)
             return state
 
     def rate(self, trees: Blocks) -> float:
-        """Return the spectral radius of `E` at `s`."""
-        apply = linear_map(self.pairs, lambda v: self.pairs.slope(trees, v))
+        """Return the spectral radius of `E` at `s`, among states that trees reach."""
+        reached = self._reached(trees)
+        apply = linear_map(self.pairs, lambda v: _masked(self.pairs.slope(trees, _masked(v, reached)), reached))
         size = int(self.pairs.pack(trees).size)
         if size <= _DENSE:
             matrix = np.stack([apply(row) for row in np.eye(size)], axis=1)
@@ -245,10 +255,17 @@ class _Solver:
             return float(np.abs(np.linalg.eigvals(matrix)).max()) if np.isfinite(matrix).all() else np.inf
         return self._power(apply, size)
 
+    def _reached(self, trees: Blocks) -> Blocks:
+        """Return 1 for pairs of states that some tree reaches; others are without effect, whatever their weights: 0."""
+        if not self.rising:
+            return [np.ones(shape) for shape in self.pairs.shapes]
+        seen = [(np.diagonal(block) > 0).astype(float) for block in trees]
+        return [np.outer(states, states) for states in seen]
+
     def _power(self, apply: Callable[[np.ndarray], np.ndarray], size: int) -> float:
         """Return the largest absolute eigenvalue, by Arnoldi's method from the identity."""
-        start = self.pairs.pack([np.eye(*shape) for shape in self.pairs.shapes])
-        if not apply(start).any():
+        start = apply(self.pairs.pack([np.eye(*shape) for shape in self.pairs.shapes]))
+        if not start.any():
             return 0.0
         operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=self._counting(apply), dtype=np.float64)
         try:
@@ -300,4 +317,5 @@ class _Solver:
             )
 
 
-__all__ = ["DivergenceError", "GramMatrices", "context_sums", "gram_matrices", "inner", "largest_gamma", "tree_sums"]
+def _masked(blocks: Blocks, mask: Blocks) -> Blocks:
+    return [block * kept for block, kept in zip(blocks, mask, strict=True)]

@@ -30,11 +30,20 @@ def node_grams(
 ) -> tuple[Blocks, Blocks]:
     """Return the Gram matrices of contexts and of trees, `(m_a, m_a)` for each symbol, over a treebank's nodes.
 
-    Trees with rules or symbols that the grammar lacks are left out.
+    Trees with rules or symbols that the grammar lacks are left out. A symbol that no tree has gets the matrices by
+    which its states matter as often as they are expected.
     """
-    known, _ = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
-    if not known.n_trees:
-        raise InputError("the grammar can make none of the trees; take the treebank that it was trained on")
+    progress = progress or Silent()
+    try:
+        known, strange = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
+    except InputError as error:
+        raise InputError(f"{error}; take the treebank that it was trained on") from error
+    if strange:
+        progress.note(f"left out {strange:,} tree(s) with symbols or rules that the grammar lacks")
+    unseen = sorted({grammar.symbols[a] for a in np.flatnonzero(known.symbol_counts() == 0)})
+    if unseen:
+        names = ", ".join(unseen[:5]) + (", ..." if len(unseen) > 5 else "")
+        progress.note(f"{len(unseen):,} symbol(s) are not in the trees and keep their most frequent states: {names}")
     trees = ObservedTrees(known)
     sizes = grammar.states
     means = [np.zeros(m) for m in sizes]
@@ -43,7 +52,6 @@ def node_grams(
     backward = [np.zeros((m, m)) for m in sizes]
     bounds = grammar.state_offsets
     expected = [grammar.occupancy[bounds[a] : bounds[a + 1]] for a in range(len(sizes))]
-    progress = progress or Silent()
     # Twice: outside vectors are measured by the mean inside vector, which is not known before.
     for again in (False, True):
         with progress.stage("vectors of nodes", total=trees.n_shards, unit="shards") as stage:
@@ -59,10 +67,16 @@ def node_grams(
                         backward[symbol] += scaled.T @ scaled
                 stage.step()
         means = [mean / max(count, 1.0) for mean, count in zip(means, counts, strict=True)]
-    safe = np.maximum(counts, 1.0)
+    if not any(block.any() for block in backward):
+        raise InputError("the grammar gives none of the trees any weight; take the treebank that it was trained on")
+    for symbol, often in enumerate(expected):
+        if not backward[symbol].any():
+            counts[symbol] = 1.0
+            forward[symbol] = np.eye(len(often))
+            backward[symbol] = np.diag(np.abs(often) / max(float(np.abs(often).sum()), 1e-300) + 1e-12)
     return (
-        [block / count for block, count in zip(backward, safe, strict=True)],
-        [block / count for block, count in zip(forward, safe, strict=True)],
+        [block / count for block, count in zip(backward, counts, strict=True)],
+        [block / count for block, count in zip(forward, counts, strict=True)],
     )
 
 

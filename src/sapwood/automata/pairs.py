@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sapwood.automata.automaton import TreeAutomaton
-from sapwood.automata.tensors import SparseTensor, Tensor, sandwich
+from sapwood.automata.tensors import Tensor, sandwich
 from sapwood.errors import UsageError
 
 Blocks: TypeAlias = list[np.ndarray]
@@ -57,7 +57,7 @@ class PairOperator:
     Parameters
     ----------
     one, other
-        Automata with the same sorts.
+        Automata with the same sorts and the same words.
     scale
         Factor of all transitions, for `gamma^size(t) f(t)` with its square.
     """
@@ -65,6 +65,9 @@ class PairOperator:
     def __init__(self, one: TreeAutomaton, other: TreeAutomaton, *, scale: float = 1.0) -> None:
         if one.sorts != other.sorts:
             raise UsageError("the automata have different sorts")
+        rows = [[len(leaves) for leaves in automaton.leaves] for automaton in (one, other)]
+        if one.words != other.words or rows[0] != rows[1]:
+            raise UsageError("the automata have different words; both must have the same ones, in the same order")
         self.one, self.other, self.scale = one, other, scale
         self.shapes = list(zip(one.sizes.tolist(), other.sizes.tolist(), strict=True))
         self._offsets = np.concatenate([[0], np.cumsum([n * m for n, m in self.shapes])])
@@ -180,6 +183,3 @@ def norm(blocks: Blocks) -> float:
 def linear_map(pairs: PairOperator, function: Callable[[Blocks], Blocks]) -> Callable[[np.ndarray], np.ndarray]:
     """Return a map of blocks as one of vectors."""
     return lambda vector: pairs.pack(function(pairs.unpack(vector)))
-
-
-__all__ = ["Blocks", "PairOperator", "SparseTensor", "add", "inner", "linear_map", "norm"]

@@ -11,14 +11,14 @@ A truncation keeps the columns of the largest singular values of each sort.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from sapwood.automata.algebra import change_states
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import GramMatrices, gram_matrices
 from sapwood.automata.pairs import Blocks
-from sapwood.automata.tensors import change_basis
 from sapwood.errors import UsageError
 
 # Of what a sort's Gram matrix is in its scaled form, smaller parts are rounding errors.
@@ -102,16 +102,7 @@ def square_root(gram: np.ndarray) -> np.ndarray:
 
 def project(automaton: TreeAutomaton, states: SingularStates) -> TreeAutomaton:
     """Return the automaton over other states; with all singular states the function stays the same."""
-    transitions = tuple(
-        change_basis(tensor, states.inside[a], states.outside[b], states.outside[c])
-        for (a, b, c), tensor in zip(automaton.rules.tolist(), automaton.transitions, strict=True)
-    )
-    return replace(
-        automaton,
-        root=tuple(vector @ matrix for vector, matrix in zip(automaton.root, states.outside, strict=True)),
-        transitions=transitions,
-        leaves=tuple(rows @ matrix for rows, matrix in zip(automaton.leaves, states.inside, strict=True)),
-    )
+    return change_states(automaton, states.inside, states.outside)
 
 
 def svta(automaton: TreeAutomaton, states: int | None = None, *, gamma: float = 1.0) -> TreeAutomaton:
@@ -166,21 +157,13 @@ def choose_states(
     >>> choose_states([np.array([8.0, 4.0, 0.1]), np.array([2.0, 0.2])], keep=0.5)
     array([2, 1])
     """
+    check_choice(states, keep, budget, tolerance)
     ranks = np.array([len(part) for part in values])
     full = ranks if sizes is None else np.asarray(sizes)
-    if sum(option is not None for option in (states, keep, budget, tolerance)) != 1:
-        raise UsageError("say one of: how many states, which part of them to keep, a budget, or a tolerance")
     if states is not None:
-        if states < 1:
-            raise UsageError(f"states must be at least 1, not {states}")
         return np.minimum(ranks, states)
-    for name, part in (("part to keep", keep), ("budget", budget)):
-        if part is not None and not 0 < part <= 1:
-            raise UsageError(f"the {name} must be above 0 and at most 1, not {part}")
     if keep is not None:
         return np.minimum(ranks, np.maximum(1, np.ceil(keep * full - 1e-9))).astype(np.int64)
-    if tolerance is not None and not 0 <= tolerance < 1:
-        raise UsageError(f"the tolerance must be at least 0 and below 1, not {tolerance}")
     sort = np.repeat(np.arange(len(ranks)), ranks)
     squares = np.concatenate([np.asarray(part) ** 2 for part in values])
     if weights is not None:
@@ -189,8 +172,22 @@ def choose_states(
     # The smallest first; what each sort must keep comes last.
     order = np.lexsort((np.where(first, np.inf, squares),))
     if budget is not None:
-        gone = order[: max(0, len(order) - max(int(budget * full.sum()), len(ranks)))]
+        wanted = max(int(budget * int(full.sum()) + 1e-9), len(ranks))
+        gone = order[: max(0, len(order) - wanted)]
     else:
         assert tolerance is not None
         gone = order[np.cumsum(squares[order]) <= tolerance**2 * squares.sum()]
     return ranks - np.bincount(sort[gone[~first[gone]]], minlength=len(ranks))
+
+
+def check_choice(states: int | None, keep: float | None, budget: float | None, tolerance: float | None) -> None:
+    """Raise a `UsageError` unless exactly one of the options of `choose_states` is given, and makes sense."""
+    if sum(option is not None for option in (states, keep, budget, tolerance)) != 1:
+        raise UsageError("say one of: how many states, which part of them to keep, a budget, or a tolerance")
+    if states is not None and states < 1:
+        raise UsageError(f"states must be at least 1, not {states}")
+    for name, part in (("part to keep", keep), ("budget", budget)):
+        if part is not None and not 0 < part <= 1:
+            raise UsageError(f"the {name} must be above 0 and at most 1, not {part}")
+    if tolerance is not None and not 0 <= tolerance < 1:
+        raise UsageError(f"the tolerance must be at least 0 and below 1, not {tolerance}")

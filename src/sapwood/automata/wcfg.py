@@ -50,6 +50,7 @@ class WeightedGrammar:
 
     Examples
     --------
+    >>> from sapwood.automata.wcfg_rules import Rule, Symbol
     >>> dogs, sleep = Symbol("dogs", is_word=True), Symbol("sleep", is_word=True)
     >>> rules = [
     ...     Rule(None, (Symbol("S"),), 1.0),

@@ -210,6 +210,22 @@ def check_output(path: str | Path) -> None:
             raise InputError(f"{Path(path).parent}: no permission to write there")
 
 
+def refuse_replacing(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
+    """Check outputs, by the options that name them, and refuse those that are among the inputs or the same."""
+    seen: dict[str, str] = {}
+    for option, output in outputs.items():
+        if output is None or output == STANDARD_STREAM:
+            continue
+        check_output(output)
+        for path in inputs:
+            if path and is_regular(path) and is_regular(output) and Path(path).samefile(output):
+                raise UsageError(f"{option} {output}: is one of the input files; it would be replaced")
+        place = str(Path(output).resolve())
+        if place in seen:
+            raise UsageError(f"{option} {output}: is where {seen[place]} is written, too")
+        seen[place] = option
+
+
 def print_json(value: Any) -> None:
     """Print one JSON object on a line of standard output."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))

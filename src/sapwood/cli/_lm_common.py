@@ -85,22 +85,6 @@ def held(kind: str) -> str:
     return _HELD.get(kind, f"a {kind}")
 
 
-def refuse_replacing(outputs: dict[str, str | None], inputs: Sequence[str | None]) -> None:
-    """Check outputs, by the options that name them, and refuse those that are among the inputs or the same."""
-    seen: dict[str, str] = {}
-    for option, output in outputs.items():
-        if output is None or output == STANDARD_STREAM:
-            continue
-        common.check_output(output)
-        for path in inputs:
-            if path and is_regular(path) and is_regular(output) and Path(path).samefile(output):
-                raise UsageError(f"{option} {output}: is one of the input files; it would be replaced")
-        place = str(Path(output).resolve())
-        if place in seen:
-            raise UsageError(f"{option} {output}: is where {seen[place]} is written, too")
-        seen[place] = option
-
-
 @contextlib.contextmanager
 def tiny_text() -> Iterator[str]:
     """Make a file of a few words, to compile kernels with before the work begins."""

@@ -69,7 +69,7 @@ def count_command(
     if output == STANDARD_STREAM:
         raise UsageError("counts cannot be written to standard output; name a file")
     common.check_inputs(*text)
-    shared.refuse_replacing({"-o": output}, text)
+    common.refuse_replacing({"-o": output}, text)
     progress = common.make_progress(quiet)
     began = time.perf_counter()
     counts = shared.read_counts(

@@ -136,7 +136,7 @@ def score_command(
     if by_word and as_json:
         raise UsageError("--words does not go with --json, which has the words in it")
     common.check_inputs(text)
-    shared.refuse_replacing({"-o": output}, [model, text])
+    common.refuse_replacing({"-o": output}, [model, text])
     if (kind := shared.kind_of(text)) is not None:
         raise ModelError(f"{text}: holds {shared.held(kind)}, not text")
     progress = common.make_progress(quiet)

@@ -138,7 +138,7 @@ def train_command(
     log_path = options.pop("log_path")
     _check_options(context, method, output, dev)
     common.check_inputs(*text, dev)
-    shared.refuse_replacing({"-o": output, "--log": log_path}, [*text, dev])
+    common.refuse_replacing({"-o": output, "--log": log_path}, [*text, dev])
     from_counts = any(shared.kind_of(path) is not None for path in text)
     if method in _WALKING:
         _check_texts(method, text, from_counts)

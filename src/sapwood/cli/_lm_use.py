@@ -194,7 +194,7 @@ def export_command(model: str, output: str, form: str | None, likeness: Any, qui
       sapwood lm export trigrams.sapwood -o trigrams.arpa.gz
       sapwood lm export model.sapwood --to word2vec-binary -o vectors.bin
     """
-    shared.refuse_replacing({"-o": output}, [model])
+    common.refuse_replacing({"-o": output}, [model])
     progress = common.make_progress(quiet)
     loaded = shared.load_model(model, progress)
     from sapwood.lm.arpa import write_arpa

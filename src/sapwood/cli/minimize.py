@@ -10,12 +10,12 @@ import click
 from sapwood.cli import _common as common
 from sapwood.cli.evaluate import evaluate_model
 from sapwood.cli.inspect import is_sapwood_file
-from sapwood.errors import UsageError
+from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM, is_regular
 from sapwood.run.pictures import check_matplotlib, picture_format
 
 if TYPE_CHECKING:
-    from sapwood.automata.minimise import Reduction
+    from sapwood.automata.reduction import Reduction
     from sapwood.run.progress import Progress
 
 _PART = click.FloatRange(min=0, max=1, min_open=True)
@@ -108,13 +108,12 @@ def command(
     if gamma is not None and weigh != "gamma":
         raise UsageError("--gamma goes with --weigh gamma")
     common.check_inputs(model, trees, dev)
-    common.check_output(output)
-    if is_regular(model) and is_regular(output) and Path(model).samefile(output):
-        raise UsageError(f"-o {output}: is the input file; it would be replaced")
+    if dev is not None and not is_regular(dev):
+        raise UsageError(f"--dev {dev}: is read twice, for both models; name a file")
     if picture is not None:
         picture_format(picture)
         check_matplotlib()
-        common.check_output(picture)
+    common.refuse_replacing({"-o": output, "--plot": picture}, [model, trees, dev])
     progress = common.make_progress(quiet)
     how_many: dict[str, Any] = {"states": states, "keep": keep, "budget": budget, "tolerance": tolerance}
     if is_regular(model) and not is_sapwood_file(model):
@@ -125,7 +124,7 @@ def command(
             )
         _minimize_text(model, output, how_many, weigh, gamma, picture, as_json, progress)
         return
-    from sapwood.automata.minimise import minimise
+    from sapwood.automata.reduction import minimise
     from sapwood.grammar.bundle import load_models, save_models
 
     threads = common.default_threads(threads)
@@ -138,13 +137,17 @@ def command(
         read = common.trees_from([trees], input_format, skip_bad, progress)
         with common.naming([trees]):
             corpus = Corpus.from_trees(read, normaliser=first.normaliser, transform=first.transform, progress=progress)
-    found = [
-        minimise(
-            grammar, **how_many, weighing=weigh, gamma=gamma, corpus=corpus, symbols=symbols, distances=distance,
-            threads=threads, progress=progress,
-        )
-        for grammar in grammars
-    ]  # fmt: skip
+    # First of all, so that a treebank that cannot be read is found out before the work begins.
+    reading: tuple[Any, ...] = (input_format, skip_bad, threads, progress)
+    score = None if dev is None else _score(model, dev, *reading)
+    with common.naming([trees or model]):
+        found = [
+            minimise(
+                grammar, **how_many, weighing=weigh, gamma=gamma, corpus=corpus, symbols=symbols, distances=distance,
+                threads=threads, progress=progress,
+            )
+            for grammar in grammars
+        ]  # fmt: skip
     save_models([reduction.grammar for reduction in found], output)
     report: dict[str, Any] = {
         "model": model,
@@ -153,20 +156,18 @@ def command(
         "weigh": weigh,
         "before": _size([reduction.before for reduction in found], model if symbols == "own" else None),
         "after": _size([reduction.grammar for reduction in found], output),
+        "dropped": found[0].dropped,
         "gamma": found[0].gamma,
         **_distances(found[0], weigh),
-        "dev": None,
+        "dev": None if dev is None else {"before": score, "after": _score(output, dev, *reading)},
     }
-    if dev is not None:
-        report["dev"] = {
-            "before": _score(model, dev, input_format, skip_bad, threads, progress),
-            "after": _score(output, dev, input_format, skip_bad, threads, progress),
-        }
     records = found[0].records()
     if picture is not None:
         from sapwood.run.spectra import draw_spectra
 
-        draw_spectra([{**record, "count": round(record["count"])} for record in records], picture)
+        # What has no weight, or was not seen, has nothing to draw.
+        drawn = [{**record, "count": round(record["count"])} for record in records if record["rank"]]
+        draw_spectra(drawn, picture)
     if as_json:
         common.print_json({**report, "symbols": records})
     else:
@@ -185,7 +186,7 @@ def _minimize_text(
 ) -> None:
     """Reduce a weighted grammar in text form; the result is written in the plain notation."""
     from sapwood.automata.convert import from_weighted_grammar, to_weighted_grammar
-    from sapwood.automata.minimise import minimise_automaton
+    from sapwood.automata.reduction import minimise_automaton
     from sapwood.automata.wcfg_files import read_grammar, write_grammar
 
     automaton = from_weighted_grammar(read_grammar(model))
@@ -204,6 +205,7 @@ def _minimize_text(
         "states_before": automaton.n_states,
         "rank": len(values),
         "states": smaller.n_states,
+        "dropped": found.dropped(smaller.n_states) / max(found.dropped(0), 1e-300),
         "l2": None if closeness is None else closeness.l2,
         "l2_relative": None if closeness is None else closeness.relative,
         "hankel": None if closeness is None else closeness.hankel,
@@ -227,6 +229,10 @@ def _size(grammars: list[Any], path: str | None) -> dict[str, Any]:
     }
 
 
+def _bytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+
+
 def _distances(reduction: Reduction, weigh: str) -> dict[str, Any]:
     """Return the distances of the first grammar, as JSON values."""
     close = reduction.closeness
@@ -242,6 +248,8 @@ def _score(
     parser = common.load_parser(path, progress, threads=threads)
     result, seconds = evaluate_model(parser, dev, input_format, "default", skip_bad, progress)
     figures = result.to_dict()
+    if not figures["sentences"]:
+        raise InputError(f"{dev}: no trees")
     return {"f1": figures["f1"], "sentences_per_second": round(figures["sentences"] / max(seconds, 1e-9), 2)}
 
 
@@ -252,7 +260,8 @@ def _format(report: dict[str, Any], records: list[dict[str, Any]]) -> str:
         f"weights      {before['weights']:,} -> {after['weights']:,}",
     ]
     if before["bytes"] is not None:
-        rows.append(f"file         {before['bytes'] / 1e6:.1f} MB -> {after['bytes'] / 1e6:.1f} MB")
+        rows.append(f"file         {_bytes(before['bytes'])} -> {_bytes(after['bytes'])}")
+    rows.append(f"left out     {report['dropped']:.2%} of the singular values (roots of sums of squares)")
     if report["gamma"] is not None:
         rows.append(f"gamma        {report['gamma']:.4g}")
     if report["l2"] is not None:

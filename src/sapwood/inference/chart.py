@@ -10,8 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sapwood.inference._coarse_kernels import coarse_inside, coarse_outside, link_edges, number_nodes
+from sapwood.inference._coarse_kernels import coarse_inside
+from sapwood.inference._context_kernels import estimate_fits
 from sapwood.inference._fine_kernels import filter_forest, fine_inside, fine_outside, node_posteriors, place_leaves
+from sapwood.inference._forest_kernels import coarse_outside, link_edges, number_nodes
+from sapwood.inference._lanes import LANES
 from sapwood.inference.compiled import CompiledGrammar, Leaf
 from sapwood.inference.constraints import Phrase, compile_constraints
 from sapwood.trees.transform import symbol_labels
@@ -21,6 +24,9 @@ _BEAM = 10.0
 NEGLIGIBLE = 0.01
 # How much harder than the coarse grammar finer versions prune: they know better.
 LEVEL = 10.0
+# If the coarse grammar makes a sentence less probable than this share of what its contexts let expect, their estimates
+# of posteriors are too low.
+_DOUBTFUL = 0.01
 
 
 class Workspace(threading.local):
@@ -289,39 +295,61 @@ def coarse_forest(
     leaf_offsets = np.zeros(n + 1, np.int64)
     np.cumsum([len(leaf.symbols) for leaf in leaves], out=leaf_offsets[1:])
     leaf_symbol = np.concatenate([leaf.symbols for leaf in leaves])
-    leaf_value = np.concatenate([leaf.values for leaf in leaves])
+    words = (leaf_offsets, leaf_symbol, np.concatenate([leaf.values for leaf in leaves]))
     # Pruning needs no more than single precision.
     dtype = np.float64 if threshold == 0 else np.float32
     take = workspace.take
-    by_start, by_end = take("by_start", (n_cells * n_coarse,), dtype), take("by_end", (n_cells * n_coarse,), dtype)
-    outside = take("outside", (n_cells, n_coarse), dtype, zero=True)
+    size = (n_cells * n_coarse,)
+    inside = take("by_start", size, dtype), take("by_end", size, dtype)
+    outside = take("outside_start", size, dtype), take("outside_end", size, dtype)
     exponent = take("exponent", (n_cells,), np.int64)
-    ends = take("ends", (n, n_coarse, n_words), np.uint64, zero=True)
-    starts = take("starts", (n + 1, n_coarse, n_words), np.uint64, zero=True)
-    active, n_active = take("active", (n, n_coarse), np.int32), take("n_active", (n,), np.int64, zero=True)
+    ends, starts = (take(name, (n + 1, n_coarse, n_words), np.uint64) for name in ("ends", "starts"))
+    starting, n_starting = take("starting", (n, n_coarse), np.int32), take("n_starting", (n,), np.int64)
+    start_slot, end_slot = (take(name, (n + 1, n_coarse), np.int32) for name in ("start_slot", "end_slot"))
+    slots = (exponent, ends, starts, starting, n_starting, start_slot, end_slot)
     part_offsets = take("part_offsets", (n_cells + 1,), np.int64)
-    part_rule, part = coarse_inside(
-        n, leaf_offsets, leaf_symbol, leaf_value, compiled.pair_offsets, compiled.pair_right,
-        compiled.pair_rule_offsets, compiled.rule_parent, compiled.rule_weight, compiled.pair_merit, compiled.prior,
-        _BEAM * threshold, threshold, *constraints, by_start, by_end, exponent, ends, starts, active, n_active,
-        part_offsets, *workspace.parts(dtype, 1024 * n),
-    )  # fmt: skip
-    workspace.keep_parts(part_rule, part)
-    total, groups, group_offsets, split, reached = coarse_outside(
-        n, compiled.coarse.root, compiled.rule_parent, compiled.rule_left, compiled.rule_right, compiled.rule_weight,
-        by_start, by_end, exponent, ends, starts, part_offsets, part_rule, part, outside, threshold,
-    )  # fmt: skip
+    merit, dense_row, dense_merit, pair_of_code = compiled.pair_tables
+    pairs = (merit.astype(dtype, copy=False), dense_row, dense_merit.astype(dtype, copy=False), pair_of_code)
+    merits = take("merits", (dense_merit.shape[1], n_coarse + LANES), dtype)
+    fits = take("left_fit", (n + 1, n_coarse), np.float64), take("right_fit", (n + 1, n_coarse), np.float64)
+    fit_exponents = take("left_exponent", (n + 1,), np.int64), take("right_exponent", (n + 1,), np.int64)
+    expected, expected_exponent = 0.0, 0
+    if threshold > 0 and not phrases:  # of which the estimates would know nothing
+        expected, expected_exponent = estimate_fits(n, *words, *compiled.contexts, *fits, *fit_exponents)
+    if not expected > 0:
+        fits[0][:], fits[1][:] = compiled.prior, 1.0
+        fit_exponents[0][:], fit_exponents[1][:] = 0, 0
+    assumed = expected
+    while True:
+        n_starting[:], start_slot[:] = 0, -1
+        total, part_rule, part = coarse_inside(
+            n, *words, compiled.pair_offsets, compiled.pair_right, compiled.pair_rule_offsets, compiled.rule_parent,
+            compiled.rule_weight, compiled.coarse.root, *pairs, merits, *fits, *fit_exponents, threshold * assumed,
+            expected_exponent, _BEAM * threshold, threshold, *constraints, *inside, *outside, *slots, part_offsets,
+            *workspace.parts(dtype, 1024 * n),
+        )  # fmt: skip
+        workspace.keep_parts(part_rule, part)
+        # If the grammar finds the sentence much less probable than was assumed, too much was left out.
+        found = math.ldexp(total, min(int(exponent[n_cells - n]) - expected_exponent, 1000)) if total > 0 else 0.0
+        if assumed == 0 or found > _DOUBTFUL * assumed:
+            break
+        assumed = found
     if total == 0:
         return None
+    groups, group_offsets, split = coarse_outside(
+        n, total, compiled.coarse.root, compiled.rule_parent, compiled.rule_left, compiled.rule_right,
+        compiled.rule_weight, *inside, *outside, *slots, part_offsets, part_rule, part, threshold,
+    )  # fmt: skip
     node_offsets = np.empty(n_cells + 1, np.int64)
-    node_number = take("node_number", (n_cells, n_coarse), np.int32)
+    node_number = take("node_number", size, np.int32)
     # An edge's posterior never exceeds those of its nodes, but for rounding.
-    node_symbol = number_nodes(n, by_end, outside, reached, threshold * (1 - 1e-4), node_offsets, node_number)
+    node_symbol, node_cell = number_nodes(
+        n, inside[0], *outside, ends, starting, n_starting, end_slot, threshold * (1 - 1e-4), node_offsets, node_number
+    )
     group_parent, children = np.empty(len(groups), np.int32), np.empty((len(split), 2), np.int32)
     link_edges(
-        n, groups, group_offsets, split, compiled.rule_parent, compiled.rule_left, compiled.rule_right, node_number,
-        group_parent, children,
+        n, groups, group_offsets, split, compiled.rule_parent, compiled.rule_left, compiled.rule_right, start_slot,
+        node_number, group_parent, children,
     )  # fmt: skip
-    node_cell = np.repeat(np.arange(n_cells, dtype=np.int32), np.diff(node_offsets))
     rule = np.ascontiguousarray(groups[:, 1])
     return Forest(n, node_offsets, node_symbol, node_cell, group_parent, rule, group_offsets, children)

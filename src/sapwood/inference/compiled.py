@@ -14,9 +14,12 @@ from sapwood.grammar.coarsen import averaging_weights, coarsen
 from sapwood.grammar.emissions import offsets_of, run_offsets
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference._fine_kernels import project_tensors
+from sapwood.inference.contexts import Contexts, find_contexts
 
 # Coarse lexical weights never vanish where the fine grammar has a word.
 _FLOOR = 1e-12
+# Symbols that begin no more pairs than this are summed pair by pair in the coarse pass.
+_FEW = 16
 # The states of the version of a grammar between the coarse one and itself.
 _LEVEL_STATES = 4
 
@@ -31,6 +34,15 @@ class Leaf(NamedTuple):
     symbols: np.ndarray
     values: np.ndarray
     fixed: bool = False
+
+
+class PairTables(NamedTuple):
+    """Pairs of coarse symbols by what they are worth; see `_coarse_kernels.coarse_inside`."""
+
+    merit: np.ndarray
+    dense_row: np.ndarray
+    dense_merit: np.ndarray
+    pair_of_code: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +106,30 @@ class CompiledGrammar:
         """Logarithms of the rule weights, for Viterbi."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(np.maximum(self.tensors, 0))
+
+    @cached_property
+    def contexts(self) -> Contexts:
+        """Which tags stand next to each coarse symbol."""
+        return find_contexts(self.coarse)
+
+    @cached_property
+    def pair_tables(self) -> PairTables:
+        """How much the coarse grammar's pairs are worth, for the coarse pass."""
+        merit = self.pair_merit / self.pair_merit.max(initial=1e-300)
+        merit = np.maximum(merit, 1e-30).astype(np.float32)
+        begun = np.diff(self.pair_offsets)
+        dense = np.flatnonzero(begun > _FEW)
+        dense_row = np.full(self.n_coarse, -1, np.int32)
+        dense_row[dense] = np.arange(len(dense))
+        row = np.repeat(dense_row, begun)
+        pairs = np.flatnonzero(row >= 0)
+        row, right = row[pairs], self.pair_right[pairs]
+        dense_merit = np.zeros((self.n_coarse, len(dense)), np.float32)
+        dense_merit[right, row] = merit[pairs]
+        dense_pair = np.full((len(dense), self.n_coarse), -1, np.int32)
+        dense_pair[row, right] = pairs
+        pair_of_code = np.concatenate([dense_pair.ravel(), np.arange(len(merit), dtype=np.int32)])
+        return PairTables(merit, dense_row, dense_merit, pair_of_code)
 
     @cached_property
     def widest(self) -> int:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import _aggregate_kernels as kernels
-from sapwood.lm.evaluation import Evaluation, evaluate
-from sapwood.lm.prediction import context_ids, next_words, sample, top_words
+from sapwood.lm.base import LanguageModel, top_words
 from sapwood.lm.text import Boundaries, check_boundaries
-from sapwood.lm.transitions import Ids, check_ids
+from sapwood.lm.transitions import check_ids
 from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
-from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
+from sapwood.storage import pack_strings, unpack_strings
 
 Likeness = Literal["hellinger", "cosine"]
 By = Literal["probability", "lift"]
-KIND, FORMAT = "latent-bigram", 1
 # Pairs whose probabilities are computed at a time.
 _CHUNK = 1 << 20
 
@@ -46,7 +43,7 @@ class Topic:
 
 
 @dataclass(eq=False)
-class LatentBigram:
+class LatentBigram(LanguageModel):
     """A latent bigram model.
 
     Attributes
@@ -65,6 +62,7 @@ class LatentBigram:
         How it was learned.
     """
 
+    kind: ClassVar[str] = "latent-bigram"
     vocabulary: Vocabulary
     given: np.ndarray = field(repr=False)
     emitted: np.ndarray = field(repr=False)
@@ -109,39 +107,11 @@ class LatentBigram:
             result[ids == BEGIN] = 0.0
         return result
 
-    def evaluate(self, text: Ids, *, ends: bool = True, context: np.ndarray | None = None) -> Evaluation:
-        """Say how well the model predicts a text; see `evaluation.evaluate`."""
-        return evaluate(self, text, ends=ends, context=context)
-
-    def perplexity(self, text: Ids) -> float:
-        """Return the perplexity of a text: unknown words are not predicted, but what follows them is."""
-        return self.evaluate(text).perplexity
-
     def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
         """Return the probability of each word after the ids of a context, of which only the last matters, `(V,)`."""
         check_ids(np.asarray(context[-1:]), len(self.vocabulary))
         states = self.given[context[-1]] if len(context) else self.prior.astype(self.given.dtype)
         return np.asarray(self.emitted @ states, np.float64)
-
-    def next_words(self, context: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
-        """Return the `k` most probable words after one or more words, with their probabilities.
-
-        `<unk>` is not among them. If lines are sentences, the context is the beginning of one.
-        """
-        ids = context_ids(context, self.vocabulary, self.boundaries)
-        return next_words(self.distribution, self.vocabulary, ids, k)
-
-    def sample(
-        self, n: int = 1, *, random_state: int = 0, max_words: int = 100, unknown: bool = False
-    ) -> list[list[str]]:
-        """Draw `n` sentences, each of at most `max_words` words; in a stream, `n` sequences of that many.
-
-        With `unknown` the sequences have `<unk>` as often as the model predicts it; else another word is drawn.
-        """
-        return sample(
-            self.distribution, self.vocabulary, self.boundaries, n,
-            random_state=random_state, max_words=max_words, unknown=unknown,
-        )  # fmt: skip
 
     # What the states are.
 
@@ -216,7 +186,7 @@ class LatentBigram:
         return arrays, {"boundaries": self.boundaries, "info": dict(self.info)}
 
     @classmethod
-    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> LatentBigram:
+    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
         """Undo `parts`."""
         try:
             vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
@@ -230,20 +200,6 @@ class LatentBigram:
             )
         except (KeyError, TypeError, ValueError, UsageError) as error:
             raise ModelError(f"not a complete latent bigram model: {error}; train it again") from error
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file."""
-        arrays, metadata = self.parts()
-        write_arrays(path, arrays, metadata, kind=KIND, version=FORMAT)
-
-    @classmethod
-    def load(cls, path: str | Path) -> LatentBigram:
-        """Read a model that `save` wrote."""
-        arrays, metadata = read_arrays(path, kind=KIND, version=FORMAT)
-        try:
-            return cls.from_parts(arrays, metadata)
-        except ModelError as error:
-            raise ModelError(f"{path}: {error}") from error
 
     def _id(self, word: str) -> int:
         if word not in self.vocabulary:

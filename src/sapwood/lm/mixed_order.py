@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
@@ -20,21 +19,18 @@ import scipy.sparse
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm.aggregate import AggregateMarkov
-from sapwood.lm.evaluation import Evaluation, evaluate
+from sapwood.lm.base import LanguageModel
+from sapwood.lm.evaluation import evaluate
 from sapwood.lm.latent_model import LatentBigram
-from sapwood.lm.prediction import context_ids, next_words, sample
 from sapwood.lm.text import Boundaries
 from sapwood.lm.transitions import HeldOut, Ids, check_ids, id_arrays, is_scored, lagged_pairs, since_begin
 from sapwood.lm.vocabulary import BEGIN, Vocabulary
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
-from sapwood.storage import read_arrays, write_arrays
-
-KIND, FORMAT = "mixed-order", 1
 
 
 @dataclass(eq=False)
-class MixedOrder:
+class MixedOrder(LanguageModel):
     """A mixed-order model.
 
     Attributes
@@ -45,24 +41,21 @@ class MixedOrder:
         `lambda_k(w)`, `(K - 1, V)`: that of the last lag is 1.
     info
         How it was learned.
-    boundaries
-        Whether lines of text are sentences or line ends mean nothing.
+    vocabulary, boundaries
+        Those of the lags.
     """
 
+    kind: ClassVar[str] = "mixed-order"
     lags: Sequence[LatentBigram]
     mixing: np.ndarray = field(repr=False)
     info: Mapping[str, Any] = field(default_factory=dict)
+    vocabulary: Vocabulary = field(init=False, repr=False)
     boundaries: Boundaries = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.lags or self.mixing.shape != (len(self.lags) - 1, len(self.lags[0].vocabulary)):
             raise ModelError(f"{len(self.lags)} lags do not go with mixing weights of shape {self.mixing.shape}")
-        self.boundaries = self.lags[0].boundaries
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The words."""
-        return self.lags[0].vocabulary
+        self.vocabulary, self.boundaries = self.lags[0].vocabulary, self.lags[0].boundaries
 
     def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
         """Return the natural logarithm of each word's probability given those before it, `(n,)`.
@@ -78,14 +71,6 @@ class MixedOrder:
         if self.boundaries == "sentence":
             result[ids == BEGIN] = 0.0
         return result
-
-    def evaluate(self, text: Ids, *, ends: bool = True, context: np.ndarray | None = None) -> Evaluation:
-        """Say how well the model predicts a text; see `evaluation.evaluate`."""
-        return evaluate(self, text, ends=ends, context=context)
-
-    def perplexity(self, text: Ids) -> float:
-        """Return the perplexity of a text: unknown words are not predicted, but what follows them is."""
-        return self.evaluate(text).perplexity
 
     def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
         """Return the probability of each word after the ids of a context, `(V,)`."""
@@ -104,20 +89,6 @@ class MixedOrder:
             rest -= share
         return result
 
-    def next_words(self, context: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
-        """Return the `k` most probable words after some, with their probabilities; `<unk>` is not among them."""
-        ids = context_ids(context, self.vocabulary, self.boundaries)
-        return next_words(self.distribution, self.vocabulary, ids, k)
-
-    def sample(
-        self, n: int = 1, *, random_state: int = 0, max_words: int = 100, unknown: bool = False
-    ) -> list[list[str]]:
-        """Draw sentences, or sequences from a stream; see `LatentBigram.sample`."""
-        return sample(
-            self.distribution, self.vocabulary, self.boundaries, n,
-            random_state=random_state, max_words=max_words, unknown=unknown,
-        )  # fmt: skip
-
     def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return arrays and JSON values that `from_parts` makes the model from again."""
         arrays, metadata = {"mixing": self.mixing}, []
@@ -130,7 +101,7 @@ class MixedOrder:
         return arrays, {"lags": metadata, "info": dict(self.info)}
 
     @classmethod
-    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> MixedOrder:
+    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
         """Undo `parts`."""
         try:
             lags = []
@@ -141,20 +112,6 @@ class MixedOrder:
             return cls(lags, arrays["mixing"], metadata["info"])
         except (KeyError, TypeError) as error:
             raise ModelError(f"not a complete mixed-order model: {error}; train it again") from error
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file."""
-        arrays, metadata = self.parts()
-        write_arrays(path, arrays, metadata, kind=KIND, version=FORMAT)
-
-    @classmethod
-    def load(cls, path: str | Path) -> MixedOrder:
-        """Read a model that `save` wrote."""
-        arrays, metadata = read_arrays(path, kind=KIND, version=FORMAT)
-        try:
-            return cls.from_parts(arrays, metadata)
-        except ModelError as error:
-            raise ModelError(f"{path}: {error}") from error
 
 
 class Steps:

@@ -8,47 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.lm.evaluation import Evaluation, evaluate
+from sapwood.lm.base import LanguageModel
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.mixed_order import MixedOrder
-from sapwood.lm.ngram_model import NgramModel, NgramTree
-from sapwood.lm.prediction import context_ids, next_words, sample
+from sapwood.lm.ngram_model import NgramModel
 from sapwood.lm.text import Boundaries
 from sapwood.lm.transitions import Ids, check_ids, id_arrays, is_scored
 from sapwood.lm.vocabulary import Vocabulary
-from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
+from sapwood.storage import pack_strings
 
-KIND, FORMAT = "mixture", 1
-_MEMBERS: dict[str, type[LatentBigram | MixedOrder]] = {"latent-bigram": LatentBigram, "mixed-order": MixedOrder}
-_NGRAM = "ngram-model"
+# What can be saved as a member.
+_MEMBERS: dict[str, type[LanguageModel]] = {member.kind: member for member in (LatentBigram, MixedOrder, NgramModel)}
 _WORDS = ("words", "word_counts")
 # Beyond this gain in log-likelihood per word no more iterations are worth it.
 _GAIN = 1e-7
 
 
-class LanguageModel(Protocol):
-    """What all language models of this room can do."""
-
-    vocabulary: Any
-    boundaries: Boundaries
-
-    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
-        """Return the natural logarithm of each word's probability, given those before it, `(n,)`."""
-        ...
-
-    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """Return the probability of each word after the ids of a context, `(V,)`."""
-        ...
-
-
 @dataclass(eq=False)
-class Mixture:
+class Mixture(LanguageModel):
     """A mixture of models over the same words.
 
     Attributes
@@ -62,22 +44,24 @@ class Mixture:
         these are at most `n`. A text's first word has the context of a word never seen.
     info
         How it was learned.
-    boundaries
-        Whether lines of text are sentences or line ends mean nothing.
+    vocabulary, boundaries
+        Those of the members.
     """
 
+    kind: ClassVar[str] = "mixture"
     models: Sequence[Any]
     weights: np.ndarray
     edges: np.ndarray
     info: Mapping[str, Any] = field(default_factory=dict)
+    vocabulary: Vocabulary = field(init=False, repr=False)
     boundaries: Boundaries = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.models:
             raise UsageError("a mixture needs models")
-        words, self.boundaries = self.models[0].vocabulary.words, self.models[0].boundaries
+        self.vocabulary, self.boundaries = self.models[0].vocabulary, self.models[0].boundaries
         for model in self.models[1:]:
-            if model.vocabulary.words != words or model.boundaries != self.boundaries:
+            if model.vocabulary.words != self.vocabulary.words or model.boundaries != self.boundaries:
                 raise UsageError(
                     "models can be mixed if they have the same words, numbered alike, and the same boundaries: "
                     "train them on the same counts"
@@ -144,11 +128,6 @@ class Mixture:
         mixture.info = {"method": "mixture", "iterations": done, "prior": prior, "tokens": len(buckets)}
         return mixture
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The words."""
-        return self.models[0].vocabulary
-
     def _members(self, ids: np.ndarray, context: np.ndarray | None) -> np.ndarray:
         """Return the members' log-probabilities, `(members, n)`."""
         ids = np.asarray(ids, np.int32)
@@ -171,14 +150,6 @@ class Mixture:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(mixed) + largest)
 
-    def evaluate(self, text: Ids, *, ends: bool = True, context: np.ndarray | None = None) -> Evaluation:
-        """Say how well the mixture predicts a text; see `evaluation.evaluate`."""
-        return evaluate(self, text, ends=ends, context=context)
-
-    def perplexity(self, text: Ids) -> float:
-        """Return the perplexity of a text: unknown words are not predicted, but what follows them is."""
-        return self.evaluate(text).perplexity
-
     def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
         """Return the probability of each word after the ids of a context, `(V,)`."""
         last = int(self.vocabulary.counts[context[-1]]) if len(context) else 0
@@ -186,71 +157,33 @@ class Mixture:
         parts = (w * model.distribution(context) for w, model in zip(weights, self.models, strict=True))
         return np.asarray(sum(parts))
 
-    def next_words(self, context: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
-        """Return the `k` most probable words after some, with their probabilities; `<unk>` is not among them."""
-        ids = context_ids(context, self.vocabulary, self.boundaries)
-        return next_words(self.distribution, self.vocabulary, ids, k)
-
-    def sample(
-        self, n: int = 1, *, random_state: int = 0, max_words: int = 100, unknown: bool = False
-    ) -> list[list[str]]:
-        """Draw sentences, or sequences from a stream; see `LatentBigram.sample`."""
-        return sample(
-            self.distribution, self.vocabulary, self.boundaries, n,
-            random_state=random_state, max_words=max_words, unknown=unknown,
-        )  # fmt: skip
-
-    def save(self, path: str | Path) -> None:
-        """Write the mixture with all its members to one file."""
+    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and JSON values that `from_parts` makes the mixture with all its members from again."""
         vocabulary = self.vocabulary
         arrays: dict[str, np.ndarray] = {"weights": self.weights, "edges": np.asarray(self.edges, np.int64)}
         arrays |= {"words": pack_strings(vocabulary.words), "word_counts": vocabulary.counts}
         members = []
         for number, model in enumerate(self.models):
-            kind, own, metadata = _parts(model)
+            if not isinstance(model, LanguageModel) or model.kind not in _MEMBERS:
+                raise UsageError(f"a mixture with a {type(model).__name__} in it cannot be saved")
+            own, metadata = model.parts()
             arrays |= {f"{number}/{name}": array for name, array in own.items() if name not in _WORDS}
-            members.append({"kind": kind, "metadata": metadata})
-        write_arrays(path, arrays, {"members": members, "info": dict(self.info)}, kind=KIND, version=FORMAT)
+            members.append({"kind": model.kind, "metadata": metadata})
+        return arrays, {"members": members, "info": dict(self.info)}
 
     @classmethod
-    def load(cls, path: str | Path) -> Mixture:
-        """Read a mixture that `save` wrote."""
-        arrays, metadata = read_arrays(path, kind=KIND, version=FORMAT)
+    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
+        """Undo `parts`."""
         try:
             models = []
             for number, member in enumerate(metadata["members"]):
                 start = f"{number}/"
                 own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
                 own |= {name: arrays[name] for name in _WORDS}
-                models.append(_from_parts(member["kind"], own, member["metadata"]))
+                kind, about = member["kind"], member["metadata"]
+                if kind not in _MEMBERS:
+                    raise ModelError(f"a member is a {kind!r}, which this version does not know")
+                models.append(_MEMBERS[kind].from_parts(own, about))
             return cls(models, arrays["weights"], arrays["edges"], metadata["info"])
         except (KeyError, TypeError, ValueError, ModelError, UsageError) as error:
-            raise ModelError(f"{path}: not a complete mixture: {error}; make it again") from error
-
-
-def _parts(model: Any) -> tuple[str, dict[str, np.ndarray], dict[str, Any]]:
-    """Return the kind of a member, and the arrays and JSON values that it is made from again."""
-    for kind, member in _MEMBERS.items():
-        if isinstance(model, member):
-            return kind, *model.parts()
-    if isinstance(model, NgramModel):
-        arrays = {
-            "last_words": model.tree.words,
-            "starts": model.tree.starts,
-            "offsets": model.tree.offsets,
-            "log_probabilities": model.values,
-            "log_backoffs": model.backoffs,
-        }
-        return _NGRAM, arrays, {"boundaries": model.boundaries}
-    raise UsageError(f"a mixture with a {type(model).__name__} in it cannot be saved")
-
-
-def _from_parts(kind: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Any:
-    """Undo `_parts`."""
-    if kind in _MEMBERS:
-        return _MEMBERS[kind].from_parts(arrays, metadata)
-    if kind != _NGRAM:
-        raise ModelError(f"a member is a {kind!r}, which this version does not know")
-    tree = NgramTree(arrays["last_words"], arrays["starts"], arrays["offsets"])
-    vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
-    return NgramModel(tree, arrays["log_probabilities"], arrays["log_backoffs"], vocabulary, metadata["boundaries"])
+            raise ModelError(f"not a complete mixture: {error}; make it again") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from sapwood.errors import ModelError
 from sapwood.lm.latent_model import LatentBigram
@@ -13,12 +13,7 @@ from sapwood.lm.ngram_model import NgramModel
 from sapwood.storage import read_header
 
 AnyModel: TypeAlias = LatentBigram | MixedOrder | Mixture | NgramModel
-_KINDS: dict[str, type[AnyModel]] = {
-    "latent-bigram": LatentBigram,
-    "mixed-order": MixedOrder,
-    "mixture": Mixture,
-    "ngram-model": NgramModel,
-}
+_KINDS: dict[str, type[AnyModel]] = {model.kind: model for model in get_args(AnyModel)}
 
 
 def load_model(path: str | Path) -> AnyModel:

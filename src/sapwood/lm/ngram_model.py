@@ -8,21 +8,19 @@ are kept in a tree (see `_ngram_kernels`), and scored without looking anything u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import _ngram_kernels as kernels
-from sapwood.lm.evaluation import Evaluation, evaluate
+from sapwood.lm.base import LanguageModel
 from sapwood.lm.text import Boundaries
-from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
-from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
-
-_KIND, _FORMAT = "ngram-model", 1
+from sapwood.lm.vocabulary import BEGIN, Vocabulary
+from sapwood.storage import pack_strings, read_arrays, unpack_strings
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +94,7 @@ class MissingBeginning(Exception):
         self.order, self.row = order, row
 
 
-class NgramModel:
+class NgramModel(LanguageModel):
     """Probabilities of words given the `order - 1` words before.
 
     Parameters
@@ -112,6 +110,11 @@ class NgramModel:
     boundaries
         Whether the model is of sentences, in which `<s>` is never predicted, or of a stream.
     """
+
+    kind: ClassVar[str] = "ngram-model"
+    # In a stream whose text has `<s>` it is a word like any other.
+    _never_said: ClassVar[tuple[int, ...]] = ()
+    _nothing_to_draw: ClassVar[str] = "this model knows only <unk>; there is nothing to draw"
 
     def __init__(
         self,
@@ -162,17 +165,9 @@ class NgramModel:
             raise UsageError(f"ids are from 0 to {len(self.vocabulary) - 1}")
         return ids
 
-    def evaluate(self, text: np.ndarray | Iterable[np.ndarray], *, ends: bool = True) -> Evaluation:
-        """Return how well it predicts a text of ids, in one piece or several; see `evaluate`."""
-        return evaluate(self, text, ends=ends)
-
-    def perplexity(self, text: np.ndarray | Iterable[np.ndarray], *, ends: bool = True) -> float:
-        """Return the perplexity of a text of ids, unknown words left out; see `evaluate`."""
-        return self.evaluate(text, ends=ends).perplexity
-
     def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
         """Return the probability of each word after the words of `context`, `(V,)`."""
-        ids = self._checked(np.asarray(context, np.int32)[max(0, len(context) - self.order + 1) :])
+        ids = self._checked(np.asarray(context[max(0, len(context) - self.order + 1) :], np.int32))
         if self.boundaries == "sentence" and BEGIN in ids:
             ids = ids[len(ids) - 1 - int(np.argmax(ids[::-1] == BEGIN)) :]
         result = np.exp(self.values[self.tree.level(1)])
@@ -185,47 +180,8 @@ class NgramModel:
             result[self.tree.words[successors]] = np.exp(self.values[successors])
         return result
 
-    def next_words(self, context: Sequence[str], k: int = 10) -> list[tuple[str, float]]:
-        """Return the `k` likeliest words after `context`, likeliest first, with their probabilities.
-
-        In a model of sentences `context` is the beginning of one. `<unk>` is not among the words.
-        """
-        ids = self.vocabulary.encode(context)
-        if self.boundaries == "sentence":
-            ids = np.concatenate([[BEGIN], ids]).astype(np.int32)
-        probabilities = self.distribution(ids)
-        probabilities[UNKNOWN] = 0.0
-        best = np.argsort(-probabilities, kind="stable")[:k]
-        return [(self.vocabulary.words[x], float(probabilities[x])) for x in best if probabilities[x] > 0]
-
-    def sample(
-        self, n: int = 1, *, random_state: int | np.random.Generator = 0, max_words: int = 100, unknown: bool = False
-    ) -> list[list[str]]:
-        """Draw `n` sentences, each of at most `max_words` words; in a stream, `n` sequences of that many.
-
-        With `unknown` the sequences have `<unk>` as often as the model predicts it; else another word is drawn.
-        """
-        rng = np.random.default_rng(random_state)
-        sentences = self.boundaries == "sentence"
-        result = []
-        for _ in range(n):
-            ids = [BEGIN] if sentences else []
-            while len(ids) < max_words + sentences:
-                probabilities = self.distribution(ids[-self.order :])
-                if not unknown:
-                    probabilities[UNKNOWN] = 0.0
-                cumulated = np.cumsum(probabilities)
-                if cumulated[-1] <= 0.0:
-                    raise UsageError("this model knows only <unk>; there is nothing to draw")
-                drawn = int(np.searchsorted(cumulated, rng.random() * cumulated[-1], "right"))
-                if sentences and drawn == END:
-                    break
-                ids.append(min(drawn, len(cumulated) - 1))
-            result.append(self.vocabulary.decode(ids[sentences:]))
-        return result
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file."""
+    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and JSON values that `from_parts` makes the model from again."""
         arrays = {
             "words": pack_strings(self.vocabulary.words),
             "word_counts": self.vocabulary.counts,
@@ -235,15 +191,20 @@ class NgramModel:
             "log_probabilities": self.values,
             "log_backoffs": self.backoffs,
         }
-        write_arrays(path, arrays, {"boundaries": self.boundaries}, kind=_KIND, version=_FORMAT)
+        return arrays, {"boundaries": self.boundaries}
 
     @classmethod
-    def load(cls, path: str | Path, *, mmap: bool = False) -> NgramModel:
+    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
+        """Undo `parts`; what is missing raises a `KeyError`."""
+        vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
+        tree = NgramTree(arrays["last_words"], arrays["starts"], arrays["offsets"])
+        return cls(tree, arrays["log_probabilities"], arrays["log_backoffs"], vocabulary, metadata["boundaries"])
+
+    @classmethod
+    def load(cls, path: str | Path, *, mmap: bool = False) -> Self:
         """Read a model that `save` wrote; with `mmap` its arrays are views of the file."""
-        arrays, metadata = read_arrays(path, kind=_KIND, version=_FORMAT, mmap=mmap)
+        arrays, metadata = read_arrays(path, kind=cls.kind, version=cls.format_version, mmap=mmap)
         try:
-            vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
-            tree = NgramTree(arrays["last_words"], arrays["starts"], arrays["offsets"])
-            return cls(tree, arrays["log_probabilities"], arrays["log_backoffs"], vocabulary, metadata["boundaries"])
+            return cls.from_parts(arrays, metadata)
         except KeyError as error:
             raise ModelError(f"{path}: this model lacks {error}; train it again") from error

@@ -20,8 +20,9 @@ import numpy as np
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.distance import Closeness, compare
 from sapwood.automata.gram import DivergenceError, gram_matrices, largest_gamma
+from sapwood.automata.minimal import minimal
 from sapwood.automata.observed import node_grams
-from sapwood.automata.svta import SingularStates, choose_states, project, singular_states
+from sapwood.automata.svta import SingularStates, check_choice, choose_states, project, singular_states
 from sapwood.errors import UsageError
 from sapwood.grammar.coarsen import expected_symbols
 from sapwood.grammar.states import change_states, merge_symbols
@@ -78,6 +79,12 @@ class Reduction:
             for number, (name, values) in enumerate(zip(self.before.symbols, self.states.values, strict=True))
         ]
 
+    @property
+    def dropped(self) -> float:
+        """The part of the singular values that was left out: roots of sums of squares, an estimate of the error."""
+        total = self.states.dropped(0)
+        return self.best_possible() / total if total > 0 else 0.0
+
     def best_possible(self) -> float:
         """Return the least Hankel distance that any grammar with so many states can have (for `l2`)."""
         return self.states.dropped(self.grammar.states)
@@ -106,7 +113,8 @@ def minimise(
         Any grammar.
     states, keep, budget, tolerance
         How many states symbols keep, see `choose_states`; by default a tolerance of 0.05. A tolerance of 0 leaves out
-        only what has no effect on any tree (or on the nodes of the treebank).
+        only what has no effect on any tree (or on the nodes of the treebank): with `l2` that is the minimal form of
+        the grammar (`sapwood.automata.minimal`), in double precision.
     weighing
         What counts, see the module's text.
     gamma
@@ -131,32 +139,52 @@ def minimise(
         raise UsageError("gamma is a positive number, for weighing by gamma")
     if states is None and keep is None and budget is None and tolerance is None:
         tolerance = DEFAULT_TOLERANCE
+    check_choice(states, keep, budget, tolerance)
     progress = progress or Silent()
     before = _with_symbols(grammar, symbols)
     automaton = None if weighing == "trees" and not distances else TreeAutomaton.from_grammar(before, words=False)
-    if weighing == "trees":
-        assert corpus is not None
-        found = singular_states(node_grams(before, corpus, threads=threads, progress=progress))
-    else:
+    if weighing == "l2" and tolerance == 0:
         assert automaton is not None
-        found, gamma = _states_of(automaton, weighing, gamma, progress)
-    # Canonical correlations do not say how often a symbol occurs; singular values of all trees do.
-    weights = np.sqrt(expected_symbols(before)) if weighing == "trees" else None
-    counts = choose_states(
-        found.values, states=states, keep=keep, budget=budget, tolerance=tolerance, sizes=before.states.tolist(),
-        weights=weights,
-    )  # fmt: skip
-    kept = found.truncated(counts)
+        found, kept, reduced = _exactly(before, automaton, progress)
+    else:
+        if weighing == "trees":
+            assert corpus is not None
+            found = singular_states(node_grams(before, corpus, threads=threads, progress=progress))
+        else:
+            assert automaton is not None
+            found, gamma = _states_of(automaton, weighing, gamma, progress)
+        # Canonical correlations do not say how often a symbol occurs; singular values of all trees do.
+        weights = np.sqrt(expected_symbols(before)) if weighing == "trees" else None
+        counts = choose_states(
+            found.values, states=states, keep=keep, budget=budget, tolerance=tolerance, sizes=before.states.tolist(),
+            weights=weights,
+        )  # fmt: skip
+        kept = found.truncated(counts)
+        reduced = change_states(before, *_one_scale(kept))
+        # Single precision is what parsing works with.
+        reduced = replace(reduced, tensors=reduced.tensors.astype(np.float32))
     closeness = None
     if distances:
         assert automaton is not None
         closeness = _distance(automaton, project(automaton, kept), progress)
-    reduced = change_states(before, *_one_scale(kept))
-    # Single precision is what parsing works with.
-    reduced = replace(reduced, tensors=reduced.tensors.astype(np.float32))
     told = {"weighing": weighing, "symbols": symbols, "states_before": int(before.states.sum())}
     reduced = reduced.with_info(minimised={**told, **({} if gamma is None else {"gamma": gamma})})
     return Reduction(reduced, before, found, closeness, gamma)
+
+
+def _exactly(
+    grammar: TensorGrammar, automaton: TreeAutomaton, progress: Progress
+) -> tuple[SingularStates, SingularStates, TensorGrammar]:
+    """Return the grammar in minimal form, its singular states, and the way to it (their values are the same)."""
+    with progress.stage("minimal form", total=1, unit="grammars") as stage:
+        exact = minimal(automaton)
+        stage.step()
+    found = singular_states(gram_matrices(exact.automaton, progress=progress))
+    return (
+        found,
+        SingularStates(found.values, exact.inside, exact.outside),
+        change_states(grammar, exact.inside, exact.outside),
+    )
 
 
 def minimise_automaton(
@@ -179,9 +207,12 @@ def minimise_automaton(
     >>> smaller
     <TreeAutomaton: 1 sort, 1 states, 1 rules>
     """
+    if gamma is not None and (weighing != "gamma" or not 0 < gamma < np.inf):
+        raise UsageError("gamma is a positive number, for weighing by gamma")
     progress = progress or Silent()
     if states is None and keep is None and budget is None and tolerance is None:
         tolerance = DEFAULT_TOLERANCE
+    check_choice(states, keep, budget, tolerance)
     found, _ = _states_of(automaton, weighing, gamma, progress)
     counts = choose_states(
         found.values, states=states, keep=keep, budget=budget, tolerance=tolerance, sizes=automaton.sizes.tolist()

@@ -1,0 +1,109 @@
+"""Which tags stand before and after each symbol: a quick estimate of posteriors, to prune with.
+
+The posterior of a symbol `A` over words `i .. j - 1` is its inside value times how probable all the rest is. The rest
+is not known before the chart is full; but if it depended on the tags next to the span alone, it would be
+
+    sum over t of forward(i, t) begins[t, A]   times   sum over u of follows[u, A] backward(j, u)
+
+where `forward` and `backward` are those of the hidden Markov model over tags that the grammar implies, `begins[t, A]`
+is how many symbols `A` are expected to begin after a tag `t`, and `follows[u, A]` is the probability that `u` is the
+first tag after an `A`. Divided by the sentence's probability under the Markov model this estimates the posterior.
+All tables are expectations of the one-state grammar, so nothing but the grammar is needed. (This is the boundary model
+of Caraballo and Charniak 1998, "New figures of merit for best-first probabilistic chart parsing", with both sides
+summed over tags.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from sapwood.grammar.tensor_grammar import TensorGrammar
+
+# The share of pure chance in all tables: no neighbour is impossible.
+_CHANCE = 1e-4
+# Sums over chains of rules stop when they change by no more than this, or after so many steps.
+_TOLERANCE = 1e-5
+_STEPS = 500
+
+
+class Contexts(NamedTuple):
+    """Tables of a one-state grammar with `S` symbols and `T` tags; tag `T` is the end of the sentence on either side.
+
+    `tag (S,)` is each preterminal's tag (-1 for interminals) and `share (S,)` how often it is the one with that tag;
+    `steps (T + 1, T + 1)` are the probabilities of the next tag.
+    """
+
+    tag: np.ndarray
+    share: np.ndarray
+    begins: np.ndarray
+    follows: np.ndarray
+    steps: np.ndarray
+
+
+def find_contexts(coarse: TensorGrammar) -> Contexts:
+    """Return the contexts of a one-state grammar's symbols."""
+    n_symbols, n_inner, n_tags = len(coarse.symbols), coarse.n_interminals, len(coarse.emissions.tags)
+    parent, left, right = coarse.rules.astype(np.int64).T
+    counts = np.maximum(coarse.tensors * np.maximum(coarse.occupancy, 0)[parent], 1e-12)
+    tag = np.full(n_symbols, -1, np.int32)
+    tag[n_inner:] = coarse.emissions.tag_of
+    leaves = np.zeros((n_symbols, n_tags + 1))
+    leaves[np.arange(n_inner, n_symbols), tag[n_inner:]] = 1.0
+
+    def table(weights: np.ndarray, row: np.ndarray, column: np.ndarray) -> scipy.sparse.csr_array:
+        return scipy.sparse.coo_array((weights, (row, column)), shape=(n_symbols, n_symbols)).tocsr()
+
+    # A symbol's first tag is that of its left child, its last tag that of its right child.
+    of_parent = counts / np.bincount(parent, weights=counts, minlength=n_symbols)[parent]
+    first = _solve(table(of_parent, parent, left), leaves)
+    last = _solve(table(of_parent, parent, right), leaves)
+    # A left child has its parent's left neighbour, a right child the last tag of its sibling; and so on the other side.
+    children = np.bincount(left, weights=counts, minlength=n_symbols) + np.bincount(
+        right, weights=counts, minlength=n_symbols
+    )
+    trees = max(float(counts.sum()) - float(children[:n_inner].sum()), 1.0)
+    roots = trees * coarse.root / max(float(coarse.root.sum()), 1e-300)
+    totals = children + roots + 1e-12
+    at_root = np.zeros((n_symbols, n_tags + 1))
+    at_root[:, n_tags] = roots / totals
+    before = _solve(
+        table(counts / totals[left], left, parent), at_root + table(counts / totals[right], right, left) @ last
+    )
+    after = _solve(
+        table(counts / totals[right], right, parent), at_root + table(counts / totals[left], left, right) @ first
+    )
+
+    tag_totals = np.bincount(tag[n_inner:], weights=totals[n_inner:], minlength=n_tags + 1)
+    tag_totals[n_tags] = trees
+    chance = np.maximum(tag_totals, 1e-12) / np.maximum(tag_totals, 1e-12).sum()
+    before, after = (_mix(neighbours, chance) for neighbours in (before, after))
+    share = np.ones(n_symbols)
+    share[n_inner:] = totals[n_inner:] / np.maximum(tag_totals[tag[n_inner:]], 1e-300)
+    steps = np.tile(chance, (n_tags + 1, 1))
+    steps[:n_tags] = _mix(leaves.T[:n_tags] @ (share[:, None] * after), chance)
+    steps[n_tags] = _mix((roots / roots.sum()) @ first, chance) if roots.any() else chance
+    return Contexts(
+        tag=tag,
+        share=share,
+        begins=np.ascontiguousarray(before.T * totals / np.maximum(tag_totals, 1e-12)[:, None]),
+        follows=np.ascontiguousarray(after.T),
+        steps=steps,
+    )
+
+
+def _mix(rows: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    return (1 - _CHANCE) * rows + _CHANCE * chance
+
+
+def _solve(chain: scipy.sparse.csr_array, start: np.ndarray) -> np.ndarray:
+    """Return `start + chain start + chain^2 start + ...`; the rows of `chain` sum to at most 1."""
+    total = start
+    for _ in range(_STEPS):
+        longer = start + chain @ total
+        if np.abs(longer - total).max(initial=0.0) <= _TOLERANCE:
+            return longer
+        total = longer
+    return total

@@ -1,0 +1,133 @@
+"""What all language models have in common: they are evaluated, suggest words, go on with a text, are saved and loaded.
+
+A model gives the log-probabilities of a text and the distribution of the next word, and says which arrays it is made
+of; everything here follows from that.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from sapwood.errors import ModelError, UsageError
+from sapwood.lm.evaluation import Evaluation, evaluate
+from sapwood.lm.text import Boundaries
+from sapwood.lm.transitions import Ids
+from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from sapwood.storage import read_arrays, write_arrays
+
+
+class LanguageModel(ABC):
+    """A language model.
+
+    Attributes
+    ----------
+    kind, format_version
+        What its files are called inside, and the newest format of them that it reads and writes.
+    vocabulary
+        The words.
+    boundaries
+        Whether lines of text are sentences or line ends mean nothing.
+    """
+
+    kind: ClassVar[str]
+    format_version: ClassVar[int] = 1
+    vocabulary: Vocabulary
+    boundaries: Boundaries
+    # Ids that are neither suggested nor drawn, even where they have a probability; and what is said if no other has.
+    _never_said: ClassVar[tuple[int, ...]] = (BEGIN,)
+    _nothing_to_draw: ClassVar[str] = "the model gives no probability to any word but <unk>: there is nothing to draw"
+
+    # Probabilities.
+
+    @abstractmethod
+    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
+        """Return the natural logarithm of each word's probability given those before it, `(n,)`."""
+
+    @abstractmethod
+    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+        """Return the probability of each word after the ids of a context, `(V,)` float64: a new array."""
+
+    def evaluate(self, text: Ids, *, ends: bool = True, context: np.ndarray | None = None) -> Evaluation:
+        """Say how well the model predicts a text of ids, in one piece or several; see `evaluation.evaluate`."""
+        return evaluate(self, text, ends=ends, context=context)
+
+    def perplexity(self, text: Ids, *, ends: bool = True) -> float:
+        """Return the perplexity of a text: unknown words are not predicted, but what follows them is."""
+        return self.evaluate(text, ends=ends).perplexity
+
+    def next_words(self, context: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
+        """Return the `k` most probable words after others, the most probable first, with their probabilities.
+
+        `context` is any number of words, or a `str` that is one word; if lines are sentences, it is the beginning of
+        one. `<unk>` is not among the words returned. `k` is at least 1.
+        """
+        ids = self.vocabulary.encode([context] if isinstance(context, str) else context).tolist()
+        chances = self.distribution([BEGIN, *ids] if self.boundaries == "sentence" else ids)
+        chances[[UNKNOWN, *self._never_said]] = 0.0
+        return top_words(chances, self.vocabulary, k)
+
+    def sample(
+        self, n: int = 1, *, random_state: int | np.random.Generator = 0, max_words: int = 100, unknown: bool = False
+    ) -> list[list[str]]:
+        """Draw `n` sentences, each of at most `max_words` words; in a stream, `n` sequences of that many.
+
+        With `unknown` the sequences have `<unk>` as often as the model predicts it; else another word is drawn.
+        """
+        rng = np.random.default_rng(random_state)
+        sentences = self.boundaries == "sentence"
+        never = list(self._never_said) if unknown else [UNKNOWN, *self._never_said]
+        result = []
+        for _ in range(n):
+            ids = [BEGIN] if sentences else []
+            while len(ids) < max_words + sentences:
+                chances = self.distribution(ids)
+                chances[never] = 0.0
+                sums = np.cumsum(chances)
+                if not sums[-1] > 0:
+                    raise UsageError(self._nothing_to_draw)
+                word = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
+                # Rounding must not lead past the last word that has any probability.
+                word = min(word, int(np.searchsorted(sums, sums[-1])))
+                if sentences and word == END:
+                    break
+                ids.append(word)
+            result.append(self.vocabulary.decode(ids[sentences:]))
+        return result
+
+    # Files.
+
+    @abstractmethod
+    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and JSON values that `from_parts` makes the model from again."""
+
+    @classmethod
+    @abstractmethod
+    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
+        """Undo `parts`."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        arrays, metadata = self.parts()
+        write_arrays(path, arrays, metadata, kind=self.kind, version=self.format_version)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a model that `save` wrote."""
+        arrays, metadata = read_arrays(path, kind=cls.kind, version=cls.format_version)
+        try:
+            return cls.from_parts(arrays, metadata)
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from error
+
+
+def top_words(scores: np.ndarray, vocabulary: Vocabulary, k: int) -> list[tuple[str, float]]:
+    """Return the words with the highest scores, none of them 0 or less, the more frequent first among equals."""
+    if k < 1:
+        raise UsageError(f"k must be at least 1, not {k}")
+    best = np.argsort(-scores, kind="stable")[:k]
+    return [(vocabulary.words[number], float(scores[number])) for number in best if scores[number] > 0]

@@ -1,0 +1,527 @@
+"""Smaller grammars: what stays the same at full rank, how many states are kept, and that parsers work with them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib import import_module
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from automata.test_observed_grams import corpus_of
+from made_up import made_up_treebank
+from sapwood.automata import compare, minimise
+from sapwood.automata.algebra import add, scale
+from sapwood.automata.automaton import TreeAutomaton
+from sapwood.automata.distance import l2_distance, l2_norm
+from sapwood.automata.gram import DivergenceError, gram_matrices, largest_gamma
+from sapwood.automata.minimal import minimal
+from sapwood.automata.random import random_automaton
+from sapwood.automata.reduction import DEFAULT_TOLERANCE, Reduction, Symbols, Weighing, minimise_automaton
+from sapwood.automata.svta import choose_states, project, singular_states
+from sapwood.errors import GrammarError, InputError, UsageError
+from sapwood.grammar.coarsen import expected_symbols
+from sapwood.grammar.random import random_bases, random_grammar, random_states
+from sapwood.grammar.states import change_states
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import Parser
+from sapwood.inference.reference import inside_outside, tree_probability
+from sapwood.learn.pcfg import PCFG
+from sapwood.run.progress import Silent
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.transform import TreeTransform
+
+SEEDS = st.integers(0, 10_000)
+# Weights of rules are kept in single precision.
+SINGLE = 1e-5
+
+
+def split_states(grammar: TensorGrammar, rng: np.random.Generator) -> TensorGrammar:
+    """Return the same function with up to two states more for each symbol, each a copy of another one.
+
+    A copy does what the original does; what led to the original leads to either, in parts.
+    """
+    inside, outside = [], []
+    for m in grammar.states.tolist():
+        below, above = np.eye(m), np.eye(m)
+        for _ in range(rng.integers(3)):
+            at, part = int(rng.integers(below.shape[1])), rng.uniform(0.2, 0.8)
+            below = np.concatenate([below, below[:, [at]]], axis=1)
+            above = np.concatenate([above, above[:, [at]] * part], axis=1)
+            above[:, at] *= 1 - part
+        inside.append(below)
+        outside.append(above)
+    return replace(change_states(grammar, inside, outside), probabilistic=grammar.probabilistic)
+
+
+def redundant(seed: int, **options: object) -> tuple[TensorGrammar, TensorGrammar]:
+    """Return a random grammar, and the same function with more states."""
+    rng = np.random.default_rng(seed)
+    grammar = random_grammar(rng, **{"states": (1, 3), **options})
+    return grammar, split_states(grammar, rng)
+
+
+def assert_same_weights(one: TensorGrammar, other: TensorGrammar, trees: list, rel: float = SINGLE) -> None:
+    for tree in trees:
+        assert tree_probability(one, tree) == pytest.approx(tree_probability(other, tree), rel=rel)
+
+
+# -- full rank ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighing", ["l2", "gamma", "trees"])
+@settings(max_examples=3)
+@given(seed=SEEDS, real=st.booleans())
+def test_full_rank_keeps_the_weights_of_trees(weighing: Weighing, seed: int, real: bool) -> None:
+    grammar, wide = redundant(seed, interminals=2, preterminals=2, words=5)
+    trees = grammar.sample(200, random_state=seed, max_words=30)
+    if real:
+        wide = wide.conjugate(random_bases(np.random.default_rng(seed), wide))
+    corpus = corpus_of(trees) if weighing == "trees" else None
+    result = minimise(wide, tolerance=0, weighing=weighing, corpus=corpus)
+    assert result.before is wide
+    assert_same_weights(result.grammar, grammar, trees[:40])
+    # The smallest possible numbers of states, as an algorithm of another kind finds them.
+    ranks = minimal(TreeAutomaton.from_grammar(wide)).ranks
+    if weighing == "trees":
+        assert (result.states.ranks <= np.maximum(ranks, 1)).all()
+    else:
+        assert result.grammar.states.tolist() == np.maximum(ranks, 1).tolist()
+        assert [record["rank"] for record in result.records()] == ranks.tolist()
+    assert result.grammar.states.sum() <= grammar.states.sum()
+
+
+def test_the_same_function_is_the_same_result() -> None:
+    grammar, wide = redundant(3)
+    first, second = (minimise(one, states=2) for one in (grammar, wide))
+    assert first.grammar.states.tolist() == second.grammar.states.tolist()
+    for one, other in zip(first.states.values, second.states.values, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert_same_weights(first.grammar, second.grammar, grammar.sample(30, random_state=0, max_words=20))
+
+
+def test_values_are_those_of_the_hankel_matrices() -> None:
+    grammar, _ = redundant(5)
+    result = minimise(grammar, tolerance=0)
+    expected = singular_states(gram_matrices(TreeAutomaton.from_grammar(grammar)))
+    for one, other in zip(result.states.values, expected.values, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8)
+
+
+def test_what_the_result_is() -> None:
+    grammar, wide = redundant(8)
+    result = minimise(wide, states=2)
+    small = result.grammar
+    assert small.validate() is small
+    assert (small.symbols, small.n_interminals) == (wide.symbols, wide.n_interminals)
+    assert np.array_equal(small.rules, wide.rules)
+    assert small.tensors.dtype == np.float32
+    assert not small.probabilistic
+    assert small.info["minimised"] == {"weighing": "l2", "symbols": "own", "states_before": int(wide.states.sum())}
+    assert small.info["method"] == "random"
+    np.testing.assert_allclose(expected_symbols(small), expected_symbols(grammar), rtol=0.2)
+    assert minimise(wide, states=2).grammar == small
+
+
+# -- how many states ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wide() -> TensorGrammar:
+    return random_grammar(np.random.default_rng(12), interminals=2, preterminals=2, words=8, states=(6, 6))
+
+
+@pytest.mark.parametrize("states", [1, 2, 5, 6, 100])
+def test_states(wide: TensorGrammar, states: int) -> None:
+    assert minimise(wide, states=states).grammar.states.tolist() == [min(states, 6)] * 4
+
+
+@pytest.mark.parametrize(("keep", "states"), [(0.01, 1), (0.5, 3), (0.51, 4), (2 / 3, 4), (1.0, 6)])
+def test_keep(wide: TensorGrammar, keep: float, states: int) -> None:
+    assert minimise(wide, keep=keep).grammar.states.tolist() == [states] * 4
+
+
+@pytest.mark.parametrize(("budget", "states"), [(0.01, 4), (0.25, 6), (0.5, 12), (0.9, 21), (1.0, 24)])
+def test_budget(wide: TensorGrammar, budget: float, states: int) -> None:
+    result = minimise(wide, budget=budget)
+    assert result.grammar.states.sum() == states
+    # Where they matter most: nothing that was left out is larger than what was kept, but for each symbol's first.
+    kept, gone = [], []
+    for values, count in zip(result.states.values, result.grammar.states, strict=True):
+        kept += values[1:count].tolist()
+        gone += values[count:].tolist()
+    assert min(kept, default=np.inf) >= max(gone, default=0.0)
+
+
+def test_tolerance(wide: TensorGrammar) -> None:
+    sizes = []
+    for tolerance in (0.0, 0.001, 0.01, 0.1, 0.5, 0.99):
+        result = minimise(wide, tolerance=tolerance)
+        whole = result.states.dropped(0)
+        assert result.best_possible() <= tolerance * whole
+        assert result.best_possible() == result.states.dropped(result.grammar.states)
+        sizes.append(int(result.grammar.states.sum()))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 24
+    assert sizes[-1] < 8
+    assert minimise(wide).grammar == minimise(wide, tolerance=DEFAULT_TOLERANCE).grammar
+    assert sizes[0] > minimise(wide).grammar.states.sum() > sizes[-1]
+
+
+def test_frequent_symbols_keep_more_of_a_treebank(wide: TensorGrammar) -> None:
+    # Correlations do not say how often a symbol occurs, so counts do.
+    corpus = corpus_of(wide.sample(300, random_state=0, max_words=30))
+    once = minimise(wide, budget=0.5, weighing="trees", corpus=corpus)
+    counts = wide.rule_counts.copy()
+    counts[wide.rules[:, 0] == 1] *= 1e6
+    often = minimise(replace(wide, rule_counts=counts), budget=0.5, weighing="trees", corpus=corpus)
+    assert often.grammar.states[1] == 6 > once.grammar.states[1]
+    assert often.grammar.states.sum() == once.grammar.states.sum() == 12
+    plain = minimise(replace(wide, rule_counts=counts), budget=0.5)
+    assert plain.grammar == replace(minimise(wide, budget=0.5).grammar, rule_counts=counts)
+
+
+# -- what counts -------------------------------------------------------------------------------------------------------
+
+
+def test_gamma(wide: TensorGrammar) -> None:
+    automaton = TreeAutomaton.from_grammar(wide)
+    result = minimise(wide, states=2, weighing="gamma", gamma=1.3)
+    expected = singular_states(gram_matrices(automaton, gamma=1.3))
+    for one, other in zip(result.states.values, expected.values, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert result.gamma == 1.3
+    assert result.grammar.info["minimised"]["gamma"] == 1.3
+    # With a gamma of 1 there is no difference.
+    plain, same = minimise(wide, states=2), minimise(wide, states=2, weighing="gamma", gamma=1)
+    np.testing.assert_allclose(same.grammar.tensors, plain.grammar.tensors, rtol=1e-4, atol=1e-6)
+    assert plain.gamma is None
+    assert not np.allclose(result.grammar.tensors, plain.grammar.tensors, rtol=1e-3)
+
+
+def test_gamma_by_default_is_nearly_the_largest(wide: TensorGrammar) -> None:
+    largest = largest_gamma(TreeAutomaton.from_grammar(wide))
+    found = minimise(wide, states=2, weighing="gamma")
+    assert found.gamma is not None
+    assert 0.95 * largest < found.gamma < largest
+    with pytest.raises(DivergenceError, match="not finite"):
+        minimise(wide, states=2, weighing="gamma", gamma=1.05 * largest)
+
+
+def test_gamma_makes_large_trees_count() -> None:
+    # The more so, the closer: of large trees the weights are nearer to what they were.
+    grammar = random_grammar(np.random.default_rng(0), interminals=2, preterminals=2, words=4, states=(5, 5))
+    trees = grammar.sample(600, random_state=1, max_words=60)
+    large = [tree for tree in trees if len(tree.words()) > 8]
+    assert len(large) > 20
+
+    def error(result: Reduction) -> float:
+        ratios = [tree_probability(result.grammar, tree) / tree_probability(grammar, tree) for tree in large]
+        return float(np.median(np.abs(np.array(ratios) - 1)))
+
+    assert error(minimise(grammar, states=2, weighing="gamma")) < error(minimise(grammar, states=2))
+
+
+def test_trees_make_what_they_show_count(wide: TensorGrammar) -> None:
+    trees = wide.sample(400, random_state=3, max_words=40)
+    corpus = corpus_of(trees)
+
+    def error(result: Reduction) -> float:
+        ratios = [tree_probability(result.grammar, tree) / tree_probability(wide, tree) for tree in trees]
+        return float(np.sqrt(np.mean((np.array(ratios) - 1) ** 2)))
+
+    by_trees, by_weights = minimise(wide, states=3, weighing="trees", corpus=corpus), minimise(wide, states=3)
+    assert error(by_trees) < error(by_weights)
+    assert by_trees.grammar.info["minimised"]["weighing"] == "trees"
+    one, two = (minimise(wide, states=3, weighing="trees", corpus=corpus, threads=n).grammar for n in (1, 2))
+    assert one == two == by_trees.grammar
+
+
+# -- distances ---------------------------------------------------------------------------------------------------------
+
+
+def test_distances(wide: TensorGrammar) -> None:
+    automaton = TreeAutomaton.from_grammar(wide)
+    for options in ({"weighing": "l2"}, {"weighing": "gamma", "gamma": 1.2}):
+        result = minimise(wide, states=2, distances=True, **options)
+        assert result.closeness is not None
+        # Up to single precision this is the distance of the two grammars.
+        close = compare(automaton, TreeAutomaton.from_grammar(result.grammar))
+        assert result.closeness.l2 == pytest.approx(close.l2, rel=1e-3)
+        assert result.closeness.hankel == pytest.approx(close.hankel, rel=1e-3)
+        assert result.closeness.l2_norm == pytest.approx(close.l2_norm, rel=1e-6)
+        assert 0 < result.closeness.relative < 0.2
+        if options["weighing"] == "l2":
+            assert result.best_possible() <= result.closeness.hankel < 5 * result.best_possible()
+    assert minimise(wide, states=2).closeness is None
+    corpus = corpus_of(wide.sample(100, random_state=0, max_words=30))
+    by_trees = minimise(wide, states=2, weighing="trees", corpus=corpus, distances=True)
+    assert by_trees.closeness is not None
+    assert by_trees.closeness.l2 >= 0
+    whole = minimise(wide, tolerance=0, distances=True)
+    assert whole.closeness is not None
+    assert whole.closeness.relative < 1e-6
+
+
+class _Notes(Silent):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.said.append(message)
+
+
+def test_distances_that_are_not_finite(wide: TensorGrammar) -> None:
+    # By gamma below 1 a grammar can be reduced that has no distance to anything.
+    heavy = replace(wide, tensors=wide.tensors * 20.0, probabilistic=False)
+    with pytest.raises(DivergenceError):
+        minimise(heavy, states=2)
+    progress = _Notes()
+    result = minimise(heavy, states=2, weighing="gamma", distances=True, progress=progress)
+    assert result.gamma is not None
+    assert result.gamma < 1
+    assert result.closeness is None
+    assert any("not finite" in note for note in progress.said)
+
+
+# -- symbols put together ----------------------------------------------------------------------------------------------
+
+
+def annotated(seed: int) -> TensorGrammar:
+    """Return a random grammar whose symbols are annotated with what is above them."""
+    grammar = random_grammar(np.random.default_rng(seed), interminals=4, preterminals=3, words=3, states=(1, 2))
+    return replace(grammar, symbols=["NP^S", "NP^VP", "S^ROOT", "VP^S", "N^NP", "N^VP", "V^VP"])
+
+
+def all_sentences(words: list[str], longest: int) -> list[list[str]]:
+    return [list(sentence) for length in range(1, longest + 1) for sentence in product(words, repeat=length)]
+
+
+@pytest.mark.parametrize(("symbols", "names"), [("base", ["NP", "S", "VP", "N", "V"]), ("none", ["X", "X"])])
+@pytest.mark.parametrize("seed", range(2))
+def test_sentences_stay_as_probable(symbols: Symbols, names: list[str], seed: int) -> None:
+    grammar = annotated(seed)
+    result = minimise(grammar, tolerance=0, symbols=symbols)
+    assert result.grammar.symbols == result.before.symbols == names
+    assert result.before.states.sum() == grammar.states.sum()
+    assert result.grammar.info["minimised"]["symbols"] == symbols
+    ranks = minimal(TreeAutomaton.from_grammar(result.before)).ranks
+    assert result.grammar.states.tolist() == np.maximum(ranks, 1).tolist()
+    small, whole = Parser(result.grammar, threshold=0), Parser(grammar, threshold=0)
+    for sentence in all_sentences(["w0", "w2"], 3):
+        expected = inside_outside(grammar, sentence).probability
+        assert inside_outside(result.grammar, sentence).probability == pytest.approx(expected, rel=SINGLE)
+        one, other = small.parse_one(sentence), whole.parse_one(sentence)
+        if other.status == "parsed":
+            assert one.log_probability == pytest.approx(other.log_probability, abs=SINGLE)
+            assert np.exp(one.log_probability) == pytest.approx(expected, rel=SINGLE)
+
+
+def test_trees_without_labels_are_those_of_the_joined_automaton() -> None:
+    grammar = annotated(3)
+    result = minimise(grammar, tolerance=0, symbols="none")
+    joined = TreeAutomaton.from_grammar(grammar).joined()
+    merged = TreeAutomaton.from_grammar(result.grammar)
+    for term in (("w0", "w1"), ("w2", ("w0", "w1")), (("w0", "w1"), ("w1", ("w2", "w0")))):
+        assert merged.joined().weight(term) == pytest.approx(joined.weight(term), rel=SINGLE)
+
+
+@pytest.fixture(scope="module")
+def treebank_grammar() -> TensorGrammar:
+    """A treebank grammar whose symbols know their parents, with words that it does not know."""
+    return PCFG().fit(Corpus.from_trees(made_up_treebank(40), transform=TreeTransform(2, 1)))
+
+
+@pytest.mark.parametrize("symbols", ["base", "none"])
+def test_treebank_grammars(treebank_grammar: TensorGrammar, symbols: Symbols) -> None:
+    result = minimise(treebank_grammar, tolerance=0, symbols=symbols)
+    assert result.grammar.states.sum() < treebank_grammar.states.sum()
+    assert result.grammar.states.max() > 1
+    small, whole = Parser(result.grammar, threshold=0), Parser(treebank_grammar, threshold=0)
+    for tree in made_up_treebank(6):
+        one, other = small.parse_one(tree.words()), whole.parse_one(tree.words())
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+        if symbols == "base":
+            assert one.tree is not None
+            assert one.tree.words() == tree.words()
+            assert {node.label for node in one.tree.nodes()} <= {"ROOT", "S", "NP", "VP", "PP", "NNP", "N", "DT", "CD",
+                                                                 "JJ", "P", "V", "."}  # fmt: skip
+
+
+def test_without_labels_grammars_must_be_small(
+    treebank_grammar: TensorGrammar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("sapwood.automata.reduction"), "_MOST_WEIGHTS", 1000)
+    with pytest.raises(UsageError, match=r"without labels the grammar would have [0-9,]+ x [0-9,]+\^2 weights"):
+        minimise(treebank_grammar, symbols="none", states=2)
+    assert minimise(treebank_grammar, symbols="base", states=2).grammar.states.max() == 2
+
+
+# -- parsing -----------------------------------------------------------------------------------------------------------
+
+OPTIONS = [
+    {"states": 1},
+    {"states": 2},
+    {"keep": 0.5, "weighing": "gamma"},
+    {"tolerance": 0.3},
+    {"budget": 0.4, "weighing": "trees"},
+    {"states": 2, "symbols": "base"},
+    {"states": 3, "symbols": "none"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_parsers_never_fail(treebank_grammar: TensorGrammar, options: dict) -> None:
+    # Words of the grammar in any order, and others.
+    grammar = random_states(treebank_grammar, 3, np.random.default_rng(0), noise=1.0)
+    corpus = Corpus.from_trees(made_up_treebank(40), transform=treebank_grammar.transform)
+    more = {"corpus": corpus} if options.get("weighing") == "trees" else {}
+    small = minimise(grammar, **options, **more).grammar
+    rng = np.random.default_rng(1)
+    words = sorted({word for tree in made_up_treebank(5) for word in tree.words()})
+    sentences = [list(rng.choice([*words, "Xyz", "12"], size=rng.integers(1, 12))) for _ in range(15)]
+    sentences += [list(tree.words()) for tree in made_up_treebank(5, 9)]
+    for decoder in ("max-rule", "recall"):
+        for result in Parser(small, decoder=decoder).parse(sentences):
+            assert result.tree is not None
+            assert result.tree.words() == result.words
+    for tree in made_up_treebank(3):
+        assert Parser(small, threshold=0).parse_one(tree.words()).status in ("parsed", "coarse")
+
+
+def test_a_smaller_grammar_can_be_saved_and_made_smaller_again(wide: TensorGrammar, tmp_path) -> None:
+    first = minimise(wide, states=4).grammar
+    first.save(tmp_path / "small")
+    again = TensorGrammar.load(tmp_path / "small")
+    assert again == first
+    assert again.info["minimised"]["states_before"] == 24
+    second = minimise(again, tolerance=0).grammar
+    assert second.states.tolist() == first.states.tolist()
+    assert_same_weights(second, first, wide.sample(20, random_state=0, max_words=12), 1e-4)
+    third = minimise(again, states=2)
+    assert third.grammar.states.tolist() == [2] * 4
+
+
+# -- automata ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sorts", [1, 2])
+def test_automata(sorts: int) -> None:
+    automaton = random_automaton(np.random.default_rng(sorts), states=4, sorts=sorts, words=2, radius=0.3)
+    expected = singular_states(gram_matrices(automaton))
+    smaller, found, closeness = minimise_automaton(automaton, states=2)
+    assert smaller.sizes.tolist() == [2] * sorts
+    assert smaller.words == automaton.words
+    for one, other in zip(found.values, expected.values, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    assert closeness == compare(automaton, project(automaton, found.truncated(2)))
+    # There are no more states than it takes.
+    twice = add(scale(automaton, 0.3), scale(automaton, 0.7))
+    whole, _, near = minimise_automaton(twice, tolerance=0)
+    assert whole.sizes.tolist() == [4] * sorts
+    assert near is not None
+    assert near.relative < 1e-6
+    assert l2_distance(whole, automaton) < 1e-6 * l2_norm(automaton)
+    few, _, far = minimise_automaton(automaton)
+    assert few.n_states == choose_states(found.values, tolerance=DEFAULT_TOLERANCE).sum()
+    assert far is not None
+    for option in ({"keep": 0.5}, {"budget": 0.5}, {"tolerance": 0.5}):
+        assert minimise_automaton(automaton, **option)[0].n_states < 4 * sorts
+
+
+def test_automata_by_gamma() -> None:
+    automaton = random_automaton(np.random.default_rng(3), states=3, words=2, radius=0.3)
+    _, found, _ = minimise_automaton(automaton, states=1, weighing="gamma", gamma=1.1)
+    expected = singular_states(gram_matrices(automaton, gamma=1.1))
+    np.testing.assert_allclose(found.values[0], expected.values[0], rtol=1e-6)
+    _, most, _ = minimise_automaton(automaton, states=1, weighing="gamma")
+    assert most.values[0][0] > expected.values[0][0]
+    for options in ({"gamma": 2.0}, {"gamma": np.inf, "weighing": "gamma"}, {"gamma": np.nan, "weighing": "gamma"}):
+        with pytest.raises(UsageError, match="gamma is a positive number, for weighing by gamma"):
+            minimise_automaton(automaton, states=1, **options)
+
+
+# -- reports and mistakes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighing", ["l2", "gamma", "trees"])
+def test_records_are_json(weighing: Weighing) -> None:
+    grammar, wide = redundant(6, interminals=2, preterminals=2)
+    corpus = corpus_of(grammar.sample(50, random_state=0, max_words=30))
+    result = minimise(wide, states=2, weighing=weighing, corpus=corpus if weighing == "trees" else None)
+    records = result.records()
+    assert json.loads(json.dumps(records, allow_nan=False)) == records
+    assert [record["symbol"] for record in records] == wide.symbols
+    assert [record["states_before"] for record in records] == wide.states.tolist()
+    assert [record["states"] for record in records] == result.grammar.states.tolist()
+    np.testing.assert_allclose([record["count"] for record in records], expected_symbols(wide), rtol=1e-5)
+    for record, values in zip(records, result.states.values, strict=True):
+        assert list(record) == ["symbol", "count", "states_before", "rank", "states", "singular_values"]
+        np.testing.assert_allclose(record["singular_values"], values, rtol=1e-5)
+        assert record["rank"] == np.count_nonzero(values)
+
+
+def test_symbols_without_weight_keep_a_state() -> None:
+    grammar = TensorGrammar.from_parts(
+        root={"S": 1.0},
+        rules={("S", "N", "V"): 1.0, ("T", "N", "N"): 1.0},
+        words={("N", "dogs"): 1.0, ("V", "sleep"): 1.0},
+    )
+    result = minimise(grammar, tolerance=0.5)
+    assert result.grammar.states.tolist() == [1, 1, 1, 1]
+    assert [record["rank"] for record in result.records()] == [1, 0, 1, 1]
+    parsed = Parser(result.grammar, threshold=0).parse_one(["dogs", "sleep"])
+    assert parsed.log_probability == pytest.approx(0.0, abs=1e-6)
+
+
+def test_one_word_grammars() -> None:
+    grammar = TensorGrammar.from_parts(root={"N": 1.0}, rules={}, words={("N", "dogs"): 0.25, ("N", "cats"): 0.75})
+    result = minimise(grammar, tolerance=0, distances=True)
+    assert result.grammar.states.tolist() == [1]
+    assert result.closeness is not None
+    assert result.closeness.l2_norm == pytest.approx(np.sqrt(0.25**2 + 0.75**2))
+    with pytest.raises(GrammarError, match="any gamma is small enough"):
+        minimise(grammar, tolerance=0, weighing="gamma")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weighing": "most"}, "no weighing 'most'; choose from l2, gamma, trees"),
+        ({"weighing": "trees"}, "takes a treebank"),
+        ({"symbols": "all"}, "no symbols 'all'; choose from own, base, none"),
+        ({"gamma": 2.0}, "for weighing by gamma"),
+        ({"gamma": 0.0, "weighing": "gamma"}, "gamma is a positive number"),
+        ({"gamma": -1.0, "weighing": "gamma"}, "gamma is a positive number"),
+        ({"gamma": float("nan"), "weighing": "gamma"}, "gamma is a positive number"),
+        ({"gamma": float("inf"), "weighing": "gamma"}, "gamma is a positive number"),
+        ({"states": 0}, "states must be at least 1, not 0"),
+        ({"states": 2, "keep": 0.5}, "say one of"),
+        ({"budget": 0.5, "tolerance": 0.1}, "say one of"),
+        ({"keep": 0.0}, "the part to keep must be above 0 and at most 1, not 0.0"),
+        ({"keep": 1.5}, "the part to keep must be above 0"),
+        ({"budget": -0.5}, "the budget must be above 0"),
+        ({"budget": float("nan")}, "the budget must be above 0"),
+        ({"tolerance": 1.0}, "the tolerance must be at least 0 and below 1, not 1.0"),
+        ({"tolerance": -0.1}, "the tolerance must be at least 0"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_explained(wide: TensorGrammar, options: dict, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        minimise(wide, **options)
+
+
+def test_treebanks_that_do_not_go_with_it(wide: TensorGrammar) -> None:
+    corpus = corpus_of(wide.sample(10, random_state=0, max_words=20))
+    with pytest.raises(UsageError, match="keeps the symbols"):
+        minimise(wide, weighing="trees", corpus=corpus, symbols="base")
+    others = Corpus.from_trees(made_up_treebank(3))
+    with pytest.raises(InputError, match="none of the trees"):
+        minimise(wide, weighing="trees", corpus=others)

@@ -1,0 +1,431 @@
+"""`sapwood minimize`: models and grammars in text made smaller, what is printed and drawn, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli.conftest import Outcome, Sapwood
+from made_up import made_up_treebank
+from sapwood.automata import minimise
+from sapwood.automata.wcfg_files import read_grammar
+from sapwood.cli.main import main
+from sapwood.grammar.bundle import load_models, save_models
+from sapwood.grammar.random import random_states
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import Parser
+from sapwood.trees import Corpus
+from sapwood.trees.formats import read_trees
+
+USAGE, INPUT, MODEL = 2, 3, 4
+KEYS = [
+    "model", "output", "grammars", "weigh", "before", "after", "dropped", "gamma", "l2", "l2_relative", "hankel",
+    "hankel_best", "dev", "symbols",
+]  # fmt: skip
+# Two nonterminals that do the same, and a third.
+TEXT = """\
+S -> A B [0.4] | C B [0.6]
+A -> 'x' [0.7] | 'y' [0.3]
+C -> 'x' [0.7] | 'y' [0.3]
+B -> 'z' [0.8] | S B [0.2]
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, sapwood: Sapwood) -> dict[str, bytes]:
+    """Return treebanks and models by name: a PCFG, one with hidden states, two of these in one file."""
+    folder = tmp_path_factory.mktemp("minimize")
+    for name, count, seed in (("train.mrg", 50, 0), ("dev.mrg", 6, 1)):
+        (folder / name).write_text("".join(f"{tree}\n" for tree in made_up_treebank(count, seed)))
+    assert sapwood(["train", folder / "train.mrg", "-o", folder / "pcfg", "-q"]).code == 0
+    plain = ["--vertical", 1, "--horizontal", 0]
+    assert sapwood(["train", folder / "train.mrg", *plain, "-o", folder / "plain", "-q"]).code == 0
+    base = TensorGrammar.load(folder / "plain")
+    members = [random_states(base, 4, np.random.default_rng(seed), noise=1.5) for seed in range(2)]
+    members[0].save(folder / "m")
+    save_models(members, folder / "two")
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory, the current one, with these files."""
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "grammar.txt").write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.fsync", lambda handle: None)  # small files need not be on disk
+    return tmp_path
+
+
+def run(sapwood: Sapwood, arguments: str, code: int = 0) -> Outcome:
+    outcome = sapwood(["minimize", *arguments.split()])
+    assert outcome.code == code, outcome
+    return outcome
+
+
+def report(sapwood: Sapwood, arguments: str) -> dict:
+    outcome = run(sapwood, f"{arguments} --json -q")
+    assert outcome.err == ""
+    assert outcome.out.count("\n") == 1
+    return json.loads(outcome.out)
+
+
+# -- what it does ------------------------------------------------------------------------------------------------------
+
+
+def test_json(sapwood: Sapwood, folder: Path) -> None:
+    found = report(sapwood, "m -k 2 -o small")
+    assert list(found) == KEYS
+    old, new = TensorGrammar.load("m"), TensorGrammar.load("small")
+    # It is what the library gives.
+    expected = minimise(old, states=2)
+    assert new == expected.grammar
+    assert new.info["minimised"] == expected.grammar.info["minimised"]
+    assert found["symbols"] == expected.records()
+    assert {name: found[name] for name in KEYS[:4]} == {"model": "m", "output": "small", "grammars": 1, "weigh": "l2"}
+    for key, grammar, path in (("before", old, "m"), ("after", new, "small")):
+        assert found[key] == {
+            "states": int(grammar.states.sum()),
+            "weights": len(grammar.tensors),
+            "bytes": Path(path).stat().st_size,
+        }
+    assert found["after"]["weights"] < found["before"]["weights"]
+    assert found["dropped"] == expected.dropped
+    assert 0 < found["dropped"] < 1
+    assert [found[name] for name in KEYS[7:13]] == [None] * 6
+    assert new.states.max() == 2
+    assert (folder / "m").read_bytes() == Path("m").read_bytes()
+
+
+def test_text(sapwood: Sapwood, folder: Path) -> None:
+    outcome = run(sapwood, "m -k 2 -o small")
+    assert outcome.err == ""
+    found = report(sapwood, "m -k 2 -o again")
+    rows = outcome.out.splitlines()
+    assert rows[0] == f"states       {found['before']['states']:,} -> {found['after']['states']:,}"
+    assert rows[1] == f"weights      {found['before']['weights']:,} -> {found['after']['weights']:,}"
+    assert re.fullmatch(r"file         \d+\.\d kB -> \d+\.\d kB", rows[2])
+    assert rows[3] == f"left out     {found['dropped']:.2%} of the singular values (roots of sums of squares)"
+    assert rows[4] == "symbol       states  singular values"
+    most = sorted(found["symbols"], key=lambda record: -record["count"])[:10]
+    assert [row.split()[0] for row in rows[5:]] == [record["symbol"] for record in most]
+    assert rows[5].split()[1:4] == [str(most[0]["states_before"]), "->", str(most[0]["states"])]
+    assert float(rows[5].split()[4]) == pytest.approx(most[0]["singular_values"][0], rel=0.01)
+    assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ("--keep 0.5", {"keep": 0.5}),
+        ("--budget 0.4", {"budget": 0.4}),
+        ("--tolerance 0", {"tolerance": 0}),
+        ("--states 3", {"states": 3}),
+        ("", {}),
+        ("-k 2 --weigh gamma", {"states": 2, "weighing": "gamma"}),
+        ("-k 2 --weigh gamma --gamma 1.5", {"states": 2, "weighing": "gamma", "gamma": 1.5}),
+        ("-k 2 --symbols none", {"states": 2, "symbols": "none"}),
+        ("-k 2 --symbols base", {"states": 2, "symbols": "base"}),
+    ],
+)
+def test_options_arrive(sapwood: Sapwood, folder: Path, options: str, settings: dict) -> None:
+    name = "pcfg" if "base" in options else "m"
+    found = report(sapwood, f"{name} -o small {options}")
+    expected = minimise(TensorGrammar.load(name), **settings)
+    assert TensorGrammar.load("small") == expected.grammar
+    assert found["gamma"] == expected.gamma
+    assert found["weigh"] == settings.get("weighing", "l2")
+    assert found["before"]["states"] == expected.before.states.sum()
+    # Merged symbols are no file's content.
+    assert (found["before"]["bytes"] is None) == ("symbols" in settings)
+    text = run(sapwood, f"{name} -o small {options}").out
+    assert ("gamma  " in text) == (expected.gamma is not None)
+    assert ("file  " in text) == ("symbols" not in settings)
+    assert folder.is_dir()
+
+
+def test_trees(sapwood: Sapwood, folder: Path) -> None:
+    found = report(sapwood, "m -k 2 --trees train.mrg -o small --threads 1")
+    grammar = TensorGrammar.load("m")
+    corpus = Corpus.from_trees(read_trees("train.mrg"), normaliser=grammar.normaliser, transform=grammar.transform)
+    expected = minimise(grammar, states=2, weighing="trees", corpus=corpus)
+    assert TensorGrammar.load("small") == expected.grammar
+    assert found["weigh"] == "trees"
+    for options in ("--weigh trees --trees train.mrg --threads 3", "--trees - --threads 1"):
+        stdin = (folder / "train.mrg").read_bytes()
+        outcome = sapwood(["minimize", "m", "-k", 2, "-o", "again", "-q", *options.split()], stdin)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
+    # In another format, and with a bad tree among them.
+    sapwood(["convert", "train.mrg", "--to", "export", "-o", "train.export"])
+    run(sapwood, "m -k 2 --trees train.export --from export -o again -q")
+    assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
+    (folder / "bad.mrg").write_text("(S (A b c))\n" + (folder / "train.mrg").read_text())
+    assert "bad.mrg:1:9: two words" in run(sapwood, "m -k 2 --trees bad.mrg -o again", INPUT).err
+    skipped = run(sapwood, "m -k 2 --trees bad.mrg -o again --skip-bad")
+    assert skipped.err.startswith("skipped 1 malformed tree(s):\n  bad.mrg:1:9")
+    assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
+
+
+def test_trees_that_show_little(sapwood: Sapwood, folder: Path) -> None:
+    tree = "(ROOT (S (NP (DT the) (N balora)) (VP (V balild)) (. .)))\n"
+    (folder / "few.mrg").write_text(tree + "(ROOT (Q (Q x)))\n")
+    outcome = run(sapwood, "m -k 2 --trees few.mrg -o small --plot values.svg")
+    assert "left out 1 tree(s) with symbols or rules that the grammar lacks\n" in outcome.err
+    assert re.search(r"\d+ symbol\(s\) are not in the trees and keep .* states: .*, \.\.\.\n", outcome.err)
+    assert (folder / "values.svg").stat().st_size > 1000
+    (folder / "few.mrg").write_text("(ROOT (Q (Q x)))\n")
+    message = run(sapwood, "m -k 2 --trees few.mrg -o other", INPUT).err
+    assert message.startswith("sapwood: few.mrg: none of the trees can be built")
+    assert message.endswith("take the treebank that it was trained on\n")
+    assert not (folder / "other").exists()
+
+
+def test_dev(sapwood: Sapwood, folder: Path) -> None:
+    found = report(sapwood, "m --tolerance 0 --dev dev.mrg -o small")
+    assert list(found["dev"]) == ["before", "after"]
+    for name, when in (("m", "before"), ("small", "after")):
+        scores = json.loads(sapwood(["eval", "dev.mrg", "-m", name, "--json", "-q"]).out)
+        assert found["dev"][when]["f1"] == scores["f1"] > 50
+        assert found["dev"][when]["sentences_per_second"] > 0
+    text = run(sapwood, "m --tolerance 0 --dev dev.mrg -o small -q").out
+    f1 = found["dev"]["before"]["f1"]
+    assert f"F1 on dev    {f1:.2f} -> {found['dev']['after']['f1']:.2f}\n" in text
+    assert re.search(r"speed        [\d.]+ -> [\d.]+ sentences/s \([\d.]+ times\)\n", text)
+
+
+def test_distance(sapwood: Sapwood, folder: Path) -> None:
+    found = report(sapwood, "m -k 2 --distance -o small")
+    expected = minimise(TensorGrammar.load("m"), states=2, distances=True)
+    assert expected.closeness is not None
+    assert found["l2"] == expected.closeness.l2 > 0
+    assert found["l2_relative"] == expected.closeness.relative < 1
+    assert found["hankel"] == expected.closeness.hankel
+    assert 0 < found["hankel_best"] == expected.best_possible() <= found["hankel"]
+    text = run(sapwood, "m -k 2 --distance -o small").out
+    assert f"l2 distance  {found['l2']:.4g} ({found['l2_relative']:.2%} of the norm)\n" in text
+    assert f"closer than {found['hankel_best']:.4g}\n" in text
+    # The bound is one for sums over all trees.
+    by_trees = report(sapwood, "m -k 2 --distance --trees train.mrg -o small")
+    assert by_trees["hankel_best"] is None
+    assert by_trees["l2"] > 0
+    assert "closer than" not in run(sapwood, "m -k 2 --distance --weigh gamma -o small").out
+    assert folder.is_dir()
+
+
+def test_plot(sapwood: Sapwood, folder: Path) -> None:
+    run(sapwood, "m -k 3 --plot values.svg -o small")
+    content = (folder / "values.svg").read_text()
+    assert "</svg>" in content
+    assert content.count('<g id="axes_') == 12
+
+
+def test_a_picture_needs_matplotlib(sapwood: Sapwood, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    outcome = run(sapwood, "m -k 2 --plot values.svg -o small", USAGE)
+    assert "drawing needs Matplotlib" in outcome.err
+    assert not (folder / "small").exists()
+
+
+def test_several_grammars(sapwood: Sapwood, folder: Path) -> None:
+    found = report(sapwood, "two -k 2 --distance --trees train.mrg -o small --dev dev.mrg --plot values.svg")
+    assert found["grammars"] == 2
+    old, new = load_models("two"), load_models("small")
+    assert len(new) == 2
+    assert new[0] != new[1]
+    assert [grammar.states.max() for grammar in new] == [2, 2]
+    assert found["before"]["states"] == sum(int(grammar.states.sum()) for grammar in old)
+    assert found["after"]["weights"] == sum(len(grammar.tensors) for grammar in new)
+    report(sapwood, "m -k 2 --trees train.mrg -o alone")
+    assert TensorGrammar.load("alone") == new[0]
+    parsed = sapwood(["parse", "-m", "small", "-q"], b"the kalora bild .\n")
+    assert (parsed.code, parsed.out.count("\n")) == (0, 1)
+    assert folder.is_dir()
+
+
+def test_what_can_be_done_with_the_model(sapwood: Sapwood, folder: Path) -> None:
+    run(sapwood, "m -k 3 --trees train.mrg -o small -q")
+    seen = json.loads(sapwood(["inspect", "small", "--json"]).out)
+    assert (seen["kind"], seen["probabilistic"]) == ("model", False)
+    assert seen["info"]["minimised"]["weighing"] == "trees"
+    assert sapwood(["inspect", "small"]).code == 0
+    words = "".join(" ".join(tree.words()) + "\n" for tree in read_trees("dev.mrg"))
+    parsed = sapwood(["parse", "-m", "small", "-q", "--json", "--marginals"], words.encode())
+    assert parsed.code == 0
+    assert [json.loads(line)["status"] for line in parsed.out.splitlines()] == ["parsed"] * 6
+    # And again, and a model whose weights are real numbers.
+    again = report(sapwood, "small -k 2 --trees train.mrg -o smaller")
+    assert again["after"]["states"] < again["before"]["states"]
+    assert "viterbi needs a probabilistic grammar" in sapwood(
+        ["parse", "-m", "small", "--decoder", "viterbi", "-s", "x"]
+    ).err  # fmt: skip
+    assert folder.is_dir()
+
+
+def test_full_rank_parses_alike(sapwood: Sapwood, folder: Path) -> None:
+    run(sapwood, "m --tolerance 0 -o same -q")
+    old, new = (Parser(name, threshold=0) for name in ("m", "same"))
+    for tree in read_trees("train.mrg"):
+        assert new.tree_log_probability(tree) == pytest.approx(old.tree_log_probability(tree), abs=1e-3)
+        break
+    for tree in list(read_trees("train.mrg"))[:5]:
+        one, other = old.parse_one(tree.words()), new.parse_one(tree.words())
+        assert one.tree == other.tree
+    assert folder.is_dir()
+
+
+# -- grammars in text --------------------------------------------------------------------------------------------------
+
+
+def sentence_weights(path: str) -> list[float]:
+    grammar = read_grammar(path)
+    return [grammar.weight(list(sentence)) for sentence in ("xz", "yz", "xzz", "yzz", "xzzz", "zx", "xyz")]
+
+
+def test_a_grammar_in_text(sapwood: Sapwood, folder: Path) -> None:
+    found = report(sapwood, "grammar.txt --tolerance 0 -o small.txt")
+    assert (found["states_before"], found["rank"], found["states"]) == (4, 3, 3)
+    assert len(found["singular_values"]) == 3
+    assert found["l2_relative"] < 1e-6
+    assert found["hankel_best"] == 0
+    np.testing.assert_allclose(sentence_weights("small.txt"), sentence_weights("grammar.txt"), rtol=1e-9, atol=1e-12)
+    text = run(sapwood, "grammar.txt --tolerance 0 -o small.txt").out
+    assert text.splitlines()[0] == "states       4 (rank 3) -> 3"
+    assert "l2 distance" in text
+    # Fewer states, again in a text that can be read.
+    fewer = report(sapwood, "grammar.txt -k 2 -o fewer.txt --plot values.svg")
+    assert (fewer["states"], fewer["singular_values"]) == (2, found["singular_values"])
+    assert fewer["hankel"] >= fewer["hankel_best"] == pytest.approx(found["singular_values"][2], rel=1e-5)
+    assert sentence_weights("fewer.txt") != sentence_weights("grammar.txt")
+    assert (folder / "values.svg").exists()
+    gamma = report(sapwood, "grammar.txt --keep 0.5 --weigh gamma -o gamma.txt")
+    assert (gamma["states"], gamma["hankel_best"]) == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "message"),
+    [
+        ("hello world\n", "", INPUT, "grammar.txt:1: a rule begins with a nonterminal and '->'"),
+        ("", "", INPUT, "grammar.txt: no rules"),
+        ("S -> S S [1.0] | 'a' [1.0]\n", "", MODEL, "not finite"),
+        (TEXT, "--symbols base", USAGE, "--symbols make no sense"),
+        (TEXT, "--trees train.mrg", USAGE, "of a weighted grammar in text, --trees"),
+        (TEXT, "--dev dev.mrg", USAGE, "--dev and --symbols make no sense"),
+        (TEXT, "--weigh gamma --gamma inf", USAGE, "gamma is a positive number"),
+        (TEXT, "--tolerance nan", USAGE, "the tolerance must be at least 0 and below 1"),
+        (TEXT, "-o grammar.txt", USAGE, "-o grammar.txt: is one of the input files"),
+    ],
+)
+def test_mistakes_with_text(
+    sapwood: Sapwood, folder: Path, text: str, options: str, code: int, message: str
+) -> None:  # fmt: skip
+    (folder / "grammar.txt").write_text(text)
+    before = sorted(path.name for path in folder.iterdir())
+    outcome = run(sapwood, f"grammar.txt -o small.txt {options}", code)
+    assert message in outcome.err
+    assert outcome.out == ""
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("m", USAGE, "Missing option '-o' / '--output'"),
+        ("-o out", USAGE, "Missing argument 'MODEL'"),
+        ("m m -o out", USAGE, "unexpected extra argument"),
+        ("m -o out -k 0", USAGE, "0 is not in the range"),
+        ("m -o out --keep 0", USAGE, "0.0 is not in the range"),
+        ("m -o out --keep nan", USAGE, "the part to keep must be above 0"),
+        ("m -o out --budget 1.1", USAGE, "1.1 is not in the range"),
+        ("m -o out --tolerance 1", USAGE, "1.0 is not in the range"),
+        ("m -o out --gamma 0 --weigh gamma", USAGE, "0.0 is not in the range"),
+        ("m -o out --gamma nan --weigh gamma", USAGE, "gamma is a positive number"),
+        ("m -o out -k 2 --keep 0.5", USAGE, "-k, --keep, --budget and --tolerance each say"),
+        ("m -o out --budget 0.5 --tolerance 0", USAGE, "give one of them"),
+        ("m -o out --weigh trees", USAGE, "--weigh trees needs --trees"),
+        ("m -o out --weigh l2 --trees train.mrg", USAGE, "--trees does not go with --weigh l2"),
+        ("m -o out --weigh gamma --trees train.mrg", USAGE, "--trees does not go with --weigh gamma"),
+        ("m -o out --gamma 1.2", USAGE, "--gamma goes with --weigh gamma"),
+        ("m -o out --trees train.mrg --gamma 1.2", USAGE, "--gamma goes with --weigh gamma"),
+        ("m -o out --trees train.mrg --symbols base", USAGE, "weighing by trees keeps the symbols"),
+        ("m -o out --weigh all", USAGE, "'all' is not one of 'l2', 'gamma', 'trees'"),
+        ("m -o out --symbols all", USAGE, "'all' is not one of 'own', 'base', 'none'"),
+        ("m -o m", USAGE, "-o m: is one of the input files; it would be replaced"),
+        ("m -o ./m", USAGE, "-o ./m: is one of the input files"),
+        ("m -o train.mrg --trees train.mrg", USAGE, "-o train.mrg: is one of the input files"),
+        ("m -o dev.mrg --dev dev.mrg", USAGE, "-o dev.mrg: is one of the input files"),
+        ("m -o out.svg --plot out.svg", USAGE, "--plot out.svg: is where -o is written, too"),
+        ("m -o out --plot values.txt", USAGE, "the name of a picture must end in .svg, .png or .pdf"),
+        ("m -o out --dev -", USAGE, "--dev -: is read twice"),
+        ("m -o out --dev /dev/null", USAGE, "--dev /dev/null: is read twice"),
+        ("- -o out", USAGE, "name files"),
+        ("m -o -", USAGE, "name files"),
+        ("nothing -o out", INPUT, "nothing: no such file"),
+        ("m -o out --trees nothing.mrg", INPUT, "nothing.mrg: no such file"),
+        ("m -o out --dev nothing.mrg", INPUT, "nothing.mrg: no such file"),
+        (". -o out", INPUT, "is a directory; name a file"),
+        ("m -o .", INPUT, "is a directory; name a file"),
+        ("m -o out --dev .", INPUT, "is a directory; name a file"),
+        ("m -o no/where", INPUT, "no: no such directory; make it first"),
+        ("m -o out --plot no/where.svg", INPUT, "no: no such directory; make it first"),
+        ("m -o out --trees grammar.txt", INPUT, "grammar.txt:1:1: text outside any bracket"),
+        ("m -o out --trees empty.mrg", INPUT, "empty.mrg: no trees"),
+        ("m -o out --weigh gamma --gamma 1000", MODEL, "not finite"),
+        ("lm -o out", MODEL, "lm: holds "),
+        ("corpus -o out", MODEL, "corpus: holds a corpus, not a model"),
+        ("damaged -o out", MODEL, "damaged: damaged: its content does not match its digest"),
+        ("text.sapwood -o out", MODEL, "text.sapwood: not a sapwood file"),
+    ],
+)
+def test_mistakes_are_explained(sapwood: Sapwood, folder: Path, arguments: str, code: int, message: str) -> None:
+    (folder / "empty.mrg").write_text("")
+    if "lm" in arguments:
+        (folder / "some.txt").write_text("the cat sees the dog\nthe dog sees a cat\n" * 5)
+        assert sapwood(["lm", "train", "some.txt", "--method", "kn", "-o", "lm", "-q"]).code == 0
+    if "corpus" in arguments:
+        Corpus.from_trees(made_up_treebank(2)).save("corpus")
+    if "damaged" in arguments:
+        content = bytearray(Path("m").read_bytes())
+        content[-1] ^= 1
+        Path("damaged").write_bytes(content)
+    Path("text.sapwood").write_text(TEXT)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    outcome = sapwood(["minimize", *arguments.split()])
+    assert outcome.code == code, outcome
+    assert message in outcome.err
+    assert outcome.out == ""
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_an_interrupt_leaves_nothing(sapwood: Sapwood, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> Iterator[None]:
+        raise KeyboardInterrupt
+
+    before = sorted(folder.iterdir())
+    for place in ("os.replace", "sapwood.automata.gram._Solver.trees"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, stopped)
+            outcome = run(sapwood, "m -k 2 -o small --plot values.svg", 130)
+            assert outcome.err == "sapwood: interrupted\n"
+        assert sorted(folder.iterdir()) == before
+
+
+def test_choices_are_those_of_the_library() -> None:
+    from sapwood.automata.reduction import Symbols, Weighing
+
+    command = main.get_command(None, "minimize")  # type: ignore[attr-defined]
+    choices = {option.name: option.type.choices for option in command.params if hasattr(option.type, "choices")}
+    assert tuple(choices["weigh"]) == Weighing.__args__  # type: ignore[attr-defined]
+    assert tuple(choices["symbols"]) == Symbols.__args__  # type: ignore[attr-defined]
