@@ -1,11 +1,12 @@
 """What fewer states cost and gain: a grammar with hidden states, minimised, against grammars trained with fewer.
 
     python benchmarks/minimising.py DIRECTORY --models DIRECTORY [--method em] [--states 16] [--sizes 2 4 6 8 12]
-        [--weigh trees l2] [--json FILE] [--picture FILE.svg] [--sentences N]
+        [--weigh trees l2] [--budgets 0.3] [--part dev] [--json FILE] [--picture FILE.svg] [--sentences N]
 
-The directory has train.mrg and dev.mrg. Grammars are trained as `sapwood train` does, kept in the directory of models
-as METHOD-STATES.sapwood, and taken from there if they are there already. Each is scored on dev. Speeds are ratios to
-the grammar that is minimised: all parsers take turns, 20 sentences each, and the processor time of one thread counts.
+The directory has train.mrg, dev.mrg and test.mrg. Grammars are trained as `sapwood train` does, kept in the directory
+of models as METHOD-STATES.sapwood, and taken from there if they are there already. Each is scored on dev or test.
+Speeds are ratios to the grammar that is minimised: all parsers take turns, 20 sentences each, and the processor time of
+one thread counts.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def draw(results: Sequence[Mapping[str, Any]], full: Mapping[str, Any]) -> Figur
         rows.append((full["states"], full["f1"], 1.0))
         for panel, column in ((left, 1), (right, 2)):
             panel.plot([row[0] for row in rows], [row[column] for row in rows], "o-", color=COLOURS[number], label=kind)
-    for panel, label in ((left, "F1 on dev"), (right, "speed, times that of all states")):
+    for panel, label in ((left, "F1"), (right, "speed, times that of all states")):
         panel.set_xlabel("states of each symbol")
         panel.set_ylabel(label)
     left.legend(frameon=False, fontsize=8)
@@ -88,8 +89,10 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=16)
     parser.add_argument("--sizes", nargs="+", type=int, default=[2, 4, 6, 8, 12])
     parser.add_argument("--weigh", nargs="+", choices=["trees", "l2", "gamma"], default=["trees", "l2"])
+    parser.add_argument("--work", nargs="*", type=int, default=[4, 6, 8, 12], help="work of so many states, by trees")
     parser.add_argument("--budgets", nargs="*", type=float, default=[0.3], help="parts of all states, by trees")
-    parser.add_argument("--sentences", type=int, default=0, help="the most sentences of dev; 0: all")
+    parser.add_argument("--part", choices=["dev", "test"], default="dev", help="what to parse")
+    parser.add_argument("--sentences", type=int, default=0, help="the most sentences to parse; 0: all")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
@@ -102,16 +105,20 @@ def main() -> None:
     settings: list[dict[str, Any]] = [
         {"weighing": weigh, "states": size} for weigh in options.weigh for size in options.sizes
     ]
+    settings += [{"weighing": "trees", "work": work} for work in options.work]
     settings += [{"weighing": "trees", "budget": budget} for budget in options.budgets]
     for setting in settings:
-        weigh, size = setting["weighing"], setting.get("states")
-        name = f"{weigh} {size if size is not None else setting['budget']}"
+        weigh, kind = setting["weighing"], next(name for name in setting if name != "weighing")
+        name = f"{weigh} {kind} {setting[kind]}"
         grammars[name] = minimise(full, **setting, corpus=corpus if weigh == "trees" else None).grammar
-        described[name] = (f"minimised, {weigh}" if size else f"minimised, budget {setting['budget']}", size or 0)
+        shown = {"states": f"minimised, {weigh}", "work": "minimised, trees, --work"}
+        size = 0 if kind == "budget" else setting[kind]
+        described[name] = (shown.get(kind, f"minimised, trees, --budget {setting[kind]}"), size)
     for size in options.sizes:
         grammars[f"trained {size}"] = trained(options, size)
         described[f"trained {size}"] = ("trained", size)
-    trees = [tree for tree in map(full.normaliser, read_trees(options.directory / "dev.mrg")) if tree is not None]
+    read = map(full.normaliser, read_trees(options.directory / f"{options.part}.mrg"))
+    trees = [tree for tree in read if tree is not None]
     if options.sentences:
         trees = trees[:: max(1, len(trees) // options.sentences)]
     measured = take_turns(grammars, trees)

@@ -211,3 +211,45 @@ def test_larger_singular_values_keep_more_states():
 def test_bad_settings(settings, message):
     with pytest.raises(UsageError, match=message):
         choose_states(VALUES, **settings)
+
+
+def work_of(states: np.ndarray, rules: np.ndarray, uses: np.ndarray) -> float:
+    return sum(float(use * states[a] * states[b] * states[c]) for use, (a, b, c) in zip(uses, rules, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_work_is_spread_to_where_it_serves_most(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ranks = rng.integers(1, 9, size=5)
+    values = [np.sort(rng.gamma(1.0, size=rank))[::-1] for rank in ranks]
+    rules = np.array([(a, b, c) for a in range(3) for b in range(5) for c in range(5) if rng.random() < 0.4])
+    uses = rng.gamma(1.0, size=len(rules))
+    for work in (1, 3, 5):
+        found = choose_states(values, work=work, rules=(rules, uses))
+        limit = work_of(np.minimum(ranks, work), rules, uses)
+        assert (found >= 1).all()
+        assert (found <= ranks).all()
+        assert work_of(found, rules, uses) <= limit * (1 + 1e-9)
+        # A slow twin: the worst bargain goes, one state at a time.
+        states = ranks.copy()
+        while work_of(states, rules, uses) > limit * (1 + 1e-9):
+            bargains = {}
+            for sort in np.flatnonzero(states > 1):
+                # Savings as if each use had the sort once more for each place it stands at.
+                places = (rules == sort).sum(axis=1)
+                each = [use * np.prod(states[rule]) for use, rule in zip(uses, rules, strict=True)]
+                saved = float(places @ each) / states[sort]
+                bargains[sort] = values[sort][states[sort] - 1] ** 2 / max(saved, 1e-300)
+            states[min(bargains, key=lambda sort: bargains[sort])] -= 1
+        assert found.tolist() == states.tolist()
+
+
+def test_work_beyond_what_there_is() -> None:
+    values = [np.array([3.0, 1.0]), np.array([2.0])]
+    rules = np.array([[0, 0, 1]]), np.array([1.0])
+    assert choose_states(values, work=9, rules=rules).tolist() == [2, 1]
+    assert choose_states(values, work=1, rules=rules).tolist() == [1, 1]
+    with pytest.raises(UsageError, match="rules must be known"):
+        choose_states(values, work=1)
+    with pytest.raises(UsageError, match="work must be at least 1"):
+        choose_states(values, work=0, rules=rules)

@@ -126,6 +126,7 @@ def test_text(sapwood: Sapwood, folder: Path) -> None:
     [
         ("--keep 0.5", {"keep": 0.5}),
         ("--budget 0.4", {"budget": 0.4}),
+        ("--work 2", {"work": 2}),
         ("--tolerance 0", {"tolerance": 0}),
         ("--states 3", {"states": 3}),
         ("", {}),
@@ -352,7 +353,7 @@ def test_mistakes_with_text(
         ("m -o out --tolerance 1", USAGE, "1.0 is not in the range"),
         ("m -o out --gamma 0 --weigh gamma", USAGE, "0.0 is not in the range"),
         ("m -o out --gamma nan --weigh gamma", USAGE, "gamma is a positive number"),
-        ("m -o out -k 2 --keep 0.5", USAGE, "-k, --keep, --budget and --tolerance each say"),
+        ("m -o out -k 2 --keep 0.5", USAGE, "-k, --keep, --budget, --work and --tolerance each say"),
         ("m -o out --budget 0.5 --tolerance 0", USAGE, "give one of them"),
         ("m -o out --weigh trees", USAGE, "--weigh trees needs --trees"),
         ("m -o out --weigh l2 --trees train.mrg", USAGE, "--trees does not go with --weigh l2"),

@@ -96,6 +96,7 @@ def minimise(
     states: int | None = None,
     keep: float | None = None,
     budget: float | None = None,
+    work: int | None = None,
     tolerance: float | None = None,
     weighing: Weighing = "l2",
     gamma: float | None = None,
@@ -111,7 +112,7 @@ def minimise(
     ----------
     grammar
         Any grammar.
-    states, keep, budget, tolerance
+    states, keep, budget, work, tolerance
         How many states symbols keep, see `choose_states`; by default a tolerance of 0.05. A tolerance of 0 leaves out
         only what has no effect on any tree (or on the nodes of the treebank): with `l2` that is the minimal form of
         the grammar (`sapwood.automata.minimal`), in double precision.
@@ -137,9 +138,9 @@ def minimise(
         raise UsageError("weighing by trees keeps the symbols: the treebank's trees must show them")
     if gamma is not None and (weighing != "gamma" or not 0 < gamma < np.inf):
         raise UsageError("gamma is a positive number, for weighing by gamma")
-    if states is None and keep is None and budget is None and tolerance is None:
+    if all(option is None for option in (states, keep, budget, work, tolerance)):
         tolerance = DEFAULT_TOLERANCE
-    check_choice(states, keep, budget, tolerance)
+    check_choice(states, keep, budget, work, tolerance)
     progress = progress or Silent()
     before = _with_symbols(grammar, symbols)
     automaton = None if weighing == "trees" and not distances else TreeAutomaton.from_grammar(before, words=False)
@@ -156,8 +157,8 @@ def minimise(
         # Canonical correlations do not say how often a symbol occurs; singular values of all trees do.
         weights = np.sqrt(expected_symbols(before)) if weighing == "trees" else None
         counts = choose_states(
-            found.values, states=states, keep=keep, budget=budget, tolerance=tolerance, sizes=before.states.tolist(),
-            weights=weights,
+            found.values, states=states, keep=keep, budget=budget, work=work, tolerance=tolerance,
+            sizes=before.states.tolist(), weights=weights, rules=(before.rules, before.rule_counts),
         )  # fmt: skip
         kept = found.truncated(counts)
         reduced = change_states(before, *_one_scale(kept))
@@ -193,6 +194,7 @@ def minimise_automaton(
     states: int | None = None,
     keep: float | None = None,
     budget: float | None = None,
+    work: int | None = None,
     tolerance: float | None = None,
     weighing: Literal["l2", "gamma"] = "l2",
     gamma: float | None = None,
@@ -210,13 +212,14 @@ def minimise_automaton(
     if gamma is not None and (weighing != "gamma" or not 0 < gamma < np.inf):
         raise UsageError("gamma is a positive number, for weighing by gamma")
     progress = progress or Silent()
-    if states is None and keep is None and budget is None and tolerance is None:
+    if all(option is None for option in (states, keep, budget, work, tolerance)):
         tolerance = DEFAULT_TOLERANCE
-    check_choice(states, keep, budget, tolerance)
+    check_choice(states, keep, budget, work, tolerance)
     found, _ = _states_of(automaton, weighing, gamma, progress)
     counts = choose_states(
-        found.values, states=states, keep=keep, budget=budget, tolerance=tolerance, sizes=automaton.sizes.tolist()
-    )
+        found.values, states=states, keep=keep, budget=budget, work=work, tolerance=tolerance,
+        sizes=automaton.sizes.tolist(), rules=(automaton.rules, np.ones(len(automaton.rules))),
+    )  # fmt: skip
     smaller = project(automaton, found.truncated(counts))
     return smaller, found, _distance(automaton, smaller, progress)
 

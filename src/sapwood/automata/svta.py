@@ -20,6 +20,7 @@ from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import GramMatrices, gram_matrices
 from sapwood.automata.pairs import Blocks
 from sapwood.errors import UsageError
+from sapwood.grammar.emissions import offsets_of
 
 # Of what a sort's Gram matrix is in its scaled form, smaller parts are rounding errors.
 _ROUNDING = 1e-13
@@ -126,9 +127,11 @@ def choose_states(
     states: int | None = None,
     keep: float | None = None,
     budget: float | None = None,
+    work: int | None = None,
     tolerance: float | None = None,
     sizes: Sequence[int] | None = None,
     weights: np.ndarray | None = None,
+    rules: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
     """Return how many states each sort is to have, `(sorts,)`; each at least one and at most its rank.
 
@@ -142,13 +145,18 @@ def choose_states(
         This part of each sort's states (`sizes`, else its rank), rounded up.
     budget
         This part of the states of all sorts together, those of the largest singular values.
+    work
+        As much work as with `work` states of each sort, but spread to where it serves most: states go in the order of
+        their squared singular value for the products that they cost, `n_a n_b n_c` for each use of a rule.
     tolerance
         As few as possible, such that the dropped singular values are, as root of the sum of squares, at most this part
         of all; sorts with larger ones keep more.
     sizes
         How many states the sorts have now.
     weights
-        `(sorts,)`: factors of the singular values of each sort, for `budget` and `tolerance`.
+        `(sorts,)`: factors of the singular values of each sort, for `budget`, `work` and `tolerance`.
+    rules
+        For `work`: the rules, `(rules, 3)`, and how often each is used.
 
     Examples
     --------
@@ -157,7 +165,7 @@ def choose_states(
     >>> choose_states([np.array([8.0, 4.0, 0.1]), np.array([2.0, 0.2])], keep=0.5)
     array([2, 1])
     """
-    check_choice(states, keep, budget, tolerance)
+    check_choice(states, keep, budget, work, tolerance)
     ranks = np.array([len(part) for part in values])
     full = ranks if sizes is None else np.asarray(sizes)
     if states is not None:
@@ -171,6 +179,11 @@ def choose_states(
     first = np.diff(sort, prepend=-1) > 0
     # The smallest first; what each sort must keep comes last.
     order = np.lexsort((np.where(first, np.inf, squares),))
+    if work is not None:
+        if rules is None:
+            raise UsageError("to choose states by work the rules must be known")
+        bounds = offsets_of(ranks)
+        return _spread([squares[bounds[a] : bounds[a + 1]] for a in range(len(ranks))], work, *rules)
     if budget is not None:
         wanted = max(int(budget * int(full.sum()) + 1e-9), len(ranks))
         gone = order[: max(0, len(order) - wanted)]
@@ -180,12 +193,38 @@ def choose_states(
     return ranks - np.bincount(sort[gone[~first[gone]]], minlength=len(ranks))
 
 
-def check_choice(states: int | None, keep: float | None, budget: float | None, tolerance: float | None) -> None:
+def _spread(squares: Sequence[np.ndarray], work: int, rules: np.ndarray, uses: np.ndarray) -> np.ndarray:
+    """Drop states until parsing costs no more than with `work` of each sort, the worst bargains first."""
+    n_sorts = len(squares)
+    counts = np.array([len(part) for part in squares], float)
+    columns = [rules[:, axis] for axis in range(3)]
+    uses = np.maximum(uses, 0.0)
+
+    def products(sizes: np.ndarray) -> np.ndarray:
+        return np.asarray(uses * sizes[columns[0]] * sizes[columns[1]] * sizes[columns[2]])
+
+    limit = products(np.minimum(counts, work)).sum()
+    gain = np.array([part[-1] if len(part) > 1 else np.inf for part in squares])
+    while (cost := products(counts)).sum() > limit * (1 + 1e-12):
+        saved = sum(np.bincount(column, weights=cost, minlength=n_sorts) for column in columns) / counts
+        sort = int((gain / np.maximum(saved, 1e-300)).argmin())
+        if gain[sort] == np.inf:
+            break
+        counts[sort] -= 1
+        left = int(counts[sort])
+        gain[sort] = squares[sort][left - 1] if left > 1 else np.inf
+    return counts.astype(np.int64)
+
+
+def check_choice(
+    states: int | None, keep: float | None, budget: float | None, work: int | None, tolerance: float | None
+) -> None:
     """Raise a `UsageError` unless exactly one of the options of `choose_states` is given, and makes sense."""
-    if sum(option is not None for option in (states, keep, budget, tolerance)) != 1:
-        raise UsageError("say one of: how many states, which part of them to keep, a budget, or a tolerance")
-    if states is not None and states < 1:
-        raise UsageError(f"states must be at least 1, not {states}")
+    if sum(option is not None for option in (states, keep, budget, work, tolerance)) != 1:
+        raise UsageError("say one of: how many states, which part of them to keep, a budget, work, or a tolerance")
+    for name, number in (("states", states), ("work", work)):
+        if number is not None and number < 1:
+            raise UsageError(f"{name} must be at least 1, not {number}")
     for name, part in (("part to keep", keep), ("budget", budget)):
         if part is not None and not 0 < part <= 1:
             raise UsageError(f"the {name} must be above 0 and at most 1, not {part}")

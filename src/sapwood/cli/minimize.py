@@ -28,6 +28,11 @@ _PART = click.FloatRange(min=0, max=1, min_open=True)
 @click.option("--keep", type=_PART, help="The part of its states that each symbol keeps (0.5: half of them).")
 @click.option("--budget", type=_PART, help="The part of all states to keep, wherever they matter most.")
 @click.option(
+    "--work",
+    type=click.IntRange(min=1),
+    help="As much work in parsing as with so many states of each symbol, spread to where it serves most.",
+)
+@click.option(
     "--tolerance",
     type=click.FloatRange(min=0, max=1, max_open=True),
     help="Keep as few states as this error allows; 0 leaves out only what has no effect. [default: 0.05]",
@@ -66,6 +71,7 @@ def command(
     states: int | None,
     keep: float | None,
     budget: float | None,
+    work: int | None,
     tolerance: float | None,
     weigh: Any,
     trees: str | None,
@@ -91,13 +97,15 @@ def command(
 
     \b
     Examples:
-      sapwood minimize model.sapwood -k 8 --trees train.mrg --dev dev.mrg -o small.sapwood
+      sapwood minimize model.sapwood --work 8 --trees train.mrg --dev dev.mrg -o small.sapwood
       sapwood minimize model.sapwood --tolerance 0 -o same.sapwood
       sapwood minimize pcfg.sapwood --symbols base -k 8 --plot values.svg -o small.sapwood
       sapwood minimize grammar.txt -k 5 -o small.txt
     """
-    if sum(option is not None for option in (states, keep, budget, tolerance)) > 1:
-        raise UsageError("-k, --keep, --budget and --tolerance each say how many states to keep; give one of them")
+    if sum(option is not None for option in (states, keep, budget, work, tolerance)) > 1:
+        raise UsageError(
+            "-k, --keep, --budget, --work and --tolerance each say how many states to keep; give one of them"
+        )
     if STANDARD_STREAM in (model, output):
         raise UsageError("models are not read from standard input nor written to standard output; name files")
     weigh = weigh or ("trees" if trees else "l2")
@@ -115,7 +123,7 @@ def command(
         check_matplotlib()
     common.refuse_replacing({"-o": output, "--plot": picture}, [model, trees, dev])
     progress = common.make_progress(quiet)
-    how_many: dict[str, Any] = {"states": states, "keep": keep, "budget": budget, "tolerance": tolerance}
+    how_many: dict[str, Any] = {"states": states, "keep": keep, "budget": budget, "work": work, "tolerance": tolerance}
     if is_regular(model) and not is_sapwood_file(model):
         if trees is not None or dev is not None or symbols != "own":
             raise UsageError(

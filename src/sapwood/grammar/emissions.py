@@ -36,6 +36,13 @@ def run_offsets(sorted_numbers: np.ndarray, size: int) -> np.ndarray:
     return np.searchsorted(sorted_numbers, np.arange(size + 1)).astype(np.int64)
 
 
+def _ranges(offsets: np.ndarray, numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of all runs of the given numbers, one behind the other, and how long each run is."""
+    begins, ends = offsets[numbers], offsets[np.asarray(numbers, np.int64) + 1]
+    times = ends - begins
+    return np.arange(int(times.sum())) + np.repeat(begins - (np.cumsum(times) - times), times), times
+
+
 @dataclass(frozen=True, eq=False)
 class Emissions:
     """See the module's text; `T` terminals, `P` preterminals with `m_a` states each.
@@ -105,37 +112,39 @@ class Emissions:
 
     def row(self, terminal: int) -> np.ndarray:
         """Return `q(a -> x)` for all preterminals: a dense row of all their states."""
-        row = np.zeros(self.state_offsets[-1])
-        by_tag = np.zeros(len(self.tags))
+        terminals, weights = self._terms(terminal)
+        entries, times = _ranges(self.offsets, terminals)
+        symbols = self.symbol[entries]
+        sizes = self.states[symbols]
+        moved = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        values = self.values[np.repeat(self.value_offsets[entries], sizes) + moved]
+        values = values * np.repeat(np.repeat(weights, times), sizes)
+        places = np.repeat(self.state_offsets[symbols], sizes) + moved
+        # (of nothing, the sums are integers)
+        row = np.bincount(places, weights=values, minlength=int(self.state_offsets[-1])).astype(np.float64, copy=False)
+        entries, times = _ranges(self.tag_offsets, terminals)
+        if len(entries):
+            values = self.tag_values[entries] * np.repeat(weights, times)
+            by_tag = np.bincount(self.tag[entries], weights=values, minlength=len(self.tags))
+            row += self.share * by_tag[self.tag_of][self.symbol_of_state]
+        return row if self.emitter is None else row[self.emitting_state]
+
+    def _terms(self, terminal: int) -> tuple[list[int], list[float]]:
+        """Return the terminals whose own weights make up those of a terminal, and how much of each."""
+        terminals, weights = [], []
         n_words = self.lexicon.n_words
+        signature = terminal - n_words
         if terminal < n_words:
-            self._add(row, by_tag, terminal, 1.0)
+            terminals, weights = [terminal], [1.0]
             signature = int(self.lexicon.word_signature[terminal])
-        else:
-            signature = terminal - n_words
         weight = float(self.backoff[terminal])
         for number in self.lexicon.chain(signature):
             if weight == 0:
                 break
-            self._add(row, by_tag, n_words + number, weight)
+            terminals.append(n_words + number)
+            weights.append(weight)
             weight *= float(self.climb[number])
-        if by_tag.any():
-            row += self.share * by_tag[self.tag_of][self.symbol_of_state]
-        return row if self.emitter is None else row[self.emitting_state]
-
-    def _add(self, row: np.ndarray, by_tag: np.ndarray, terminal: int, weight: float) -> None:
-        entries = slice(self.offsets[terminal], self.offsets[terminal + 1])
-        symbols = self.symbol[entries]
-        sizes = self.states[symbols]
-        begins = self.value_offsets[entries]
-        if len(symbols):
-            values = self.values[begins[0] : begins[-1] + sizes[-1]]
-            # Each entry's vector goes to its symbol's states; a symbol has no two entries.
-            row[np.repeat(self.state_offsets[symbols] - begins + begins[0], sizes) + np.arange(len(values))] += (
-                weight * values
-            )
-        tags = slice(self.tag_offsets[terminal], self.tag_offsets[terminal + 1])
-        by_tag[self.tag[tags]] += weight * self.tag_values[tags]
+        return terminals, weights
 
     def column(self, preterminal: int) -> np.ndarray:
         """Return `q(a -> x)` of one preterminal (numbered from 0) for all terminals, shape `(T, m_a)`."""

@@ -46,8 +46,9 @@ class Tree:
     def __init__(self, label: str, children: Sequence[Tree] = (), *, word: str | None = None) -> None:
         if (word is None) == (not children):
             raise ValueError(f"a tree has either children or a word: {label!r}")
-        if not all(isinstance(child, Tree) for child in children):
-            raise TypeError(f"children of {label!r} must be trees; for a word say Tree(tag, word=...)")
+        for child in children:
+            if not isinstance(child, Tree):
+                raise TypeError(f"children of {label!r} must be trees; for a word say Tree(tag, word=...)")
         _set_label(self, label)
         _set_children(self, tuple(children))
         _set_word(self, word)
