@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sapwood._version import __version__
 
 if TYPE_CHECKING:
+    from sapwood.automata import TreeAutomaton, minimise
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
     from sapwood.grammar import TensorGrammar
     from sapwood.inference import Parser, ParseResult
@@ -45,9 +46,11 @@ _HOMES = {
     "SplitMerge": "sapwood.learn",
     "TensorGrammar": "sapwood.grammar",
     "Tree": "sapwood.trees",
+    "TreeAutomaton": "sapwood.automata",
     "TreeTransform": "sapwood.trees",
     "decompose": "sapwood.learn.pivot",
     "default_model_path": "sapwood.models",
+    "minimise": "sapwood.automata",
     "read_trees": "sapwood.trees.formats",
     "score_tree": "sapwood.evaluate",
     "split_sentences": "sapwood.trees.tokenise",
@@ -71,10 +74,12 @@ __all__ = [
     "SplitMerge",
     "TensorGrammar",
     "Tree",
+    "TreeAutomaton",
     "TreeTransform",
     "__version__",
     "decompose",
     "default_model_path",
+    "minimise",
     "read_trees",
     "score_tree",
     "split_sentences",
