@@ -27,6 +27,7 @@ from sapwood.errors import UsageError
 from sapwood.grammar.coarsen import expected_symbols
 from sapwood.grammar.states import change_states, merge_symbols
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, Silent
 from sapwood.trees.corpus import Corpus
 
@@ -90,6 +91,7 @@ class Reduction:
         return self.states.dropped(self.grammar.states)
 
 
+@with_one_blas_thread
 def minimise(
     grammar: TensorGrammar,
     *,
@@ -188,6 +190,7 @@ def _exactly(
     )
 
 
+@with_one_blas_thread
 def minimise_automaton(
     automaton: TreeAutomaton,
     *,
@@ -215,6 +218,9 @@ def minimise_automaton(
     if all(option is None for option in (states, keep, budget, work, tolerance)):
         tolerance = DEFAULT_TOLERANCE
     check_choice(states, keep, budget, work, tolerance)
+    if weighing == "l2" and tolerance == 0:
+        exact = minimal(automaton).automaton
+        return exact, singular_states(gram_matrices(exact, progress=progress)), _distance(automaton, exact, progress)
     found, _ = _states_of(automaton, weighing, gamma, progress)
     counts = choose_states(
         found.values, states=states, keep=keep, budget=budget, work=work, tolerance=tolerance,

@@ -6,8 +6,10 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import TypeVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -20,6 +22,17 @@ def one_blas_thread() -> contextlib.AbstractContextManager[object]:
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(limits=1, user_api="blas")
+
+
+def with_one_blas_thread(call: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function that shall give the same bits however many threads matrix products could have."""
+
+    @wraps(call)
+    def limited(*arguments: P.args, **settings: P.kwargs) -> R:
+        with one_blas_thread():
+            return call(*arguments, **settings)
+
+    return limited
 
 
 def map_in_order(
