@@ -443,7 +443,7 @@ def test_automata_by_gamma() -> None:
     _, most, _ = minimise_automaton(automaton, states=1, weighing="gamma")
     assert most.values[0][0] > expected.values[0][0]
     for options in ({"gamma": 2.0}, {"gamma": np.inf, "weighing": "gamma"}, {"gamma": np.nan, "weighing": "gamma"}):
-        with pytest.raises(UsageError, match="gamma is a positive number, for weighing by gamma"):
+        with pytest.raises(UsageError, match=r"gamma is (a positive number|for weighing by gamma)"):
             minimise_automaton(automaton, states=1, **options)
 
 
@@ -520,8 +520,8 @@ def test_mistakes_are_explained(wide: TensorGrammar, options: dict, message: str
 
 def test_treebanks_that_do_not_go_with_it(wide: TensorGrammar) -> None:
     corpus = corpus_of(wide.sample(10, random_state=0, max_words=20))
-    with pytest.raises(UsageError, match="keeps the symbols"):
-        minimise(wide, weighing="trees", corpus=corpus, symbols="base")
+    with pytest.raises(UsageError, match="needs labels"):
+        minimise(wide, weighing="trees", corpus=corpus, symbols="none")
     others = Corpus.from_trees(made_up_treebank(3))
     with pytest.raises(InputError, match="none of the trees"):
         minimise(wide, weighing="trees", corpus=others)

@@ -189,6 +189,15 @@ def test_trees_that_show_little(sapwood: Sapwood, folder: Path) -> None:
     assert not (folder / "other").exists()
 
 
+def test_base_symbols_weighed_by_trees(sapwood: Sapwood, folder: Path) -> None:
+    """The trees are read with base symbols, as the merged grammar has them."""
+    run(sapwood, "pcfg -k 2 --symbols base --trees train.mrg -o small")
+    small = TensorGrammar.load("small")
+    assert not any("^" in name for name in small.symbols)
+    assert small.states.max() == 2
+    assert Parser(small).parse_one(["the", "balora", "balild", "."]).status == "parsed"
+
+
 def test_dev(sapwood: Sapwood, folder: Path) -> None:
     found = report(sapwood, "m --tolerance 0 --dev dev.mrg -o small")
     assert list(found["dev"]) == ["before", "after"]
@@ -321,7 +330,12 @@ def test_a_grammar_in_text(sapwood: Sapwood, folder: Path) -> None:
         (TEXT, "--symbols base", USAGE, "--symbols make no sense"),
         (TEXT, "--trees train.mrg", USAGE, "of a weighted grammar in text, --trees"),
         (TEXT, "--dev dev.mrg", USAGE, "--dev and --symbols make no sense"),
-        (TEXT, "--weigh gamma --gamma inf", USAGE, "gamma is a positive number"),
+        (TEXT, "--weigh gamma --gamma inf", USAGE, "inf is not in the range"),
+        (TEXT, "--weigh gamma --gamma 1e5", MODEL, "gamma = 100000 is too large"),
+        ("1 -> S\n1 S -> S S\n0.5 S -> 'a'\n", "", MODEL, "not finite"),
+        ("1 -> S\n0.5 S -> a\n", "", INPUT, "grammar.txt: no tree has any weight; are words in quotes"),
+        ("1e200 -> S\n1 S -> 'a'\n", "", MODEL, "a weight is larger than 1e+50"),
+        ("1 -> S\n1e-200 S -> 'a'\n", "", MODEL, "all weights of words are smaller than 1e-50"),
         (TEXT, "--tolerance nan", USAGE, "the tolerance must be at least 0 and below 1"),
         (TEXT, "-o grammar.txt", USAGE, "-o grammar.txt: is one of the input files"),
     ],
@@ -360,9 +374,11 @@ def test_mistakes_with_text(
         ("m -o out --weigh gamma --trees train.mrg", USAGE, "--trees does not go with --weigh gamma"),
         ("m -o out --gamma 1.2", USAGE, "--gamma goes with --weigh gamma"),
         ("m -o out --trees train.mrg --gamma 1.2", USAGE, "--gamma goes with --weigh gamma"),
-        ("m -o out --trees train.mrg --symbols base", USAGE, "weighing by trees keeps the symbols"),
+        ("m -o out --trees train.mrg --symbols none", USAGE, "--symbols none does not go with --trees"),
         ("m -o out --weigh all", USAGE, "'all' is not one of 'l2', 'gamma', 'trees'"),
         ("m -o out --symbols all", USAGE, "'all' is not one of 'own', 'base', 'none'"),
+        ("m -o out -k 99999999999999999999", USAGE, "is not in the range"),
+        ("m -o m/", INPUT, "m/: is a directory; name a file"),
         ("m -o m", USAGE, "-o m: is one of the input files; it would be replaced"),
         ("m -o ./m", USAGE, "-o ./m: is one of the input files"),
         ("m -o train.mrg --trees train.mrg", USAGE, "-o train.mrg: is one of the input files"),

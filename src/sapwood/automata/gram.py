@@ -22,7 +22,8 @@ import scipy.sparse.linalg
 
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.pairs import Blocks, PairOperator, add, linear_map, norm
-from sapwood.errors import GrammarError
+from sapwood.automata.tensors import ProductTensor, SparseTensor
+from sapwood.errors import GrammarError, UsageError
 from sapwood.run.progress import Progress, Silent
 
 Method = Literal["auto", "fixed-point", "newton"]
@@ -30,6 +31,12 @@ Method = Literal["auto", "fixed-point", "newton"]
 _FIRST, _SLOW = 12, 0.8
 _MOST_STEPS = 60
 _DENSE = 48
+
+
+# How close to one the rate must be for the automaton to be at the border of divergence.
+_BORDER = 1e-6
+# Weights of reasonable size: products of four of them, and sums of those, are numbers.
+_LARGEST = 1e50
 
 
 class DivergenceError(GrammarError):
@@ -93,12 +100,20 @@ def gram_matrices(
     DivergenceError
         If the sums are not finite: `f` is then not strongly convergent.
     """
+    check_gamma(gamma)
+    _check_sizes(automaton)
     pairs = PairOperator(automaton, automaton, scale=gamma**2)
     solver = _Solver(pairs, tolerance, limit, progress or Silent())
-    trees = solver.trees(method)
-    rate = solver.rate(trees)
-    if rate >= 1:
-        raise _divergence(rate)
+    try:
+        trees = solver.trees(method)
+        rate = solver.rate(trees)
+        # At the border itself the solution is found, to half the digits, but the sums over contexts are infinite.
+        if rate >= 1 - _BORDER:
+            raise _divergence(rate)
+    except DivergenceError as error:
+        if gamma > 1:
+            raise DivergenceError(f"gamma = {gamma:g} is too large; see largest_gamma: {error}") from error
+        raise
     contexts = solver.contexts(trees, rate)
     residual = norm(add(pairs.grow(trees), trees, -1.0)) / max(norm(trees), 1e-300)
     trees, contexts = ([(block + block.T) / 2 for block in blocks] for blocks in (trees, contexts))
@@ -158,6 +173,29 @@ def _attempt(automaton: TreeAutomaton, gamma: float, start: Blocks | None) -> Bl
         return trees if solver.rate(trees) < 1 else None
     except DivergenceError:
         return None
+
+
+def check_gamma(gamma: float) -> None:
+    """Raise a `UsageError` for a factor that makes no sense."""
+    if not 1 / _LARGEST <= gamma <= _LARGEST:
+        raise UsageError(f"gamma is a positive number of moderate size, not {gamma:g}")
+
+
+def _check_sizes(automaton: TreeAutomaton) -> None:
+    """Refuse weights whose products are beyond the range of numbers."""
+    tensors = (tensor if isinstance(tensor, np.ndarray) else _values(tensor) for tensor in automaton.transitions)
+    largest = [float(np.abs(values).max(initial=0.0)) for values in (*automaton.root, *automaton.leaves, *tensors)]
+    if not max(largest, default=0.0) <= _LARGEST:
+        raise GrammarError(f"a weight is larger than {_LARGEST:g}; divide the weights by something")
+    words = max(float(np.abs(rows).max(initial=0.0)) for rows in automaton.leaves)
+    if 0 < words < 1 / _LARGEST:
+        raise GrammarError(f"all weights of words are smaller than {1 / _LARGEST:g}; multiply them by something")
+
+
+def _values(tensor: SparseTensor | ProductTensor) -> np.ndarray:
+    if isinstance(tensor, SparseTensor):
+        return tensor.values
+    return np.concatenate([tensor.parent.ravel(), tensor.left.ravel(), tensor.right.ravel()])
 
 
 def _divergence(rate: float) -> DivergenceError:
@@ -246,6 +284,10 @@ class _Solver:
 
     def rate(self, trees: Blocks) -> float:
         """Return the spectral radius of `E` at `s`, among states that trees reach."""
+        with self.progress.stage("rate of convergence", unit="iterations") as stage:
+            return self._rate(trees, stage.step)
+
+    def _rate(self, trees: Blocks, report: Callable[[], object]) -> float:
         reached = self._reached(trees)
         apply = linear_map(self.pairs, lambda v: _masked(self.pairs.slope(trees, _masked(v, reached)), reached))
         size = int(self.pairs.pack(trees).size)
@@ -253,7 +295,7 @@ class _Solver:
             matrix = np.stack([apply(row) for row in np.eye(size)], axis=1)
             self._counted(size)
             return float(np.abs(np.linalg.eigvals(matrix)).max()) if np.isfinite(matrix).all() else np.inf
-        return self._power(apply, size)
+        return self._power(apply, size, report)
 
     def _reached(self, trees: Blocks) -> Blocks:
         """Return 1 for pairs of states that some tree reaches; others are without effect, whatever their weights: 0."""
@@ -262,12 +304,14 @@ class _Solver:
         seen = [(np.diagonal(block) > 0).astype(float) for block in trees]
         return [np.outer(states, states) for states in seen]
 
-    def _power(self, apply: Callable[[np.ndarray], np.ndarray], size: int) -> float:
+    def _power(self, apply: Callable[[np.ndarray], np.ndarray], size: int, report: Callable[[], object]) -> float:
         """Return the largest absolute eigenvalue, by Arnoldi's method from the identity."""
         start = apply(self.pairs.pack([np.eye(*shape) for shape in self.pairs.shapes]))
         if not start.any():
             return 0.0
-        operator = scipy.sparse.linalg.LinearOperator((size, size), matvec=self._counting(apply), dtype=np.float64)
+        operator = scipy.sparse.linalg.LinearOperator(
+            (size, size), matvec=self._counting(apply, report), dtype=np.float64
+        )
         try:
             values = scipy.sparse.linalg.eigs(
                 operator, k=1, which="LM", v0=start, tol=1e-5, maxiter=200, return_eigenvectors=False

@@ -19,7 +19,7 @@ import numpy as np
 
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.distance import Closeness, compare
-from sapwood.automata.gram import DivergenceError, gram_matrices, largest_gamma
+from sapwood.automata.gram import DivergenceError, check_gamma, gram_matrices, largest_gamma
 from sapwood.automata.minimal import minimal
 from sapwood.automata.observed import node_grams
 from sapwood.automata.svta import SingularStates, check_choice, choose_states, project, singular_states
@@ -123,7 +123,7 @@ def minimise(
     gamma
         For `gamma`: the factor; by default nearly the largest for which sums are finite, found by bisection.
     corpus
-        For `trees`: the trees.
+        For `trees`: the trees, with the grammar's symbols, or with base symbols if these are asked for.
     symbols
         Whose states they are: each symbol's `own`; those of all symbols that share a `base` (so that a treebank
         grammar with annotations can be reduced); or `none`, states of one phrase and one tag, for trees without labels.
@@ -136,16 +136,21 @@ def minimise(
         raise UsageError(f"no weighing {weighing!r}; choose from {', '.join(get_args(Weighing))}")
     if weighing == "trees" and corpus is None:
         raise UsageError("weighing by trees takes a treebank; give one, or choose l2 or gamma")
-    if weighing == "trees" and symbols != "own":
-        raise UsageError("weighing by trees keeps the symbols: the treebank's trees must show them")
-    if gamma is not None and (weighing != "gamma" or not 0 < gamma < np.inf):
-        raise UsageError("gamma is a positive number, for weighing by gamma")
+    if weighing == "trees" and symbols == "none":
+        raise UsageError("weighing by trees needs labels, own or base: the treebank's trees have them")
+    if gamma is not None:
+        if weighing != "gamma":
+            raise UsageError("gamma is for weighing by gamma")
+        check_gamma(gamma)
     if all(option is None for option in (states, keep, budget, work, tolerance)):
         tolerance = DEFAULT_TOLERANCE
     check_choice(states, keep, budget, work, tolerance)
     progress = progress or Silent()
-    before = _with_symbols(grammar, symbols)
-    automaton = None if weighing == "trees" and not distances else TreeAutomaton.from_grammar(before, words=False)
+    with progress.stage("symbols", total=2, unit="steps") as stage:
+        before = _with_symbols(grammar, symbols)
+        stage.step()
+        automaton = None if weighing == "trees" and not distances else TreeAutomaton.from_grammar(before, words=False)
+        stage.step()
     if weighing == "l2" and tolerance == 0:
         assert automaton is not None
         found, kept, reduced = _exactly(before, automaton, progress)
@@ -212,8 +217,10 @@ def minimise_automaton(
     >>> smaller
     <TreeAutomaton: 1 sort, 1 states, 1 rules>
     """
-    if gamma is not None and (weighing != "gamma" or not 0 < gamma < np.inf):
-        raise UsageError("gamma is a positive number, for weighing by gamma")
+    if gamma is not None:
+        if weighing != "gamma":
+            raise UsageError("gamma is for weighing by gamma")
+        check_gamma(gamma)
     progress = progress or Silent()
     if all(option is None for option in (states, keep, budget, work, tolerance)):
         tolerance = DEFAULT_TOLERANCE

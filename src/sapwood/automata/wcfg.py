@@ -191,7 +191,9 @@ class WeightedGrammar:
         n = len(nonterminals)
         at, weights = table.arrays("root")
         if not len(at):
-            raise GrammarError("no root: add a rule '-> S' with its weight for a nonterminal S")
+            raise GrammarError(
+                "no root: add a rule '-> S' with its weight, a line such as '1.0 -> S', for a nonterminal S"
+            )
         root = np.bincount(at[:, 0], weights, minlength=n)
         binary = SparseTensor.from_entries((n, n, n), *table.arrays("binary"))
         places, weights = table.arrays("lexical")

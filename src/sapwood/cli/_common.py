@@ -199,7 +199,7 @@ def check_output(path: str | Path) -> None:
     if str(path) == STANDARD_STREAM:
         return
     with explained(path, "write"):
-        if Path(path).is_dir():
+        if Path(path).is_dir() or str(path).endswith(("/", os.sep)):
             raise InputError(f"{path}: is a directory; name a file")
         if Path(path).exists() and not is_regular(path):
             return  # a device or a pipe
