@@ -106,7 +106,10 @@ def test_json(sapwood: Sapwood, folder: Path) -> None:
 
 def test_text(sapwood: Sapwood, folder: Path) -> None:
     outcome = run(sapwood, "m -k 2 -o small")
-    assert outcome.err == ""
+    assert outcome.err == "without --trees, probabilities of short trees are kept rather than accuracy in parsing\n"
+    assert run(sapwood, "m --tolerance 0 -o same").err == ""
+    assert run(sapwood, "m -k 2 --trees train.mrg -o seen").err == ""
+    assert run(sapwood, "m -k 2 -q -o quiet").err == ""
     found = report(sapwood, "m -k 2 -o again")
     rows = outcome.out.splitlines()
     assert rows[0] == f"states       {found['before']['states']:,} -> {found['after']['states']:,}"

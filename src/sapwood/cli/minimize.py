@@ -166,6 +166,8 @@ def command(
             for grammar in grammars
         ]  # fmt: skip
     save_models([reduction.grammar for reduction in found], output)
+    if weigh != "trees" and symbols != "none" and any(reduction.dropped > 0 for reduction in found):
+        progress.note("without --trees, probabilities of short trees are kept rather than accuracy in parsing")
     report: dict[str, Any] = {
         "model": model,
         "output": output,
