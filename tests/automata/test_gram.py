@@ -14,10 +14,9 @@ from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import (
     DivergenceError,
     GramMatrices,
-    context_sums,
     gram_matrices,
     largest_gamma,
-    tree_sums,
+    pair_sums,
 )
 from sapwood.automata.pairs import PairOperator, inner, norm
 from sapwood.automata.random import random_automaton
@@ -210,8 +209,7 @@ def test_two_automata():
     one = random_automaton(rng, sorts=2, states=[2, 3], radius=0.6, strong=False)
     other = random_automaton(rng, sorts=2, states=[3, 1], radius=0.6, strong=False)
     both = gram_matrices(add(one, other))
-    trees = tree_sums(one, other)
-    contexts = context_sums(one, other, trees)
+    trees, contexts = pair_sums(one, other)
     for sort, n in enumerate(one.sizes):
         np.testing.assert_allclose(trees[sort], both.trees[sort][:n, n:], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(contexts[sort], both.contexts[sort][:n, n:], rtol=1e-9, atol=1e-12)
@@ -254,7 +252,7 @@ def test_operators_are_adjoint():
 def test_different_sorts():
     rng = np.random.default_rng(0)
     with pytest.raises(UsageError, match="different sorts"):
-        tree_sums(random_automaton(rng), random_automaton(rng, sorts=2))
+        pair_sums(random_automaton(rng), random_automaton(rng, sorts=2))
 
 
 def test_too_few_iterations():

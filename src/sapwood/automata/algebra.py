@@ -119,7 +119,7 @@ def product(one: TreeAutomaton, other: TreeAutomaton) -> TreeAutomaton:
     """Return `f(t) g(t)`: a state for each pair of states of a sort, `(i, i')` at `i n' + i'`.
 
     All pairs are written out, so this is for small automata; sums over all trees need no such thing
-    (`sapwood.automata.gram.tree_sums`).
+    (`sapwood.automata.gram.pair_sums`).
     """
     words, mine, its = _matched_leaves(one, other)
     found = [

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sapwood.automata.automaton import TreeAutomaton
-from sapwood.automata.gram import context_sums, tree_sums
+from sapwood.automata.gram import pair_sums
 from sapwood.automata.pairs import inner
 
 
@@ -84,7 +84,6 @@ def compare(one: TreeAutomaton, other: TreeAutomaton) -> Closeness:
 
 def _products(one: TreeAutomaton, other: TreeAutomaton) -> tuple[float, float]:
     """Return the sums over trees of `f(t) g(t)` and of `|t| f(t) g(t)`."""
-    trees = tree_sums(one, other)
-    contexts = context_sums(one, other, trees)
+    trees, contexts = pair_sums(one, other)
     plain = sum(float(a @ block @ b) for a, block, b in zip(one.root, trees, other.root, strict=True))
     return plain, inner(contexts, trees)

@@ -31,8 +31,6 @@ Method = Literal["auto", "fixed-point", "newton"]
 _FIRST, _SLOW = 12, 0.8
 _MOST_STEPS = 60
 _DENSE = 48
-
-
 # How close to one the rate must be for the automaton to be at the border of divergence.
 _BORDER = 1e-6
 # Weights of reasonable size: products of four of them, and sums of those, are numbers.
@@ -120,16 +118,14 @@ def gram_matrices(
     return GramMatrices(trees, contexts, rate, solver.count, residual, gamma)
 
 
-def tree_sums(one: TreeAutomaton, other: TreeAutomaton, *, tolerance: float = 1e-14, limit: int = 10_000) -> Blocks:
-    """Return `sum over trees of omega(t) omega'(t)^T` for two automata with finite Gram matrices of their own."""
-    pairs = PairOperator(one, other)
-    return _Solver(pairs, tolerance, limit, Silent()).trees("auto")
+def pair_sums(one: TreeAutomaton, other: TreeAutomaton) -> tuple[Blocks, Blocks]:
+    """Return sums over trees and contexts for two automata with finite Gram matrices of their own.
 
-
-def context_sums(one: TreeAutomaton, other: TreeAutomaton, trees: Blocks, *, tolerance: float = 1e-14) -> Blocks:
-    """Return `sum over contexts of alpha(c) alpha'(c)^T`, given `tree_sums`."""
-    solver = _Solver(PairOperator(one, other), tolerance, 10_000, Silent())
-    return solver.contexts(trees, solver.rate(trees))
+    These are `sum over trees of omega(t) omega'(t)^T` and `sum over contexts of alpha(c) alpha'(c)^T`.
+    """
+    solver = _Solver(PairOperator(one, other), 1e-14, 10_000, Silent())
+    trees = solver.trees("auto")
+    return trees, solver.contexts(trees, solver.rate(trees))
 
 
 def largest_gamma(automaton: TreeAutomaton, *, tolerance: float = 1e-3, progress: Progress | None = None) -> float:
@@ -138,17 +134,18 @@ def largest_gamma(automaton: TreeAutomaton, *, tolerance: float = 1e-3, progress
     By bisection; raises `DivergenceError` if there is none as large as 1e-6, and `GrammarError` if any is small enough.
     """
     progress = progress or Silent()
+    pairs = PairOperator(automaton, automaton)
     with progress.stage("gamma", unit="trials") as stage:
-        low, start = 1.0, _attempt(automaton, 1.0, None)
+        low, start = 1.0, _attempt(pairs, 1.0, None)
         high = 1.0
         while start is None:
             high, low = low, low / 2
             if low < 1e-6:
                 raise _divergence(1.0)
-            start = _attempt(automaton, low, None)
+            start = _attempt(pairs, low, None)
             stage.step()
         if high == low:
-            while (found := _attempt(automaton, 2 * low, start)) is not None:
+            while (found := _attempt(pairs, 2 * low, start)) is not None:
                 low, start = 2 * low, found
                 stage.step()
                 if low > 1e12:
@@ -156,7 +153,7 @@ def largest_gamma(automaton: TreeAutomaton, *, tolerance: float = 1e-3, progress
             high = 2 * low
         while high / low > 1 + tolerance:
             middle = float(np.sqrt(high * low))
-            found = _attempt(automaton, middle, start)
+            found = _attempt(pairs, middle, start)
             stage.step()
             if found is None:
                 high = middle
@@ -165,9 +162,9 @@ def largest_gamma(automaton: TreeAutomaton, *, tolerance: float = 1e-3, progress
     return low
 
 
-def _attempt(automaton: TreeAutomaton, gamma: float, start: Blocks | None) -> Blocks | None:
+def _attempt(pairs: PairOperator, gamma: float, start: Blocks | None) -> Blocks | None:
     """Return `G_T` for a `gamma`, roughly, from a lower bound of it; None if the sums are not finite."""
-    solver = _Solver(PairOperator(automaton, automaton, scale=gamma**2), 1e-6, 2_000, Silent())
+    solver = _Solver(pairs.scaled(gamma**2), 1e-6, 2_000, Silent())
     try:
         trees = solver.newton(start or solver.pairs.zeros())
         return trees if solver.rate(trees) < 1 else None
@@ -219,7 +216,7 @@ class _Solver:
         with self.progress.stage("sums over trees", unit="iterations") as stage:
             if method == "newton":
                 return self.newton(self.pairs.zeros(), stage.step)
-            state, before, last = self.pairs.zeros(), np.inf, np.inf
+            state, before = self.pairs.zeros(), np.inf
             ask, steps = _FIRST, 0
             while True:
                 steps += 1
@@ -233,8 +230,8 @@ class _Solver:
                     raise _divergence(np.inf)
                 if change <= self.tolerance * size:
                     return state
-                last, before = before, change
-                if steps >= ask and change > _SLOW * last:
+                is_slow, before = change > _SLOW * before, change
+                if steps >= ask and is_slow:
                     ask *= 2
                     if self.rising and (rate := self.rate(state)) >= 1:
                         raise _divergence(rate)

@@ -8,7 +8,9 @@ are applied by `sandwich`, rule by rule; rules with small dense tensors of the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -99,8 +101,15 @@ class PairOperator:
         """Return no weight for any pair of states."""
         return [np.zeros(shape) for shape in self.shapes]
 
+    def scaled(self, scale: float) -> PairOperator:
+        """Return the operator with another factor; the tensors are shared."""
+        other = copy(self)
+        other.scale = scale
+        return other
+
+    @cached_property
     def leaves(self) -> Blocks:
-        """Return `sum over x of omega_x omega'_x^T` of each sort."""
+        """`sum over x of omega_x omega'_x^T` of each sort."""
         return [mine.T @ its for mine, its in zip(self.one.leaves, self.other.leaves, strict=True)]
 
     def roots(self) -> Blocks:
@@ -115,7 +124,7 @@ class PairOperator:
 
     def grow(self, blocks: Blocks) -> Blocks:
         """Return `F(s) = T^(x)(I, s, s) + sum over x of omega^(x)_x` (Theorem 5)."""
-        return add(self.up(blocks, blocks), self.leaves())
+        return add(self.up(blocks, blocks), self.leaves)
 
     def slope(self, at: Blocks, blocks: Blocks) -> Blocks:
         """Return `E v`, `E = T^(x)(I, s, I) + T^(x)(I, I, s)` at `s`: the derivative of `F`."""
