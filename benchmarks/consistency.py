@@ -48,16 +48,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from _axes import ROUND_NUMBERS, set_axes
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.reference import inside_outside
 from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.spectral.core import project
 from sapwood.learn.spectral.features import Feature
 from sapwood.learn.spectral.learner import Scheme, Spectral
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.population import Population, learn_from_population, population
-from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.plots.pictures import COLOURS, save_picture
+from sapwood.testing.grammars import random_grammar
+from sapwood.testing.reference import inside_outside
+from sapwood.testing.spectral_core import project
+from sapwood.testing.spectral_population import Population, learn_from_population, population
 from sapwood.trees.corpus import Corpus
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import sapwood
-from sapwood.grammar.random import random_states
 from sapwood.inference.chart import build_chart
+from sapwood.testing.grammars import random_states
 
 BUCKETS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 10_000))
 

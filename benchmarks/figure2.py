@@ -32,8 +32,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from sapwood.induction import ModelMoments, make_model
 from sapwood.induction.fields import PRIMES
 from sapwood.induction.identify import exact_rank
+from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.run.parallel import map_in_order
-from sapwood.run.pictures import COLOURS, save_picture
 from sapwood.run.progress import Bars, track
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from numba import njit
 from _brown import brown_split
 from sapwood.lm.aggregate import AggregateMarkov
 from sapwood.lm.vocabulary import Vocabulary
-from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.plots.pictures import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

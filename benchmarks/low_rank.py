@@ -25,6 +25,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from low_rank_engine.cp import decompose
+from low_rank_engine.shapes import BracketCounts, bracket_scores, topology_of
+from low_rank_engine.topologies import topology_charts
+from low_rank_engine.tree_weights import SignedLogs, log_weights, perplexity
 from sapwood.automata import (
     DivergenceError,
     SingularStates,
@@ -35,14 +39,10 @@ from sapwood.automata import (
     project,
     singular_states,
 )
-from sapwood.automata.cp import decompose
-from sapwood.automata.shapes import BracketCounts, bracket_scores, topology_of
 from sapwood.automata.tensors import SparseTensor
-from sapwood.automata.topologies import topology_charts
-from sapwood.automata.tree_weights import SignedLogs, log_weights, perplexity
 from sapwood.learn import PCFG
+from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.run.parallel import one_blas_thread
-from sapwood.run.pictures import COLOURS, save_picture
 from sapwood.trees import Corpus, TreeTransform
 from sapwood.trees.formats import read_trees
 

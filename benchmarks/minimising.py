@@ -24,7 +24,7 @@ from sapwood.automata import minimise
 from sapwood.evaluate import Scorer, get_parameters
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.trees import Corpus, Tree
 from sapwood.trees.formats import read_trees
 

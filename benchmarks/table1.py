@@ -26,7 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from _treebank import Treebank
 from sapwood.learn import EM, Cluster, Pivot, Spectral, SplitMerge
-from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.plots.pictures import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

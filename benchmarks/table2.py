@@ -31,7 +31,7 @@ from sapwood.lm.counts import count_text
 from sapwood.lm.kneser_ney import KneserNey
 from sapwood.lm.mixed_order import MixedOrderMarkov
 from sapwood.lm.mixture import Mixture
-from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.plots.pictures import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

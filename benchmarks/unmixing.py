@@ -37,8 +37,8 @@ from sapwood.induction.em import fit_em
 from sapwood.induction.model import Model
 from sapwood.induction.simplices import Parameters
 from sapwood.induction.unmixing import Sentences, unmix
+from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.run.parallel import map_in_order
-from sapwood.run.pictures import COLOURS, save_picture
 from sapwood.run.progress import Bars, track
 
 if TYPE_CHECKING:

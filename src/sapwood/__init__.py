@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from sapwood._version import __version__
 
 if TYPE_CHECKING:
+    from sapwood.anchors import decompose
     from sapwood.automata import TreeAutomaton, minimise
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
     from sapwood.grammar import TensorGrammar
     from sapwood.inference import Parser, ParseResult
     from sapwood.learn import EM, PCFG, Cluster, Pivot, Spectral, SplitMerge
-    from sapwood.learn.pivot import decompose
     from sapwood.models import default_model_path
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
@@ -48,7 +48,7 @@ _HOMES = {
     "Tree": "sapwood.trees",
     "TreeAutomaton": "sapwood.automata",
     "TreeTransform": "sapwood.trees",
-    "decompose": "sapwood.learn.pivot",
+    "decompose": "sapwood.anchors",
     "default_model_path": "sapwood.models",
     "minimise": "sapwood.automata",
     "read_trees": "sapwood.trees.formats",

@@ -22,9 +22,9 @@ from sapwood.automata.algebra import (
 )
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import DivergenceError, gram_matrices
-from sapwood.automata.random import is_strongly_convergent, random_automaton, redundant, total_weight
 from sapwood.automata.tensors import ProductTensor, SparseTensor, Tensor, dense
 from sapwood.errors import UsageError
+from sapwood.testing.automata import is_strongly_convergent, random_automaton, redundant, total_weight
 
 KINDS = ["dense", "sparse", "product"]
 SORTS = ["A", "B"]

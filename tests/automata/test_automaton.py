@@ -9,12 +9,12 @@ from automata.enumerate_terms import all_contexts, all_trees, plug, random_terms
 from made_up import made_up_treebank
 from sapwood.automata.automaton import HOLE, TreeAutomaton
 from sapwood.automata.gram import gram_matrices
-from sapwood.automata.random import random_automaton
 from sapwood.automata.tensors import ProductTensor, SparseTensor, dense
 from sapwood.errors import GrammarError, UsageError
-from sapwood.grammar.random import random_bases, random_grammar
-from sapwood.inference.reference import tree_probability
 from sapwood.learn.em import EM
+from sapwood.testing.automata import random_automaton
+from sapwood.testing.grammars import random_bases, random_grammar
+from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 

@@ -14,10 +14,10 @@ from sapwood.automata.algebra import add, conjugate, scale, scale_by_size, subtr
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.distance import Closeness, compare, inner_product, l2_distance, l2_norm
 from sapwood.automata.gram import DivergenceError, gram_matrices
-from sapwood.automata.random import random_automaton
 from sapwood.automata.svta import project, singular_states, svta
 from sapwood.errors import UsageError
-from sapwood.grammar.random import random_grammar
+from sapwood.testing.automata import random_automaton
+from sapwood.testing.grammars import random_grammar
 
 SEEDS = st.integers(0, 10_000)
 # Differences of sums lose half of the digits in the root.

@@ -19,9 +19,9 @@ from sapwood.automata.gram import (
     pair_sums,
 )
 from sapwood.automata.pairs import PairOperator, inner, norm
-from sapwood.automata.random import random_automaton
 from sapwood.automata.tensors import ProductTensor, SparseTensor, Tensor, dense
 from sapwood.errors import GrammarError, UsageError
+from sapwood.testing.automata import random_automaton
 
 METHODS = ["auto", "fixed-point", "newton"]
 

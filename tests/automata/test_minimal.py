@@ -14,11 +14,11 @@ from made_up import made_up_treebank
 from sapwood.automata.algebra import add, conjugate, product, scale_by_size, subtract
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.minimal import minimal
-from sapwood.automata.random import random_automaton, redundant
 from sapwood.automata.tensors import ProductTensor, SparseTensor, dense
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.states import merge_symbols
 from sapwood.learn.pcfg import PCFG
+from sapwood.testing.automata import random_automaton, redundant
+from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 

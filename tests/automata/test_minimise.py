@@ -20,18 +20,18 @@ from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.distance import l2_distance, l2_norm
 from sapwood.automata.gram import DivergenceError, gram_matrices, largest_gamma
 from sapwood.automata.minimal import minimal
-from sapwood.automata.random import random_automaton
 from sapwood.automata.reduction import DEFAULT_TOLERANCE, Reduction, Symbols, Weighing, minimise_automaton
 from sapwood.automata.svta import choose_states, project, singular_states
 from sapwood.errors import GrammarError, InputError, UsageError
 from sapwood.grammar.coarsen import expected_symbols
-from sapwood.grammar.random import random_bases, random_grammar, random_states
 from sapwood.grammar.states import change_states
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.reference import inside_outside, tree_probability
 from sapwood.learn.pcfg import PCFG
 from sapwood.run.progress import Silent
+from sapwood.testing.automata import random_automaton
+from sapwood.testing.grammars import random_bases, random_grammar, random_states
+from sapwood.testing.reference import inside_outside, tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 

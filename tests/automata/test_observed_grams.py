@@ -14,12 +14,12 @@ from sapwood.automata.observed import node_grams
 from sapwood.automata.pairs import Blocks
 from sapwood.automata.svta import singular_states
 from sapwood.errors import InputError
-from sapwood.grammar.random import random_bases, random_grammar
 from sapwood.grammar.states import change_states
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import ObservedTrees
-from sapwood.inference.reference import tree_inside_outside, tree_probability
 from sapwood.run.progress import Silent
+from sapwood.testing.grammars import random_bases, random_grammar
+from sapwood.testing.reference import tree_inside_outside, tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform

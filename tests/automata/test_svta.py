@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from automata.enumerate_terms import random_terms
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import gram_matrices
-from sapwood.automata.random import random_automaton, redundant
 from sapwood.automata.svta import choose_states, project, singular_states, square_root, svta
 from sapwood.errors import UsageError
+from sapwood.testing.automata import random_automaton, redundant
 
 VALUES = [np.array([4.0, 2.0, 0.1]), np.array([1.0]), np.array([3.0, 0.5])]
 

@@ -20,9 +20,9 @@ from sapwood.automata.wcfg import WeightedGrammar
 from sapwood.automata.wcfg_files import Format, format_grammar, parse_grammar, read_grammar, write_grammar
 from sapwood.automata.wcfg_rules import Rule, Symbol
 from sapwood.errors import GrammarError, InputError, SapwoodError, UsageError
-from sapwood.grammar.random import random_grammar
-from sapwood.inference.reference import inside_outside
 from sapwood.learn.pcfg import PCFG
+from sapwood.testing.grammars import random_grammar
+from sapwood.testing.reference import inside_outside
 from sapwood.trees.corpus import Corpus
 
 X, Y = Symbol("x", True), Symbol("y", True)

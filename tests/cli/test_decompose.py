@@ -12,10 +12,10 @@ import scipy.io
 import scipy.sparse
 
 from cli.conftest import Outcome, Sapwood
+from sapwood.anchors import decompose
+from sapwood.anchors.decomposition import Columns, Representation
 from sapwood.cli import decompose as command
 from sapwood.files import atomic_write
-from sapwood.learn.pivot import decompose
-from sapwood.learn.pivot.decomposition import Columns, Representation
 
 # Two states. Rows c and f occur with one only, and so do columns x and z.
 PRIOR = np.array([0.25, 0.75])
@@ -183,7 +183,7 @@ def test_fewer_states_than_asked_for(sapwood: Sapwood, folder: Path) -> None:
 
 def test_not_at_the_optimum(sapwood: Sapwood, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = decompose
-    monkeypatch.setattr("sapwood.learn.pivot.decompose", lambda *a, **k: honest(*a, **k, iterations=1))
+    monkeypatch.setattr("sapwood.anchors.decompose", lambda *a, **k: honest(*a, **k, iterations=1))
     outcome = run(sapwood, "q.csv", "--states", 2)
     assert outcome.err == "q.csv: stopped after 1 iterations, not at the optimum yet\n"
     assert run(sapwood, "q.csv", "--states", 2, "-q").err == ""

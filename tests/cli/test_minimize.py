@@ -17,9 +17,9 @@ from sapwood.automata import minimise
 from sapwood.automata.wcfg_files import read_grammar
 from sapwood.cli.main import main
 from sapwood.grammar.bundle import load_models, save_models
-from sapwood.grammar.random import random_states
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
+from sapwood.testing.grammars import random_states
 from sapwood.trees import Corpus
 from sapwood.trees.formats import read_trees
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from made_up import made_up_treebank
 from sapwood.cli import plot
-from sapwood.run.curves import draw_curves, make_curves
+from sapwood.plots.curves import draw_curves, make_curves
 from sapwood.run.log import TrainingLog, read_log
 from sapwood.trees import Corpus, Tree
 

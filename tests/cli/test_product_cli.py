@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from sapwood.grammar.bundle import save_models
-from sapwood.grammar.random import random_states
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.testing.grammars import random_states
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 
 from sapwood.errors import InputError, ModelError, SapwoodError, UsageError
 from sapwood.grammar.bundle import BUNDLE_VERSION, load_models, save_models
-from sapwood.grammar.random import random_grammar, random_states
 from sapwood.grammar.tensor_grammar import BUNDLE_KIND, TensorGrammar
 from sapwood.storage import read_arrays, read_header, write_arrays
+from sapwood.testing.grammars import random_grammar, random_states
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 

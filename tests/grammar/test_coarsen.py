@@ -9,11 +9,11 @@ import pytest
 
 from made_up import made_up_treebank
 from sapwood.grammar.coarsen import coarsen
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.em import EM
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
+from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_trees
 from sapwood.trees.transform import TreeTransform, base_symbol

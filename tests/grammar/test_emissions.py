@@ -9,8 +9,8 @@ import pytest
 
 from sapwood.errors import GrammarError
 from sapwood.grammar.emissions import Emissions
-from sapwood.grammar.random import random_bases
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.testing.grammars import random_bases
 from sapwood.trees.lexicon import Lexicon
 from sapwood.trees.signatures import SignatureModel
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sapwood.errors import InputError, ModelError, SapwoodError
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import FORMAT_VERSION, TensorGrammar
 from sapwood.storage import pack_strings, read_arrays, read_header, unpack_strings, write_arrays
+from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform

@@ -13,12 +13,12 @@ from made_up import made_up_treebank
 from sapwood.automata import algebra
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.errors import GrammarError
-from sapwood.grammar.random import random_bases, random_grammar
 from sapwood.grammar.states import change_states, merge_symbols, rule_batches, stacked_tensors
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.reference import tree_probability
 from sapwood.learn.em import EM
 from sapwood.learn.pcfg import PCFG
+from sapwood.testing.grammars import random_bases, random_grammar
+from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform, base_symbol, base_tree
 from sapwood.trees.tree import Tree

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sapwood.errors import GrammarError
-from sapwood.grammar.random import random_bases, random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.testing.grammars import random_bases, random_grammar
 
 
 def parts(**changes):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sapwood.errors import GrammarError
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.validate import inner_sums
+from sapwood.testing.grammars import random_grammar
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood.errors import GrammarError, InputError, UsageError
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference import Parser, reference
+from sapwood.inference import Parser
 from sapwood.inference.chart import Chart, build_chart
 from sapwood.inference.compiled import compile_grammar
 from sapwood.inference.decode import decode
+from sapwood.testing import reference
+from sapwood.testing.grammars import random_grammar
 
 
 def make_chart(grammar: TensorGrammar, words: list[str], dtype: type = np.float64, threshold: float = 0.0):

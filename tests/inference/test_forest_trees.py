@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood.errors import GrammarError, UsageError
-from sapwood.grammar.random import random_grammar
-from sapwood.inference import Parser, reference
+from sapwood.inference import Parser
 from sapwood.learn import PCFG
+from sapwood.testing import reference
+from sapwood.testing.grammars import random_grammar
 from sapwood.trees import Corpus, Tree, TreeTransform
 
 TREES = [

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from made_up import made_up_treebank
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.bundle import save_models
-from sapwood.grammar.random import random_grammar, random_states
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.chart import Chart, Workspace
 from sapwood.inference.decode import decode
 from sapwood.inference.product import Ensemble, ProductChart, gather_grammars, log_mean
 from sapwood.learn import PCFG
+from sapwood.testing.grammars import random_grammar, random_states
 from sapwood.trees import Corpus, Tree, TreeTransform
 from sapwood.trees.lexicon import Lexicon
 from sapwood.trees.normalise import Normaliser

@@ -9,8 +9,8 @@ from itertools import product
 
 import numpy as np
 
-from sapwood.grammar.random import random_grammar
 from sapwood.learn.latent import LatentTrees, LatentWeights
+from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 
 

@@ -13,17 +13,17 @@ from training_helpers import Interrupted, Lines, PullThePlug, sharpened, telling
 
 from made_up import made_up_treebank
 from sapwood.errors import GrammarError, ModelError, SapwoodError, UsageError
-from sapwood.grammar.random import random_bases
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import observed
 from sapwood.inference.observed import ObservedTrees, lexical_table
-from sapwood.inference.reference import tree_probability
 from sapwood.learn.em import EM
 from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.training import Checkpoints, LatentProblem, TrainingState
 from sapwood.learn.unary import EMPTY
+from sapwood.testing.grammars import random_bases
+from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 

@@ -11,11 +11,11 @@ from sapwood.errors import ModelError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import observed
 from sapwood.inference.observed import ObservedTrees
-from sapwood.inference.reference import tree_probability
 from sapwood.learn.em import EM
 from sapwood.learn.latent import LatentTrees
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.split_merge import SplitMerge
+from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 

@@ -16,11 +16,11 @@ from sapwood.errors import InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.validate import inner_sums
 from sapwood.inference.observed import Expectations
-from sapwood.inference.reference import tree_probability
 from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.training import LatentProblem
 from sapwood.learn.unary import EMPTY, Unfolded, fold, folded_rules, share_emissions, unfold
+from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform, parse_symbol, quote_label
 from sapwood.trees.tree import Tree

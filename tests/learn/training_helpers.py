@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.validate import inner_sums
+from sapwood.testing.grammars import random_grammar
 
 
 class Lines:

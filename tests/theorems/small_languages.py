@@ -13,7 +13,7 @@ import numpy as np
 
 from sapwood.grammar.expectations import with_expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.reference import NumberedTree, number_tree, tree_probability
+from sapwood.testing.reference import NumberedTree, number_tree, tree_probability
 from sapwood.trees.tree import Tree
 
 

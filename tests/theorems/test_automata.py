@@ -27,9 +27,9 @@ from sapwood.automata.automaton import HOLE, TreeAutomaton
 from sapwood.automata.gram import GramMatrices, gram_matrices
 from sapwood.automata.minimal import minimal
 from sapwood.automata.pairs import PairOperator, add, inner, norm
-from sapwood.automata.random import is_strongly_convergent, random_automaton, redundant
 from sapwood.automata.svta import project, singular_states, svta
 from sapwood.automata.tensors import dense
+from sapwood.testing.automata import is_strongly_convergent, random_automaton, redundant
 from sapwood.trees.tree import Tree
 
 CLOSE = 1e-8

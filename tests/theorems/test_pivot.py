@@ -8,15 +8,15 @@ import scipy.sparse
 
 from learn.pivot.figure_1 import dense_triples, equation_1, figure_1, run_em
 from learn.pivot.separable import errors, mixed, separable
+from sapwood.anchors.decomposition import decompose, half_decompose
 from sapwood.evaluate import match_columns, match_grammars
-from sapwood.learn.pivot.decomposition import decompose, half_decompose
-from sapwood.learn.pivot.population import (
+from sapwood.testing.pivot_population import (
     learn_from_population,
     population_statistics,
     random_pivot_grammar,
     strengths,
 )
-from sapwood.learn.spectral.population import population
+from sapwood.testing.spectral_population import population
 
 EXACT = 1e-6
 # States, rows and columns.

@@ -20,18 +20,18 @@ from small_languages import (
 )
 
 from sapwood.errors import GrammarError, UsageError
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.reference import (
+from sapwood.testing import spectral_core as spectral_core
+from sapwood.testing.grammars import random_grammar
+from sapwood.testing.reference import (
     inside_outside,
     matrix_form,
     tree_inside_outside,
     tree_probability,
     tree_probability_matrix_form,
 )
-from sapwood.learn.spectral import core as spectral_core
-from sapwood.learn.spectral.core import assemble, project
-from sapwood.learn.spectral.population import learn_from_population, population, tilt
+from sapwood.testing.spectral_core import assemble, project
+from sapwood.testing.spectral_population import learn_from_population, population, tilt
 
 EXACT = 1e-10
 CLOSE = 1e-8

@@ -15,11 +15,18 @@ import numpy as np
 import scipy.linalg
 
 from sapwood.automata.automaton import TreeAutomaton
-from sapwood.automata.tensors import ProductTensor, SparseTensor, Tensor, change_basis, dense, scaled
+from sapwood.automata.tensors import (
+    SPARSE,
+    Matrix,
+    ProductTensor,
+    SparseTensor,
+    Tensor,
+    as_sparse,
+    change_basis,
+    dense,
+    scaled,
+)
 from sapwood.errors import UsageError
-
-# A direct sum of tensors of different kinds is kept sparse if a smaller part of it is not zero.
-_SPARSE = 0.02
 
 
 def conjugate(automaton: TreeAutomaton, matrices: Sequence[np.ndarray]) -> TreeAutomaton:
@@ -49,11 +56,12 @@ def conjugate(automaton: TreeAutomaton, matrices: Sequence[np.ndarray]) -> TreeA
 
 
 def change_states(
-    automaton: TreeAutomaton, inside: Sequence[np.ndarray | None], outside: Sequence[np.ndarray | None]
+    automaton: TreeAutomaton, inside: Sequence[Matrix | None], outside: Sequence[Matrix | None]
 ) -> TreeAutomaton:
     """Return the automaton over other states: `omega(t)` times `inside[a]`, `alpha(c)` times `outside[a]`.
 
-    Both are `(n_a, k_a)`, or both None where a sort is to stay as it is; a tensor all of whose sorts stay is kept.
+    Both are `(n_a, k_a)`, or both None where a sort is to stay as it is; a tensor all of whose sorts stay is kept, and
+    sparse matrices keep sparse tensors sparse.
     """
     first, second = _filled(automaton, inside), _filled(automaton, outside)
     kept = [matrix is None for matrix in inside]
@@ -137,7 +145,7 @@ def product(one: TreeAutomaton, other: TreeAutomaton) -> TreeAutomaton:
     )
 
 
-def _filled(automaton: TreeAutomaton, matrices: Sequence[np.ndarray | None]) -> list[np.ndarray]:
+def _filled(automaton: TreeAutomaton, matrices: Sequence[Matrix | None]) -> list[Matrix]:
     return [
         np.eye(n) if matrix is None else matrix for n, matrix in zip(automaton.sizes.tolist(), matrices, strict=True)
     ]
@@ -195,9 +203,9 @@ def _direct_sum(one: Tensor | None, other: Tensor | None, shape: list[int], othe
         first = [np.zeros((n, 0)) for n in shape] if one is None else _factors(one)
         second = [np.zeros((n, 0)) for n in other_shape] if other is None else _factors(other)
         return ProductTensor(*(scipy.linalg.block_diag(a, b) for a, b in zip(first, second, strict=True)))
-    few = sum(_n_entries(tensor) for tensor, _ in blocks) < _SPARSE * np.prod(sizes, dtype=float)
+    few = sum(_n_entries(tensor) for tensor, _ in blocks) < SPARSE * np.prod(sizes, dtype=float)
     if kinds == {SparseTensor} or (few and kinds != {np.ndarray}):
-        entries = [(_as_sparse(tensor), begin) for tensor, begin in blocks]
+        entries = [(as_sparse(tensor), begin) for tensor, begin in blocks]
         places = np.concatenate([sparse.places + np.array(begin) for sparse, begin in entries])
         return SparseTensor.from_entries(sizes, places, np.concatenate([sparse.values for sparse, _ in entries]))
     result = np.zeros(sizes)
@@ -228,7 +236,3 @@ def _kronecker(one: Tensor, other: Tensor) -> Tensor:
 
 def _n_entries(tensor: Tensor) -> int:
     return len(tensor.values) if isinstance(tensor, SparseTensor) else int(np.prod(tensor.shape))
-
-
-def _as_sparse(tensor: Tensor) -> SparseTensor:
-    return tensor if isinstance(tensor, SparseTensor) else SparseTensor.from_dense(dense(tensor))

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sapwood.automata.tensors import SparseTensor, Tensor, apply, compact, dense
+from sapwood.automata.tensors import SparseTensor, Tensor, apply, as_sparse, compact
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -131,8 +131,7 @@ class TreeAutomaton:
             Whether `leaves` have a row for each known word and signature; if not, each preterminal has as many as it
             has states, with the same Gram matrix.
         """
-        offsets, n_inner = grammar.state_offsets, grammar.n_interminals
-        emissions = grammar.emissions
+        n_inner, emissions = grammar.n_interminals, grammar.emissions
         factors: dict[int, np.ndarray] = {}
         leaves = [np.zeros((emissions.lexicon.n_terminals if words else 0, int(m))) for m in grammar.states[:n_inner]]
         for number in range(len(emissions.states)):
@@ -144,7 +143,7 @@ class TreeAutomaton:
         lexicon = grammar.lexicon
         return cls(
             list(grammar.symbols),
-            tuple(grammar.root[offsets[a] : offsets[a + 1]].astype(float) for a in range(len(grammar.symbols))),
+            tuple(grammar.root_vector(symbol).astype(float) for symbol in range(len(grammar.symbols))),
             grammar.rules,
             tuple(_as_tensor(grammar.tensor(rule)) for rule in range(len(grammar.rules))),
             tuple(leaves),
@@ -162,13 +161,12 @@ class TreeAutomaton:
         n = self.n_states
         places, values = [np.zeros((0, 3), np.int64)], [np.zeros(0)]
         for rule, tensor in zip(self.rules, self.transitions, strict=True):
-            sparse = tensor if isinstance(tensor, SparseTensor) else SparseTensor.from_dense(dense(tensor))
+            sparse = as_sparse(tensor)
             places.append(sparse.places + offsets[rule])
             values.append(sparse.values)
         joint = SparseTensor.from_entries((n, n, n), np.concatenate(places), np.concatenate(values))
-        few = len(joint.values) < _SPARSE_JOINT * n**3
         leaves = np.concatenate(self.leaves, axis=1)
-        return TreeAutomaton.single(np.concatenate(self.root), joint if few else joint.dense(), leaves, self.words)
+        return TreeAutomaton.single(np.concatenate(self.root), compact(joint), leaves, self.words)
 
     def without_words(self) -> TreeAutomaton:
         """Return the automaton with as few rows of leaves as can stand for all words in Gram matrices."""
@@ -207,16 +205,11 @@ class TreeAutomaton:
 
     def context_matrix(self, context: Term) -> np.ndarray:
         """Return `Xi(c)`, `(n_a, n_b)` for sort `a` of the root and `b` of the hole: `omega(c[t]) = Xi(c) omega(t)`."""
-        _, _, matrix = self._evaluate(context)
-        if matrix is None:
-            raise UsageError(f"a context has a hole, the word {HOLE}; this one has none")
-        return matrix
+        return self._evaluate_context(context)[1]
 
     def context_vector(self, context: Term) -> np.ndarray:
         """Return `alpha(c)`, `(n_b,)` for the sort `b` of the hole: `f(c[t]) = alpha(c)^T omega(t)`."""
-        sort, _, matrix = self._evaluate(context)
-        if matrix is None:
-            raise UsageError(f"a context has a hole, the word {HOLE}; this one has none")
+        sort, matrix = self._evaluate_context(context)
         return np.asarray(self.root[sort] @ matrix)
 
     def hankel(self, contexts: Sequence[Term], trees: Sequence[Term]) -> np.ndarray:
@@ -224,6 +217,13 @@ class TreeAutomaton:
         rows = np.array([self.context_vector(context) for context in contexts])
         columns = np.array([self.vector(tree) for tree in trees])
         return np.asarray(rows @ columns.T)
+
+    def _evaluate_context(self, context: Term) -> tuple[int, np.ndarray]:
+        """Return the sort of a context's root, and `Xi`."""
+        sort, _, matrix = self._evaluate(context)
+        if matrix is None:
+            raise UsageError(f"a context has a hole, the word {HOLE}; this one has none")
+        return sort, matrix
 
     def _evaluate(self, term: Term) -> tuple[int, np.ndarray, np.ndarray | None]:
         """Return the sort of a term's root, `omega`, and `Xi` if there is a hole in it (`omega` is then of no use).
@@ -278,10 +278,6 @@ class TreeAutomaton:
         else:
             matrix = apply(tensor, np.tile(left[1], (len(columns), 1)), columns)
         return sort, np.zeros(n), np.ascontiguousarray(matrix.T)
-
-
-# A joint automaton with a smaller part of its weights not zero is kept sparse.
-_SPARSE_JOINT = 0.02
 
 
 def _as_tensor(tensor: np.ndarray) -> Tensor:

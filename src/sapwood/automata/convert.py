@@ -25,10 +25,8 @@ def from_weighted_grammar(grammar: WeightedGrammar) -> TreeAutomaton:
     >>> from_weighted_grammar(grammar).weight(("a", ("b", "a")))
     0.00390625
     """
-    binary = grammar.binary
-    few = len(binary.values) ** 2 < np.prod(binary.shape, dtype=float)
     return TreeAutomaton.single(
-        grammar.root, binary if few else binary.dense(), grammar.lexical.toarray().T.copy(), grammar.words
+        grammar.root, compact(grammar.binary), grammar.lexical.toarray().T.copy(), grammar.words
     )
 
 
@@ -38,8 +36,7 @@ def to_weighted_grammar(automaton: TreeAutomaton) -> WeightedGrammar:
         raise UsageError("this automaton has no words: it was made with words=False")
     one = automaton if len(automaton.sorts) == 1 else automaton.joined()
     transitions = one.transitions[0] if one.transitions else np.zeros((one.n_states,) * 3)
-    tensor = compact(dense(transitions)) if not isinstance(transitions, np.ndarray) else transitions
-    return WeightedGrammar.from_parts(one.root[0], tensor, one.leaves[0].T, automaton.words)
+    return WeightedGrammar.from_parts(one.root[0], transitions, one.leaves[0].T, automaton.words)
 
 
 def to_model(automaton: TreeAutomaton, label: str = "X") -> TensorGrammar:

@@ -29,9 +29,9 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 
-from sapwood.automata.algebra import absolute
+from sapwood.automata.algebra import absolute, change_states
 from sapwood.automata.automaton import TreeAutomaton
-from sapwood.automata.tensors import SparseTensor, Tensor, apply, change_basis
+from sapwood.automata.tensors import SparseTensor, Tensor, apply
 
 _Matrix: TypeAlias = scipy.sparse.csr_array
 
@@ -269,45 +269,18 @@ def _applied(tensor: Tensor) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 
 def _fold(automaton: TreeAutomaton, inside: Sequence[_Matrix], outside: Sequence[_Matrix]) -> TreeAutomaton:
-    """Return the automaton over other states, see `algebra.change_states`; sparse tensors stay sparse.
+    """Return the automaton over other states.
 
     Weights that cancel but for rounding become zero: nothing after this could tell them from small ones.
     """
-    found = _folded(automaton, inside, outside)
-    bounds = _folded(absolute(automaton), [abs(matrix) for matrix in inside], [abs(matrix) for matrix in outside])
+    found = change_states(automaton, inside, outside)
+    bounds = change_states(absolute(automaton), [abs(matrix) for matrix in inside], [abs(matrix) for matrix in outside])
     return replace(
         found,
         root=tuple(_cleaned(*pair) for pair in zip(found.root, bounds.root, strict=True)),
         transitions=tuple(_cleaned_tensor(*pair) for pair in zip(found.transitions, bounds.transitions, strict=True)),
         leaves=tuple(_cleaned(*pair) for pair in zip(found.leaves, bounds.leaves, strict=True)),
     )
-
-
-def _folded(automaton: TreeAutomaton, inside: Sequence[_Matrix], outside: Sequence[_Matrix]) -> TreeAutomaton:
-    transitions = tuple(
-        _folded_sparse(tensor, inside[a], outside[b], outside[c])
-        if isinstance(tensor, SparseTensor)
-        else change_basis(tensor, inside[a].toarray(), outside[b].toarray(), outside[c].toarray())
-        for (a, b, c), tensor in zip(automaton.rules.tolist(), automaton.transitions, strict=True)
-    )
-    return replace(
-        automaton,
-        root=tuple(vector @ matrix for vector, matrix in zip(automaton.root, outside, strict=True)),
-        transitions=transitions,
-        leaves=tuple(rows @ matrix for rows, matrix in zip(automaton.leaves, inside, strict=True)),
-    )
-
-
-def _folded_sparse(tensor: SparseTensor, *matrices: _Matrix) -> SparseTensor:
-    """Return `T(M1, M2, M3)` of sparse matrices: one axis after the other, each time the last, which becomes first."""
-    for matrix in reversed(matrices):
-        a, b, c = tensor.shape
-        rows = tensor.places[:, 0].astype(np.int64) * b + tensor.places[:, 1]
-        flat = scipy.sparse.csr_array((tensor.values, (rows, tensor.places[:, 2])), shape=(a * b, c))
-        found = (flat @ matrix).tocoo()
-        places = np.stack([found.col, found.row // b, found.row % b], axis=1)
-        tensor = SparseTensor.from_entries((matrix.shape[1], a, b), places, found.data)
-    return tensor
 
 
 def _cleaned(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:

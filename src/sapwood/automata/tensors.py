@@ -10,18 +10,22 @@ which is `T^(x)(I, x, y)` of the paper with vectors of length `n^2` kept as matr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+import scipy.sparse
 
 from sapwood.automata import _sparse_kernels as kernels
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import run_offsets
 
 # Tensors with a smaller part of their weights not zero are worth keeping sparse.
-_SPARSE = 0.02
+SPARSE = 0.02
+# A change of basis: matrices of any kind, or all of them sparse.
+Matrix: TypeAlias = "np.ndarray | scipy.sparse.csr_array"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +133,16 @@ class ProductTensor:
 Tensor: TypeAlias = np.ndarray | SparseTensor | ProductTensor
 
 
-def compact(tensor: np.ndarray) -> Tensor:
-    """Return a dense array, as a sparse tensor if most of it is zero."""
-    return SparseTensor.from_dense(tensor) if np.count_nonzero(tensor) < _SPARSE * tensor.size else tensor
+def compact(tensor: np.ndarray | SparseTensor) -> np.ndarray | SparseTensor:
+    """Return a tensor as a sparse one if most of it is zero, else as an array."""
+    entries = len(tensor.values) if isinstance(tensor, SparseTensor) else np.count_nonzero(tensor)
+    few = entries < SPARSE * np.prod(tensor.shape, dtype=float)
+    return as_sparse(tensor) if few else dense(tensor)
+
+
+def as_sparse(tensor: Tensor) -> SparseTensor:
+    """Return any tensor by its entries."""
+    return tensor if isinstance(tensor, SparseTensor) else SparseTensor.from_dense(dense(tensor))
 
 
 def dense(tensor: Tensor) -> np.ndarray:
@@ -156,8 +167,15 @@ def apply(tensor: Tensor, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.asarray(np.matmul(half, left[:, :, None])[:, :, 0])
 
 
-def change_basis(tensor: Tensor, first: np.ndarray, second: np.ndarray, third: np.ndarray) -> Tensor:
-    """Return `T(M1, M2, M3)`: `(d1, d2, d3)` for matrices `(n_a, d1)`, `(n_b, d2)`, `(n_c, d3)`."""
+def change_basis(tensor: Tensor, *matrices: Matrix) -> Tensor:
+    """Return `T(M1, M2, M3)`: `(d1, d2, d3)` for matrices `(n_a, d1)`, `(n_b, d2)`, `(n_c, d3)`.
+
+    Sparse matrices keep a sparse tensor sparse.
+    """
+    sparse = [matrix for matrix in matrices if not isinstance(matrix, np.ndarray)]
+    if isinstance(tensor, SparseTensor) and len(sparse) == 3:
+        return _change_sparse_basis(tensor, sparse)
+    first, second, third = (matrix if isinstance(matrix, np.ndarray) else matrix.toarray() for matrix in matrices)
     if isinstance(tensor, ProductTensor):
         return ProductTensor(first.T @ tensor.parent, second.T @ tensor.left, third.T @ tensor.right)
     if isinstance(tensor, SparseTensor):
@@ -168,6 +186,18 @@ def change_basis(tensor: Tensor, first: np.ndarray, second: np.ndarray, third: n
         half = np.tensordot(tensor, third, axes=(2, 0))
     half = np.tensordot(first, half, axes=(0, 0))  # d1, n_b, d3
     return np.ascontiguousarray(np.moveaxis(np.tensordot(second, half, axes=(0, 1)), 0, 1))
+
+
+def _change_sparse_basis(tensor: SparseTensor, matrices: Sequence[scipy.sparse.csr_array]) -> SparseTensor:
+    """`change_basis` with sparse matrices: one axis after the other, each time the last, which becomes the first."""
+    for matrix in reversed(matrices):
+        a, b, c = tensor.shape
+        rows = tensor.places[:, 0].astype(np.int64) * b + tensor.places[:, 1]
+        flat = scipy.sparse.csr_array((tensor.values, (rows, tensor.places[:, 2])), shape=(a * b, c))
+        found = (flat @ matrix).tocoo()
+        places = np.stack([found.col, found.row // b, found.row % b], axis=1)
+        tensor = SparseTensor.from_entries((matrix.shape[1], a, b), places, found.data)
+    return tensor
 
 
 def sandwich(one: Tensor, left: np.ndarray, right: np.ndarray, other: Tensor) -> np.ndarray:

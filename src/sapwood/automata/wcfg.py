@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from sapwood.automata.tensors import SparseTensor, Tensor, dense
+from sapwood.automata.tensors import SparseTensor, Tensor, as_sparse
 from sapwood.automata.wcfg_rules import Rule, RuleTable, UniqueNames, contracted, unary_closure
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -173,8 +173,7 @@ class WeightedGrammar:
         for name, axes, shape in (("binary", 3, binary.shape), ("lexical", 2, matrix.shape)):
             if len(shape) != axes:
                 raise GrammarError(f"the {name} weights of a grammar have {axes} axes, not {len(shape)}")
-        tensor = binary if isinstance(binary, SparseTensor) else SparseTensor.from_dense(dense(binary))
-        return cls(list(nonterminals), list(words), tensor, scipy.sparse.csr_array(matrix), root)
+        return cls(list(nonterminals), list(words), as_sparse(binary), scipy.sparse.csr_array(matrix), root)
 
     @classmethod
     def from_rules(cls, rules: Iterable[Rule]) -> WeightedGrammar:

@@ -77,8 +77,8 @@ def command(
         common.check_output(output)
         if is_regular(matrix) and is_regular(output) and Path(matrix).samefile(output):
             raise UsageError(f"-o {output}: is the input file; it would be replaced")
-    from sapwood.learn.pivot import decompose
-    from sapwood.learn.pivot.matrix_files import read_matrix
+    from sapwood.anchors import decompose
+    from sapwood.anchors.matrix_files import read_matrix
 
     progress = common.make_progress(quiet)
     given = read_matrix(matrix)

@@ -13,7 +13,7 @@ from sapwood.cli.evaluate import evaluate_model
 from sapwood.cli.inspect import is_sapwood_file
 from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM, is_regular
-from sapwood.run.pictures import check_matplotlib, picture_format
+from sapwood.plots.pictures import check_matplotlib, picture_format
 
 if TYPE_CHECKING:
     from sapwood.automata.reduction import Reduction
@@ -182,7 +182,7 @@ def command(
     }
     records = found[0].records()
     if picture is not None:
-        from sapwood.run.spectra import draw_spectra
+        from sapwood.plots.spectra import draw_spectra
 
         # What has no weight, or was not seen, has nothing to draw.
         drawn = [{**record, "count": round(record["count"])} for record in records if record["rank"]]
@@ -217,7 +217,7 @@ def _minimize_text(
     write_grammar(to_weighted_grammar(smaller), output)
     values = [float(f"{value:.6g}") for value in found.values[0]]
     if picture is not None:
-        from sapwood.run.spectra import draw_spectra
+        from sapwood.plots.spectra import draw_spectra
 
         draw_spectra([{"symbol": "all", "count": 1, "states": smaller.n_states, "singular_values": values}], picture)
     report = {

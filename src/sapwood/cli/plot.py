@@ -11,10 +11,10 @@ import click
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import is_regular, name_of
-from sapwood.run.curves import draw_curves, make_curves
+from sapwood.plots.curves import draw_curves, make_curves
+from sapwood.plots.pictures import check_matplotlib, picture_format
+from sapwood.plots.spectra import draw_spectra, most_frequent
 from sapwood.run.log import read_log
-from sapwood.run.pictures import check_matplotlib, picture_format
-from sapwood.run.spectra import draw_spectra, most_frequent
 from sapwood.storage import read_header
 
 

@@ -142,7 +142,7 @@ def match_grammars(reference: TensorGrammar, other: TensorGrammar, *, starts: in
 
     Examples
     --------
-    >>> from sapwood.grammar.random import random_grammar
+    >>> from sapwood.testing.grammars import random_grammar
     >>> grammar = random_grammar(np.random.default_rng(0), states=(2, 2))
     >>> other = permute(grammar, [np.array([1, 0])] * len(grammar.symbols))
     >>> match = match_grammars(grammar, other)

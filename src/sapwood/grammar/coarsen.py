@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse
 
+from sapwood.grammar.groups import group_symbols
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.trees.transform import base_symbol
 
 # Coarse weights never vanish where the fine grammar has a rule.
 _FLOOR = 1e-12
@@ -21,16 +21,10 @@ _FLOOR = 1e-12
 
 def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
     """Return the coarse grammar, and `(symbols,)` int32: the coarse symbol of each symbol."""
-    n_inner = grammar.n_interminals
-    keys = [(number >= n_inner, base_symbol(name)) for number, name in enumerate(grammar.symbols)]
-    ids = {key: number for number, key in enumerate(sorted(set(keys)))}
-    coarse_of = np.array([ids[key] for key in keys], np.int32)
-    n_coarse, n_coarse_inner = len(ids), sum(not leaf for leaf, _ in ids)
-
-    coarse = coarse_of[grammar.rules].astype(np.int64)
-    distinct, which = np.unique((coarse[:, 0] * n_coarse + coarse[:, 1]) * n_coarse + coarse[:, 2], return_inverse=True)
-    counts = np.bincount(which, weights=np.maximum(grammar.rule_counts, 0), minlength=len(distinct))
-    rules = np.stack([distinct // n_coarse**2, distinct // n_coarse % n_coarse, distinct % n_coarse], axis=1)
+    groups = group_symbols(grammar)
+    coarse_of, rules = groups.group, groups.rules
+    n_coarse, n_coarse_inner = len(groups.names), groups.n_interminals
+    counts = np.bincount(groups.rule_of, weights=np.maximum(grammar.rule_counts, 0), minlength=len(rules))
     totals = np.bincount(rules[:, 0], weights=counts, minlength=n_coarse)
     tensors = np.maximum(counts / np.where(totals > 0, totals, 1)[rules[:, 0]], _FLOOR)
     tensors /= np.bincount(rules[:, 0], weights=tensors, minlength=n_coarse)[rules[:, 0]]
@@ -39,10 +33,10 @@ def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
     occupancy = np.bincount(coarse_of, weights=symbol_counts, minlength=n_coarse)
     root = np.bincount(coarse_of, weights=_root_weights(grammar, symbol_counts), minlength=n_coarse)
     return TensorGrammar(
-        symbols=[name for _, name in ids],
+        symbols=groups.names,
         n_interminals=n_coarse_inner,
         states=np.ones(n_coarse, np.int32),
-        rules=rules.astype(np.int32),
+        rules=rules,
         tensors=tensors,
         root=root / max(root.sum(), 1e-300),
         emissions=_coarse_emissions(grammar, coarse_of, n_coarse_inner, n_coarse),

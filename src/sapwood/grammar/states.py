@@ -9,8 +9,8 @@ import numpy as np
 
 from sapwood.errors import GrammarError
 from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
+from sapwood.grammar.groups import SymbolGroups, group_symbols
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.trees.transform import base_symbol
 
 # Weights of rules worked on at once.
 _BATCH = 1 << 22
@@ -109,58 +109,44 @@ def merge_symbols(grammar: TensorGrammar, names: Sequence[str] | None = None) ->
     annotations becomes one with hidden states. Trees then do not show what was merged; their weights are sums over it.
     Interminals and preterminals stay apart, whatever their names.
     """
-    n_inner = grammar.n_interminals
-    if names is None:
-        names = [base_symbol(name) for name in grammar.symbols]
-    keys = [(number >= n_inner, name) for number, name in enumerate(names)]
-    if len(keys) != len(grammar.symbols):
-        raise GrammarError(f"{len(keys)} names for {len(grammar.symbols)} symbols")
-    ids = {key: number for number, key in enumerate(sorted(set(keys)))}
-    group = np.array([ids[key] for key in keys])
+    groups = group_symbols(grammar, names)
+    group = groups.group
     order = np.argsort(group, kind="stable")
-    states = np.bincount(group, weights=grammar.states, minlength=len(ids)).astype(np.int32)
+    states = np.bincount(group, weights=grammar.states, minlength=len(groups.names)).astype(np.int32)
     place = np.zeros(len(group), np.int64)
     place[order] = offsets_of(grammar.states[order])[:-1]
     place -= offsets_of(states)[group]
     moved = np.concatenate(
         [np.arange(grammar.state_offsets[symbol], grammar.state_offsets[symbol + 1]) for symbol in order]
     )
-    n_new_inner = sum(not leaf for leaf, _ in ids)
-    rules, tensors, counts = _merge_rules(grammar, group, place, states)
     return replace(
         grammar,
-        symbols=[name for _, name in ids],
-        n_interminals=n_new_inner,
+        symbols=groups.names,
+        n_interminals=groups.n_interminals,
         states=states,
-        rules=rules,
-        tensors=tensors,
-        rule_counts=counts,
+        rules=groups.rules,
+        tensors=_merge_tensors(grammar, groups, place, states),
+        rule_counts=np.bincount(groups.rule_of, weights=grammar.rule_counts, minlength=len(groups.rules)),
         root=grammar.root[moved],
         occupancy=grammar.occupancy[moved],
-        emissions=_merge_emissions(grammar, group, place, states, n_new_inner),
+        emissions=_merge_emissions(grammar, group, place, states, groups.n_interminals),
         levels=(),
     )
 
 
-def _merge_rules(
-    grammar: TensorGrammar, group: np.ndarray, place: np.ndarray, states: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rules over groups, their tensors put together from blocks, and their counts."""
-    size = len(states)
-    wide = group[grammar.rules].astype(np.int64)
-    distinct, which = np.unique((wide[:, 0] * size + wide[:, 1]) * size + wide[:, 2], return_inverse=True)
-    rules = np.stack([distinct // size**2, distinct // size % size, distinct % size], axis=1).astype(np.int32)
-    sizes = states[rules].astype(np.int64)
+def _merge_tensors(grammar: TensorGrammar, groups: SymbolGroups, place: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """Return the tensors of rules over groups, put together from blocks."""
+    sizes = states[groups.rules].astype(np.int64)
     offsets = offsets_of(sizes.prod(axis=1))
     tensors = np.zeros(int(offsets[-1]), grammar.tensors.dtype)
-    for rule, new in enumerate(which.ravel()):
+    for rule, new in enumerate(groups.rule_of):
         _, m_b, m_c = sizes[new]
         begin_a, begin_b, begin_c = place[grammar.rules[rule]]
         tensor = grammar.tensor(rule)
         target = tensors[offsets[new] : offsets[new + 1]].reshape(-1, m_b, m_c)
         end_a, end_b, end_c = np.array([begin_a, begin_b, begin_c]) + tensor.shape
         target[begin_a:end_a, begin_b:end_b, begin_c:end_c] = tensor
-    return rules, tensors, np.bincount(which.ravel(), weights=grammar.rule_counts, minlength=len(rules))
+    return tensors
 
 
 def _merge_emissions(

@@ -12,6 +12,7 @@ import scipy.sparse
 
 from sapwood.grammar.coarsen import averaging_weights, coarsen
 from sapwood.grammar.emissions import offsets_of, run_offsets
+from sapwood.grammar.groups import rule_keys
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference._fine_kernels import project_tensors
 from sapwood.inference.contexts import Contexts, find_contexts
@@ -232,9 +233,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     # Fine rules by coarse rule; their tensors in that order, so that a group's stand together.
     rank = np.empty(len(by_pair), np.int64)
     rank[by_pair] = np.arange(len(by_pair))
-    projected = rank[
-        np.searchsorted(_rule_keys(coarse.rules, n_coarse), _rule_keys(coarse_of[grammar.rules], n_coarse))
-    ]
+    projected = rank[np.searchsorted(rule_keys(coarse.rules, n_coarse), rule_keys(coarse_of[grammar.rules], n_coarse))]
     rule_order = np.argsort(projected, kind="stable")
     fine_counts = np.bincount(projected, minlength=len(by_pair))
     rules = grammar.rules[rule_order]
@@ -285,8 +284,3 @@ def _useful_levels(grammar: TensorGrammar) -> list[np.ndarray]:
     if int(grammar.states.max()) < 2 * _LEVEL_STATES:
         return []
     return [groups for groups in grammar.levels if int(groups.max()) + 1 == _LEVEL_STATES]
-
-
-def _rule_keys(rules: np.ndarray, n_symbols: int) -> np.ndarray:
-    wide = rules.astype(np.int64)
-    return (wide[:, 0] * n_symbols + wide[:, 1]) * n_symbols + wide[:, 2]

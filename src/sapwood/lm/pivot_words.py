@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg
 
-from sapwood.learn.pivot.decomposition import half_from_points
+from sapwood.anchors.decomposition import half_from_points
 from sapwood.lm.tiles import BigramTiles
 from sapwood.run.parallel import one_blas_thread
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from sapwood.anchors.decomposition import decompose
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.pivot.decomposition import decompose
-from sapwood.learn.pivot.statistics import PivotStatistics
+from sapwood.testing.pivot_statistics import PivotStatistics
 
 
 def dense_triples(statistics: PivotStatistics, rule: int) -> np.ndarray:

@@ -19,17 +19,17 @@ from sapwood.evaluate import Scorer
 from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.reference import tree_probability
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.spectral import Cluster, Spectral
-from sapwood.learn.spectral.core import Moments, SpectralWeights, assemble
 from sapwood.learn.spectral.learner import RuleMoments, rule_moments, smoothed
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes, wanted_states
 from sapwood.learn.training import LatentProblem
 from sapwood.learn.unary import Unfolded, _shares, fold_weights, unfold
 from sapwood.run.progress import Silent
+from sapwood.testing.reference import tree_probability
+from sapwood.testing.spectral_core import Moments, SpectralWeights, assemble
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree

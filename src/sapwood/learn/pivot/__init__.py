@@ -1,7 +1,5 @@
-"""Pivot learning: anchors, convex problems, and the grammar's own parameters."""
+"""Pivot learning: the grammar's own parameters, by anchors and convex problems."""
 
-from sapwood.learn.pivot.decomposition import Decomposition, HalfDecomposition, decompose, half_decompose
 from sapwood.learn.pivot.learner import Pivot
-from sapwood.learn.pivot.simplex import simplex_weights
 
-__all__ = ["Decomposition", "HalfDecomposition", "Pivot", "decompose", "half_decompose", "simplex_weights"]
+__all__ = ["Pivot"]

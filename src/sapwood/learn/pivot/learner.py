@@ -20,13 +20,13 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import scipy.sparse
 
+from sapwood.anchors.decomposition import Columns
+from sapwood.anchors.simplex import Solver
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pivot import _rule_kernels as kernels
-from sapwood.learn.pivot.decomposition import Columns
-from sapwood.learn.pivot.simplex import Solver
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.refined import Refined
 from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse
 
+from sapwood.anchors.decomposition import Columns, align, fit_columns, half_from_points
+from sapwood.anchors.simplex import Solver
 from sapwood.errors import UsageError
-from sapwood.learn.pivot.decomposition import Columns, align, fit_columns, half_from_points
-from sapwood.learn.pivot.simplex import Solver
 from sapwood.learn.spectral.matrices import scale
 from sapwood.learn.spectral.projection import truncated_svd
 

@@ -16,11 +16,11 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
+from sapwood.anchors import _concave_kernels as kernels
+from sapwood.anchors.concave import Optimum, maximise
+from sapwood.anchors.search import find_anchors
+from sapwood.anchors.simplex import Solver, simplex_weights
 from sapwood.errors import UsageError
-from sapwood.learn.pivot import _concave_kernels as kernels
-from sapwood.learn.pivot.anchors import find_anchors
-from sapwood.learn.pivot.concave import Optimum, maximise
-from sapwood.learn.pivot.simplex import Solver, simplex_weights
 
 Matrix: TypeAlias = np.ndarray | scipy.sparse.sparray | scipy.sparse.spmatrix
 Representation = Literal["cca", "random"]

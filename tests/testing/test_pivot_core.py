@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from learn.pivot.figure_1 import dense_triples, equation_1, figure_1, known_part, run_em
-from learn.pivot.test_population import counted, named
+from sapwood.anchors.decomposition import decompose
 from sapwood.evaluate import match_grammars
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pivot import Pivot
 from sapwood.learn.pivot import _rule_kernels as kernels
-from sapwood.learn.pivot.core import _with_all_states, learn_from_statistics, observed_statistics
-from sapwood.learn.pivot.decomposition import decompose
-from sapwood.learn.pivot.parameters import fit_rule, learn_parameters
-from sapwood.learn.pivot.population import learn_from_population, population_statistics, random_pivot_grammar
 from sapwood.learn.spectral.features import Feature
+from sapwood.testing.grammars import random_grammar
+from sapwood.testing.pivot_core import _with_all_states, learn_from_statistics, observed_statistics
+from sapwood.testing.pivot_parameters import fit_rule, learn_parameters
+from sapwood.testing.pivot_population import learn_from_population, population_statistics, random_pivot_grammar
 from sapwood.trees.corpus import Corpus
+from testing.test_pivot_population import counted, named
 
 
 def draw(grammar: TensorGrammar, trees: int, seed: int) -> Corpus:

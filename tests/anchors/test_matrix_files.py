@@ -16,8 +16,8 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sapwood.anchors.matrix_files import FORMATS, LabelledMatrix, read_matrix
 from sapwood.errors import InputError
-from sapwood.learn.pivot.matrix_files import FORMATS, LabelledMatrix, read_matrix
 
 Q = np.array([[3.0, 0.0, 1.5], [0.0, 0.25, 4.0]])
 SPARSE_FORMATS = ("csr", "csc", "coo", "bsr", "dia")

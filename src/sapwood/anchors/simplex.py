@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from sapwood.anchors import _simplex_kernels as kernels
 from sapwood.errors import UsageError
-from sapwood.learn.pivot import _simplex_kernels as kernels
 from sapwood.run.parallel import map_in_order
 
 Solver = Literal["active-set", "frank-wolfe"]

@@ -23,9 +23,9 @@ import scipy.sparse
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.expectations import with_expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
-from sapwood.learn.pivot.core import learn_from_statistics
-from sapwood.learn.pivot.statistics import PivotStatistics
-from sapwood.learn.spectral.population import States
+from sapwood.testing.pivot_core import learn_from_statistics
+from sapwood.testing.pivot_statistics import PivotStatistics
+from sapwood.testing.spectral_population import States
 
 # At most so many interminals are expected below one, so that trees die out; pivots use at most `_MAX_PIVOT` of it.
 _MAX_GROWTH, _MAX_PIVOT = 0.8, 0.75

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood.errors import GrammarError, InputError
-from sapwood.grammar.random import random_grammar
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.reference import (
+from sapwood.testing.grammars import random_grammar
+from sapwood.testing.reference import (
     best_labelled_recall,
     inside_outside,
     matrix_form,

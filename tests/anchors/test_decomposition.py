@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from separable import errors, mixed, separable
 
+from sapwood.anchors.concave import maximise
+from sapwood.anchors.decomposition import align, decompose, fit_columns, half_decompose
+from sapwood.anchors.search import find_anchors
+from sapwood.anchors.simplex import simplex_weights
 from sapwood.errors import UsageError
-from sapwood.learn.pivot.anchors import find_anchors
-from sapwood.learn.pivot.concave import maximise
-from sapwood.learn.pivot.decomposition import align, decompose, fit_columns, half_decompose
-from sapwood.learn.pivot.simplex import simplex_weights
 
 EXACT = 1e-9
 

@@ -24,7 +24,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from sapwood.automata import _cp_kernels as kernels
+from low_rank_engine import _cp_kernels as kernels
 from sapwood.automata.tensors import ProductTensor, SparseTensor
 from sapwood.errors import SapwoodError, UsageError
 from sapwood.grammar.emissions import run_offsets

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sapwood.anchors.concave import Optimum, maximise
+from sapwood.anchors.decomposition import Columns, Decomposition, decompose
 from sapwood.learn.pivot import _rule_kernels as kernels
-from sapwood.learn.pivot.concave import Optimum, maximise
-from sapwood.learn.pivot.decomposition import Columns, Decomposition, decompose
-from sapwood.learn.pivot.statistics import PivotStatistics
+from sapwood.testing.pivot_statistics import PivotStatistics
 
 _CHUNK = 256
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sapwood.errors import InputError
-from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.plots.pictures import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from sapwood.automata import _topology_kernels as kernels
-from sapwood.automata.shapes import Span, Topology, linked, spans_of
+from low_rank_engine import _topology_kernels as kernels
+from low_rank_engine.shapes import Span, Topology, linked, spans_of
+from low_rank_engine.topologies import Prepared, checked, prepare
 from sapwood.automata.tensors import Tensor
-from sapwood.automata.topologies import Prepared, checked, prepare
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import offsets_of, run_offsets
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sapwood.errors import InputError
-from sapwood.run.pictures import COLOURS, save_picture
+from sapwood.plots.pictures import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

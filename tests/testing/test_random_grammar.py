@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sapwood.errors import UsageError
 from sapwood.grammar.expectations import expected_counts
-from sapwood.grammar.random import random_bases, random_grammar
+from sapwood.testing.grammars import random_bases, random_grammar
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, minimize
 
-from sapwood.automata import _cp_kernels as kernels
-from sapwood.automata import cp
-from sapwood.automata.cp import Decomposition, decompose, divergence
+from low_rank_engine import _cp_kernels as kernels
+from low_rank_engine import cp
+from low_rank_engine.cp import Decomposition, decompose, divergence
 from sapwood.automata.tensors import ProductTensor, SparseTensor
 from sapwood.errors import SapwoodError, UsageError
 

@@ -22,8 +22,8 @@ from functools import cached_property
 
 import numpy as np
 
-from sapwood.automata import _topology_kernels as kernels
-from sapwood.automata.shapes import Topology, best_topology
+from low_rank_engine import _topology_kernels as kernels
+from low_rank_engine.shapes import Topology, best_topology
 from sapwood.automata.tensors import ProductTensor, SparseTensor, Tensor, apply
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import offsets_of, run_offsets

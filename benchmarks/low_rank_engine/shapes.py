@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sapwood.automata import _topology_kernels as kernels
+from low_rank_engine import _topology_kernels as kernels
 from sapwood.errors import UsageError
 from sapwood.trees.tree import Tree
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.automata.shapes import BracketCounts, best_topology, bracket_scores, spans_of, topology_of
+from low_rank_engine.shapes import BracketCounts, best_topology, bracket_scores, spans_of, topology_of
+from low_rank_engine.topologies import TopologyChart, prepare, topology_charts
+from low_rank_engine.tree_weights import SignedLogs, log_weights, perplexity
 from sapwood.automata.tensors import ProductTensor, SparseTensor, dense
-from sapwood.automata.topologies import TopologyChart, prepare, topology_charts
-from sapwood.automata.tree_weights import SignedLogs, log_weights, perplexity
 from sapwood.errors import UsageError
 from sapwood.trees.brackets import parse_trees
 from sapwood.trees.corpus import Corpus
@@ -294,7 +294,7 @@ class TestChart:
         root, transitions = random_automaton(kind, 4, rng, signed=False)
         leaves = rng.random((60, 4))
         expected = TopologyChart(root, transitions, leaves)
-        monkeypatch.setattr("sapwood.automata.topologies._BUFFER", 1)
+        monkeypatch.setattr("low_rank_engine.topologies._BUFFER", 1)
         assert prepare(transitions).rows < 59
         chart = TopologyChart(root, transitions, leaves)
         assert chart.log_weight == pytest.approx(expected.log_weight, rel=1e-13)
@@ -468,7 +468,7 @@ class TestLogWeights:
         vocabulary = rng.normal(size=(5, 3))
         trees = [(inner_spans(tree), rng.integers(0, 5, 5)) for tree in all_trees(0, 5)]
         whole = log_weights(root, transitions, vocabulary, trees)
-        monkeypatch.setattr("sapwood.automata.tree_weights._ROOM", 50)
+        monkeypatch.setattr("low_rank_engine.tree_weights._ROOM", 50)
         parts = log_weights(root, transitions, vocabulary, iter(trees))
         np.testing.assert_allclose(parts.log, whole.log, rtol=1e-12)
         np.testing.assert_array_equal(parts.sign, whole.sign)

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse
 
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
-from sapwood.learn.pivot.parameters import PivotParameters, learn_parameters
-from sapwood.learn.pivot.statistics import PivotStatistics
+from sapwood.testing.pivot_parameters import PivotParameters, learn_parameters
+from sapwood.testing.pivot_statistics import PivotStatistics
 from sapwood.trees.corpus import Corpus
 
 

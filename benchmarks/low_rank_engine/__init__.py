@@ -1,0 +1,1 @@
+"""What the study of low-rank approximation needs beyond the product: CP decompositions and charts over tree shapes."""

@@ -1,0 +1,1 @@
+"""Every picture: training curves, singular values."""
