@@ -11,8 +11,8 @@ import scipy.sparse
 import scipy.spatial
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from separable import errors, mixed, separable
 
+from anchors.separable import errors, mixed, separable
 from sapwood.anchors.concave import maximise
 from sapwood.anchors.decomposition import align, decompose, fit_columns, half_decompose
 from sapwood.anchors.search import find_anchors

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from anchors.separable import errors, mixed, separable
 from learn.pivot.figure_1 import dense_triples, equation_1, figure_1, run_em
-from learn.pivot.separable import errors, mixed, separable
 from sapwood.anchors.decomposition import decompose, half_decompose
 from sapwood.evaluate import match_columns, match_grammars
 from sapwood.testing.pivot_population import (
