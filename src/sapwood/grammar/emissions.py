@@ -23,16 +23,17 @@ from typing import Any
 
 import numpy as np
 
+from sapwood.shapes import Array, Int, Int64, Num
 from sapwood.trees.lexicon import Lexicon
 
 
-def offsets_of(sizes: np.ndarray) -> np.ndarray:
-    """Return where runs of the given sizes begin, and where the last one ends, `(runs + 1,)` int64."""
+def offsets_of(sizes: Num[Array, "runs"]) -> Int64[Array, "runs+1"]:
+    """Return where runs of the given sizes begin, and where the last one ends."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def run_offsets(sorted_numbers: np.ndarray, size: int) -> np.ndarray:
-    """Return where the run of each number below `size` begins in a sorted array, `(size + 1,)` int64."""
+def run_offsets(sorted_numbers: Int[Array, "entries"], size: int) -> Int64[Array, {size} + 1]:
+    """Return where the run of each number below `size` begins in a sorted array."""
     return np.searchsorted(sorted_numbers, np.arange(size + 1)).astype(np.int64)
 
 

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from separable import separable
 
+from anchors.separable import separable
 from made_up import made_up_treebank
 from sapwood.errors import UsageError
 from sapwood.learn.pivot import _rule_kernels as kernels
