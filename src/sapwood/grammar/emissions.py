@@ -32,7 +32,7 @@ def offsets_of(sizes: Num[Array, "runs"]) -> Int64[Array, "runs+1"]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def run_offsets(sorted_numbers: Int[Array, "entries"], size: int) -> Int64[Array, {size} + 1]:
+def run_offsets(sorted_numbers: Int[Array, "entries"], size: int) -> Int64[Array, "numbers"]:
     """Return where the run of each number below `size` begins in a sorted array."""
     return np.searchsorted(sorted_numbers, np.arange(size + 1)).astype(np.int64)
 
