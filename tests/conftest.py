@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,20 @@ def unchecked_shapes() -> Iterator[None]:
     """Without checks of shapes: for tests that hand over wrong arrays on purpose."""
     with shape_checks.switched_off():
         yield
+
+
+@pytest.fixture
+def install_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A function that puts a made-up package with entry points on the path."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def install(package: str, code: str, group: str, **entries: str) -> None:
+        monkeypatch.delitem(sys.modules, package, raising=False)
+        (tmp_path / f"{package}.py").write_text(code)
+        info = tmp_path / f"{package}-1.5.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.5\n")
+        lines = "\n".join(f"{name} = {value}" for name, value in entries.items())
+        (info / "entry_points.txt").write_text(f"[{group}]\n{lines}\n")
+
+    return install
