@@ -145,7 +145,7 @@ def learn(corpus: Corpus, nodes: Scheme, seed: int, rho: float = 1.0) -> TensorG
         rare=0, frequent=0, word_strength=0.0, state_strength=0.0, signature_state_strength=None
     )  # fmt: skip
     return Spectral(
-        states=STATES, inside=[inside], outside=[outside], least=1, smoothing=0, tolerance=1e-9, support=1, nodes=nodes,
+        states=STATES, inside=[inside], outside=[outside], least=1, backoff=0, tolerance=1e-9, support=1, nodes=nodes,
         unaries="collapsed", rare=0, lexical=lexical, random_state=seed,
     ).fit(corpus)  # fmt: skip
 

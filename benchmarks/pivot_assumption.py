@@ -113,7 +113,7 @@ def run_em(corpus: Corpus, iterations: int, seed: int, init: TensorGrammar | Non
         rare=0, frequent=0, word_strength=0.0, state_strength=0.0, signature_state_strength=None
     )  # fmt: skip
     return EM(
-        states=STATES, iterations=iterations, init=init, least=1, unaries="collapsed", rare=0, lexical=lexical,
+        states=STATES, iterations=iterations, init=init, support=1, unaries="collapsed", rare=0, lexical=lexical,
         random_state=seed,
     ).fit(corpus)  # fmt: skip
 

@@ -77,7 +77,7 @@ def measure(treebank: Treebank, row: str) -> dict[str, Any]:
     else:
         needs_dev = settings.get("states") == "auto" or {"smoothing", "stop", "iterations"} & set(settings)
         evaluate = treebank.evaluate if needs_dev else None
-        grammars = [learner(**settings, threads=treebank.threads).fit(treebank.corpus, evaluate=evaluate)]
+        grammars = [learner(**settings, threads=treebank.threads).fit(treebank.corpus, dev=evaluate)]
     seconds = time.perf_counter() - began - treebank.evaluating + treebank.reading
     return {
         "treebank": treebank.directory.name,

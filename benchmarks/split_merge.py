@@ -45,7 +45,7 @@ class SplitMergeTreebank(Treebank):
             return [PCFG().fit(self.annotated)]
         if method == "em":
             learner = EM(states=16, stop="f1", random_state=seed, threads=threads)
-            return [learner.fit(latent, evaluate=self.evaluate)]
+            return [learner.fit(latent, dev=self.evaluate)]
         if method == "ensemble":
             return [SplitMerge(random_state=seed + member, threads=threads).fit(latent) for member in range(4)]
         unaries: Any = method

@@ -64,7 +64,7 @@ def measure(treebank: Treebank, method: str, states: int | None) -> dict[str, An
     trace = Trace()
     treebank.evaluating = 0.0
     began = time.perf_counter()
-    fitted = learner(**settings, threads=treebank.threads).fit(treebank.corpus, evaluate=treebank.evaluate, log=trace)
+    fitted = learner(**settings, threads=treebank.threads).fit(treebank.corpus, dev=treebank.evaluate, log=trace)
     seconds = time.perf_counter() - began - treebank.evaluating + treebank.reading
     best = max(trace.points, key=lambda point: (point[1], -point[0]))
     return {

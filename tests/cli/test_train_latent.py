@@ -120,20 +120,23 @@ def test_spectral_and_clusters(sapwood: Sapwood, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--cycles 2", "--cycles goes with --method split-merge"),
-        ("--ensemble 2", "--ensemble goes with --method em and split-merge"),
-        ("--method split-merge --states 2", "--states goes with --method em and spectral and cluster"),
+        ("--method em --cycles 2", "--cycles goes with --method split-merge"),
+        ("--method pcfg --ensemble 2", "pcfg gives the same grammar from every seed"),
+        ("--method split-merge --states 2", "--states goes with --method pivot+em and em and spectral and cluster"),
         ("--method em --stop f1", "--stop f1 needs --dev"),
-        ("--method em --states auto", "--states auto goes with --method spectral"),
-        ("--method em --states some", "'some' is neither a number nor auto"),
-        ("--method em --iterations 0", "EM needs at least one"),
-        ("--method spectral --iterations 3", "--iterations goes with --method em and cluster"),
+        ("--method em --states auto", "--states must be a number, not 'auto'"),
+        ("--method em --states some", "'some' is not a whole number or auto"),
+        ("--method em --iterations 0", "--iterations must be at least 1, not 0"),
+        (
+            "--method spectral --iterations 3",
+            "--iterations goes with --method split-merge and pivot+em and em and cluster",
+        ),
         ("--method cluster --smoothing 3", "smoothing must be at least 0 and below 1"),
         ("--method em --log train.mrg", "--log train.mrg: is one of the input files"),
         ("--method em --init train.mrg", "train.mrg: not a sapwood file"),
         ("--method em --log no/log", "no: no such directory"),
-        ("--method em --log m", "--log m: is where the model"),
-        ("--method em --log m.checkpoint", "--log m.checkpoint: is where the model"),
+        ("--method em --log m", "--log m: is where -o is written, too"),
+        ("--method em --log m.checkpoint", "log m.checkpoint: is where the model"),
     ],
 )
 def test_mistakes_are_explained(sapwood: Sapwood, folder: Path, arguments: str, message: str) -> None:

@@ -20,7 +20,8 @@ from sapwood.learn.em import EM
 from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
-from sapwood.learn.training import Checkpoints, LatentProblem, TrainingState
+from sapwood.learn.problem import LatentProblem
+from sapwood.learn.training import Checkpoints, TrainingState
 from sapwood.learn.unary import EMPTY
 from sapwood.testing.grammars import random_bases
 from sapwood.testing.reference import tree_probability
@@ -55,7 +56,8 @@ def check_rising(likelihoods: list[float]) -> None:
 def test_the_objective_never_falls(seed, states, prior, rare):
     corpus = random_corpus(np.random.default_rng(seed), trees=15, max_words=12, words=6)
     log = Lines()
-    EM(states=states, iterations=12, prior=prior, rare=rare, least=1, noise=0.5, random_state=seed).fit(corpus, log=log)
+    learner = EM(states=states, iterations=12, prior=prior, rare=rare, support=1, noise=0.5, random_state=seed)
+    learner.fit(corpus, log=log)
     assert [line["step"] for line in log.of("iteration")] == list(range(1, 13))
     check_rising(log.likelihoods())
 
@@ -106,7 +108,7 @@ def test_the_map_objective_by_hand(unaries, tmp_path):
 def test_a_prior_keeps_everything_possible(tmp_path):
     found = {}
     for prior in (0.0, 1.0):
-        learner = EM(states=4, iterations=40, prior=prior, least=1, rare=0, noise=0.5)
+        learner = EM(states=4, iterations=40, prior=prior, support=1, rare=0, noise=0.5)
         learner.fit(MADE_UP, checkpoint=tmp_path / str(prior))
         found[prior] = saved_state(learner, MADE_UP, tmp_path / str(prior)).weights.tensors.min()
     assert found[0.0] < 1e-12
@@ -134,14 +136,14 @@ def test_trees_without_any_choice(states):
     corpus = Corpus.from_trees([Tree.parse("(ROOT (S (A a) (S (B b) (C c))))")] * 13)
     for seed in range(5):
         log = Lines()
-        EM(states=states, iterations=30, least=1, rare=0, random_state=seed, unaries="collapsed").fit(corpus, log=log)
+        EM(states=states, iterations=30, support=1, rare=0, random_state=seed, unaries="collapsed").fit(corpus, log=log)
         assert log.likelihoods()[-1] == pytest.approx(0, abs=0.01)
 
 
 def test_trees_of_one_word():
     corpus = Corpus.from_trees([Tree.parse(text) for text in ("(N a)", "(N b)", "(V c)", "(NP (N b))")] * 5)
     for unaries in ("steps", "collapsed"):
-        grammar = EM(states=2, iterations=3, least=1, prior=0.5, unaries=unaries).fit(corpus)
+        grammar = EM(states=2, iterations=3, support=1, prior=0.5, unaries=unaries).fit(corpus)
         assert len(grammar.rules) == 0
 
 
@@ -197,7 +199,7 @@ def test_what_it_cannot_start_from():
 
 def test_the_best_of_several_starts(tmp_path):
     corpus = Corpus.from_trees(telling_grammar(2).sample(60, random_state=0, max_words=30))
-    settings = {"states": 3, "iterations": 15, "least": 1, "rare": 0, "noise": 0.5}
+    settings = {"states": 3, "iterations": 15, "support": 1, "rare": 0, "noise": 0.5}
     log, learner = Lines(), EM(**settings, restarts=5)
     grammar = learner.fit(corpus, log=log, checkpoint=tmp_path / "run")
     endings: dict[int, float] = {}
@@ -231,10 +233,10 @@ class Scripted:
         return {"f1": score, "log_likelihood": 2 * score, "tags": 0.5}
 
 
-@pytest.mark.parametrize("stop", ["f1", "log_likelihood"])
+@pytest.mark.parametrize("stop", ["f1", "log-likelihood"])
 def test_stopping_early(stop):
     evaluate, log = Scripted([1.0, 3.0, 2.0, 3.0, 9.0, 9.0]), Lines()
-    grammar = EM(states=2, iterations=40, stop=stop, patience=2, every=3).fit(MADE_UP, evaluate=evaluate, log=log)
+    grammar = EM(states=2, iterations=40, stop=stop, patience=2, every=3).fit(MADE_UP, dev=evaluate, log=log)
     # Twice no better than the second measurement: the fourth is the last.
     assert len(evaluate.grammars) == 4
     assert [line["step"] for line in log.of("iteration")] == list(range(1, 13))
@@ -247,7 +249,7 @@ def test_every_start_gets_its_chance():
     """A start that is given up does not end the run: the next one begins."""
     evaluate, log = Scripted([1.0, 3.0, 2.0, 2.0, 4.0, 3.0, 3.0, 9.0]), Lines()
     settings = {"states": 2, "iterations": 40, "stop": "f1", "patience": 2, "every": 3, "restarts": 2}
-    grammar = EM(**settings).fit(MADE_UP, evaluate=evaluate, log=log)
+    grammar = EM(**settings).fit(MADE_UP, dev=evaluate, log=log)
     assert [(line["restart"], line["f1"]) for line in log.of("dev")] == [
         (0, 1.0), (0, 3.0), (0, 2.0), (0, 2.0), (1, 4.0), (1, 3.0), (1, 3.0),
     ]  # fmt: skip
@@ -256,12 +258,12 @@ def test_every_start_gets_its_chance():
 
 def test_stopping_only_when_iterations_are_done():
     evaluate, log = Scripted([5.0, 4.0, 3.0, 2.0]), Lines()
-    grammar = EM(states=2, iterations=10, patience=1, every=3).fit(MADE_UP, evaluate=evaluate, log=log)
+    grammar = EM(states=2, iterations=10, patience=1, every=3).fit(MADE_UP, dev=evaluate, log=log)
     assert [line["step"] for line in log.of("dev")] == [3, 6, 9, 10]
     assert grammar == evaluate.grammars[-1] == EM(states=2, iterations=10).fit(MADE_UP)
     # Measured last, the last weights can be the best.
     evaluate = Scripted([1.0, 2.0, 3.0, 4.0])
-    grammar = EM(states=2, iterations=10, stop="f1", every=3).fit(MADE_UP, evaluate=evaluate)
+    grammar = EM(states=2, iterations=10, stop="f1", every=3).fit(MADE_UP, dev=evaluate)
     assert grammar == evaluate.grammars[3]
 
 
@@ -271,7 +273,7 @@ def test_states_by_name_and_by_frequency():
     assert dict(zip(grammar.symbols, grammar.states.tolist(), strict=True)) == {"S": 3, "N": 2, "V": 1, "X": 1}
     # S occurs 16 times, N and V 13 times, X 3 times.
     for least, wanted in ((4, [4, 3, 3, 1]), (1, [5, 5, 5, 3]), (16, [1, 1, 1, 1])):
-        grammar = EM(states=5, iterations=2, least=least).fit(corpus)
+        grammar = EM(states=5, iterations=2, support=least).fit(corpus)
         assert dict(zip(grammar.symbols, grammar.states.tolist(), strict=True)) == dict(
             zip("SNVX", wanted, strict=True)
         )
@@ -297,13 +299,13 @@ def test_the_grammar_says_how_it_was_made():
         ({"restarts": 0}, "restarts must be at least 1, not 0"),
         ({"patience": 0}, "patience must be at least 1, not 0"),
         ({"every": -2}, "every must be at least 1, not -2"),
-        ({"least": 0}, "least must be at least 1, not 0"),
-        ({"stop": "f2"}, "stop must be one of iterations, f1, log_likelihood, not 'f2'"),
+        ({"support": 0}, "support must be at least 1, not 0"),
+        ({"stop": "f2"}, "stop must be one of iterations, f1, log-likelihood, not 'f2'"),
         ({"noise": 1.0}, "noise must be at least 0 and below 1, not 1.0"),
         ({"noise": float("nan")}, "noise must be at least 0 and below 1, not nan"),
         ({"prior": -0.1}, "prior must be 0 or more, not -0.1"),
         ({"prior": float("nan")}, "prior must be 0 or more, not nan"),
-        ({"unaries": "no"}, "unaries are steps or collapsed, not 'no'"),
+        ({"unaries": "no"}, "unaries must be one of steps, collapsed, not 'no'"),
         ({"stop": "f1"}, "stop='f1' needs held-out data to measure it on"),
         ({"threads": 0}, "threads must be at least 1, not 0"),
     ],
@@ -317,7 +319,7 @@ def test_settings_that_make_no_sense(settings, message):
 # Checkpoints.
 
 RUNS = {
-    "restarts": ({"states": 2, "iterations": 3, "restarts": 2, "least": 1}, None),
+    "restarts": ({"states": 2, "iterations": 3, "restarts": 2, "support": 1}, None),
     "stop": ({"states": 2, "iterations": 9, "every": 2, "patience": 2, "stop": "f1"}, [1.0, 3.0, 2.0, 2.5, 0.0]),
     "prior": ({"states": 2, "iterations": 4, "prior": 0.5, "unaries": "collapsed"}, None),
 }
@@ -336,22 +338,22 @@ def test_interrupted_anywhere_it_ends_the_same(name, tmp_path, monkeypatch):
     by_grammar: dict[str, float] = {}
     if scores is not None:
         recorded = Scripted(scores)
-        EM(**settings).fit(corpus, evaluate=recorded)
+        EM(**settings).fit(corpus, dev=recorded)
         by_grammar = {grammar.digest(): score for grammar, score in zip(recorded.grammars, scores, strict=False)}
     whole = Lines()
     counter = PullThePlug(-1)
-    grammar = EM(**settings).fit(corpus, evaluate=evaluation(), log=whole, progress=counter)
+    grammar = EM(**settings).fit(corpus, dev=evaluation(), log=whole, progress=counter)
     for at in range(counter.steps):
         path = tmp_path / f"{at}.checkpoint"
         log, later = Lines(), Lines()
         with pytest.raises(Interrupted):
-            EM(**settings).fit(corpus, evaluate=evaluation(), checkpoint=path, progress=PullThePlug(at), log=log)
-        resumed = EM(**settings).fit(corpus, evaluate=evaluation(), checkpoint=path, log=later)
+            EM(**settings).fit(corpus, dev=evaluation(), checkpoint=path, progress=PullThePlug(at), log=log)
+        resumed = EM(**settings).fit(corpus, dev=evaluation(), checkpoint=path, log=later)
         assert resumed == grammar, at
         assert log.lines + later.lines == whole.lines
     # A finished run has nothing left to do.
     log = Lines()
-    assert EM(**settings).fit(corpus, evaluate=evaluation(), checkpoint=path, log=log) == grammar
+    assert EM(**settings).fit(corpus, dev=evaluation(), checkpoint=path, log=log) == grammar
     assert log.lines == []
 
 
@@ -399,7 +401,7 @@ def best_likelihood(corpus: Corpus, states: int, unaries: str, *, iterations: in
     """Return the best log-likelihood that ten starts reach."""
     log = Lines()
     EM(
-        states=states, iterations=iterations, restarts=10, rare=0, least=1, noise=0.5, unaries=unaries
+        states=states, iterations=iterations, restarts=10, rare=0, support=1, noise=0.5, unaries=unaries
     ).fit(corpus, log=log)  # fmt: skip
     return max(log.likelihoods())
 

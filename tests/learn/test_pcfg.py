@@ -44,7 +44,7 @@ def roots_of(grammar: TensorGrammar) -> dict[str, float]:
 
 
 def test_counts_by_hand():
-    grammar = PCFG().fit(Corpus.from_trees(map(Tree.parse, BY_HAND)))
+    grammar = PCFG().fit(Corpus.from_trees(map(Tree.parse, BY_HAND), transform=TreeTransform(horizontal=1)))
     assert rules_of(grammar) == {
         "S -> N V": 3 / 7,
         "S -> N S": 1 / 7,
@@ -125,7 +125,7 @@ def test_no_other_weights_make_the_treebank_more_likely(seed, size):
 
 def test_the_likelihood_is_the_product_of_the_weights():
     """One tree by hand: root, rules and words."""
-    grammar = PCFG().fit(Corpus.from_trees(map(Tree.parse, BY_HAND)))
+    grammar = PCFG().fit(Corpus.from_trees(map(Tree.parse, BY_HAND), transform=TreeTransform(horizontal=1)))
     found = tree_probability(grammar, Tree.parse("(S (NP (D the) (@NP~D (A old) (N dogs))) (V sleep))"))
     words = 1.0
     for tag, word, initial in (("D", "the", True), ("A", "old", False), ("N", "dogs", False), ("V", "sleep", False)):

@@ -84,7 +84,7 @@ def test_one_cycle_is_what_its_parts_are():
 
 @pytest.mark.parametrize("unaries", ["steps", "collapsed"])
 def test_nothing_is_merged_if_nothing_is_to_be(unaries):
-    settings = {"cycles": 3, "iterations": 2, "settle": 1, "rare": 2, "least": 1, "unaries": unaries}
+    settings = {"cycles": 3, "iterations": 2, "settle": 1, "rare": 2, "support": 1, "unaries": unaries}
     grammar = SplitMerge(merge=0.0, **settings).fit(MADE_UP)
     if unaries == "collapsed":
         counts = MADE_UP.symbol_counts()
@@ -100,7 +100,7 @@ def test_nothing_is_merged_if_nothing_is_to_be(unaries):
 def test_rare_symbols_are_not_split():
     for least in (1, 4, 20):
         grammar = SplitMerge(
-            cycles=2, iterations=2, settle=1, merge=0.0, least=least, unaries="collapsed", rare=0
+            cycles=2, iterations=2, settle=1, merge=0.0, support=least, unaries="collapsed", rare=0
         ).fit(MADE_UP)  # fmt: skip
         counts = MADE_UP.symbol_counts()
         np.testing.assert_array_equal(grammar.states, np.where(counts >= 2 * least, 4, np.where(counts >= least, 2, 1)))
@@ -158,7 +158,7 @@ def test_the_best_cycle_is_returned():
 
     log = Lines()
     settings = {"iterations": 2, "settle": 1, "rare": 2}
-    grammar = SplitMerge(cycles=3, **settings).fit(MADE_UP, evaluate=evaluate, log=log)
+    grammar = SplitMerge(cycles=3, **settings).fit(MADE_UP, dev=evaluate, log=log)
     assert grammar == grammars[1]
     assert grammar == SplitMerge(cycles=2, **settings).fit(MADE_UP)
     assert [(line["step"], line["cycle"], line["f1"], line["exact"]) for line in log.of("dev")] == [
@@ -181,13 +181,13 @@ def test_the_grammar_says_how_it_was_made():
         ({"cycles": 0}, "cycles must be at least 1, not 0"),
         ({"iterations": 0}, "iterations must be at least 1, not 0"),
         ({"settle": 0}, "settle must be at least 1, not 0"),
-        ({"least": -1}, "least must be at least 1, not -1"),
+        ({"support": -1}, "support must be at least 1, not -1"),
         ({"merge": 1.0}, "merge must be at least 0 and below 1, not 1.0"),
         ({"merge": -0.1}, "merge must be at least 0 and below 1, not -0.1"),
         ({"smoothing": 1.5}, "smoothing must be at least 0 and below 1, not 1.5"),
         ({"lexical_smoothing": float("nan")}, "lexical_smoothing must be at least 0 and below 1, not nan"),
         ({"noise": 1}, "noise must be at least 0 and below 1, not 1"),
-        ({"unaries": "folded"}, "unaries are steps or collapsed, not 'folded'"),
+        ({"unaries": "folded"}, "unaries must be one of steps, collapsed, not 'folded'"),
         ({"threads": 0}, "threads must be at least 1, not 0"),
     ],
 )
@@ -199,7 +199,7 @@ def test_settings_that_make_no_sense(settings, message):
 
 # Checkpoints.
 
-SETTINGS = {"cycles": 2, "iterations": 2, "settle": 1, "least": 1, "rare": 2}
+SETTINGS = {"cycles": 2, "iterations": 2, "settle": 1, "support": 1, "rare": 2}
 
 
 @pytest.fixture
@@ -218,16 +218,16 @@ def held_out(grammar: TensorGrammar) -> dict[str, float]:
 def test_interrupted_anywhere_it_ends_the_same(unaries, evaluate, tmp_path, no_sync):
     settings = {**SETTINGS, "unaries": unaries}
     whole, counter = Lines(), PullThePlug(-1)
-    grammar = SplitMerge(**settings).fit(SMALL, evaluate=evaluate, log=whole, progress=counter)
+    grammar = SplitMerge(**settings).fit(SMALL, dev=evaluate, log=whole, progress=counter)
     # Before the first, and behind each: split, two iterations, merge, one iteration, evaluation.
     assert counter.steps == 1 + 2 * (5 if evaluate is None else 6)
     for at in range(counter.steps):
         path = tmp_path / f"{at}.checkpoint"
         log, later = Lines(), Lines()
         with pytest.raises(Interrupted):
-            SplitMerge(**settings).fit(SMALL, evaluate=evaluate, checkpoint=path, progress=PullThePlug(at), log=log)
+            SplitMerge(**settings).fit(SMALL, dev=evaluate, checkpoint=path, progress=PullThePlug(at), log=log)
         assert path.exists() == (at > 0)
-        resumed = SplitMerge(**settings).fit(SMALL, evaluate=evaluate, checkpoint=path, log=later)
+        resumed = SplitMerge(**settings).fit(SMALL, dev=evaluate, checkpoint=path, log=later)
         assert resumed == grammar, at
         assert log.lines + later.lines == whole.lines
 
@@ -247,11 +247,11 @@ def test_interrupted_while_logging_it_ends_the_same(tmp_path, no_sync):
 
 def test_interrupted_again_and_again(tmp_path, no_sync):
     path = tmp_path / "run.checkpoint"
-    grammar = SplitMerge(**SETTINGS).fit(SMALL, evaluate=held_out)
+    grammar = SplitMerge(**SETTINGS).fit(SMALL, dev=held_out)
     for _ in range(12):
         with pytest.raises(Interrupted):
-            SplitMerge(**SETTINGS).fit(SMALL, evaluate=held_out, checkpoint=path, progress=PullThePlug(1))
-    assert SplitMerge(**SETTINGS).fit(SMALL, evaluate=held_out, checkpoint=path) == grammar
+            SplitMerge(**SETTINGS).fit(SMALL, dev=held_out, checkpoint=path, progress=PullThePlug(1))
+    assert SplitMerge(**SETTINGS).fit(SMALL, dev=held_out, checkpoint=path) == grammar
 
 
 def test_interrupted_while_evaluating(tmp_path, no_sync):
@@ -260,10 +260,10 @@ def test_interrupted_while_evaluating(tmp_path, no_sync):
 
     path = tmp_path / "run.checkpoint"
     with pytest.raises(Interrupted):
-        SplitMerge(**SETTINGS).fit(SMALL, evaluate=fail, checkpoint=path)
+        SplitMerge(**SETTINGS).fit(SMALL, dev=fail, checkpoint=path)
     log = Lines()
-    found = SplitMerge(**SETTINGS).fit(SMALL, evaluate=held_out, checkpoint=path, log=log)
-    assert found == SplitMerge(**SETTINGS).fit(SMALL, evaluate=held_out)
+    found = SplitMerge(**SETTINGS).fit(SMALL, dev=held_out, checkpoint=path, log=log)
+    assert found == SplitMerge(**SETTINGS).fit(SMALL, dev=held_out)
     assert [line["event"] for line in log.lines] == ["dev", "iteration", "iteration", "iteration", "dev"]
 
 
@@ -273,14 +273,14 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     before = path.read_bytes()
     for other in (
         {"cycles": 3}, {"iterations": 3}, {"settle": 2}, {"merge": 0.4}, {"smoothing": 0.02}, {"noise": 0.02},
-        {"lexical_smoothing": 0.2}, {"least": 2}, {"unaries": "collapsed"}, {"rare": 3}, {"random_state": 1},
+        {"lexical_smoothing": 0.2}, {"support": 2}, {"unaries": "collapsed"}, {"rare": 3}, {"random_state": 1},
     ):  # fmt: skip
         with pytest.raises(UsageError, match=r"run\.checkpoint: the checkpoint of .* other settings or trees; give"):
             SplitMerge(**{**SETTINGS, **other}).fit(SMALL, checkpoint=path)
     with pytest.raises(UsageError, match="other settings or trees"):
         SplitMerge(**SETTINGS).fit(MADE_UP, checkpoint=path)
     with pytest.raises(UsageError, match="other settings or trees"):
-        SplitMerge(**SETTINGS).fit(SMALL, checkpoint=path, evaluate=held_out)
+        SplitMerge(**SETTINGS).fit(SMALL, checkpoint=path, dev=held_out)
     with pytest.raises(UsageError, match="other settings or trees"):
         EM(states=2).fit(SMALL, checkpoint=path)
     assert path.read_bytes() == before
@@ -307,5 +307,5 @@ def test_a_damaged_checkpoint_is_found_out(tmp_path):
 def test_tiny_treebanks(texts):
     corpus = Corpus.from_trees([Tree.parse(text) for text in texts] * 4)
     for unaries in ("steps", "collapsed"):
-        grammar = SplitMerge(cycles=3, iterations=3, settle=2, least=1, unaries=unaries).fit(corpus)
+        grammar = SplitMerge(cycles=3, iterations=3, settle=2, support=1, unaries=unaries).fit(corpus)
         assert all(tree_probability(grammar, corpus.tree(index)) > 0 for index in range(corpus.n_trees))

@@ -18,7 +18,7 @@ from sapwood.grammar.validate import inner_sums
 from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.training import LatentProblem
+from sapwood.learn.problem import LatentProblem
 from sapwood.learn.unary import EMPTY, Unfolded, fold, folded_rules, share_emissions, unfold
 from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus

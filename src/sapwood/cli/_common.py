@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from sapwood.files import STANDARD_STREAM, check_readable, explained, is_regular
 from sapwood.run.progress import Bars, Progress, Silent
 from sapwood.trees.formats import INPUT_FORMATS, BadTrees, InputFormat, read_trees
 from sapwood.trees.normalise import Normaliser
-from sapwood.trees.transform import TreeTransform
+from sapwood.trees.transform import Direction, TreeTransform
 from sapwood.trees.tree import Tree
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -89,24 +90,21 @@ def transform_options(function: F) -> F:
     for option in (
         click.option(
             "--annotate-tags/--plain-tags",
-            default=True,
-            show_default=True,
-            help="Whether part-of-speech tags know their parent too (with --vertical 2 or more).",
+            default=None,
+            help="Whether part-of-speech tags know their parent too, with --vertical 2 or more. "
+            "[default: no; pcfg: yes]",
         ),
         click.option("--heads", help="Head table for --binarise head. [default: Penn-style English]"),
         click.option(
             "--horizontal",
             type=click.IntRange(min=0),
-            default=1,
-            show_default=True,
-            help="Siblings that a binarised symbol remembers.",
+            help="Siblings that a binarised symbol remembers. [default: 0; pcfg: 1]",
         ),
         click.option(
             "--vertical",
             type=click.IntRange(min=1),
-            default=2,
-            show_default=True,
-            help="Labels on the way to the root that a symbol knows of: 1 its own, 2 its parent's too.",
+            help="Labels on the way to the root that a symbol knows of: 1 its own, 2 its parent's too. "
+            "[default: 1; pcfg: 2]",
         ),
     ):
         function = option(function)
@@ -117,9 +115,14 @@ TRANSFORM_OPTIONS = ("vertical", "horizontal", "heads", "annotate_tags")
 
 
 def make_transform(
-    direction: Any, vertical: int, horizontal: int, heads: str | None, annotate_tags: bool, root: str
+    base: TreeTransform,
+    direction: Direction,
+    vertical: int | None,
+    horizontal: int | None,
+    heads: str | None,
+    annotate_tags: bool | None,
 ) -> TreeTransform:
-    """Return the transform that the options ask for."""
+    """Return the transform that the options ask for; what they say nothing of is as in `base`."""
     from sapwood.trees import HeadRules
 
     if heads is not None and direction != "head":
@@ -128,7 +131,9 @@ def make_transform(
     if heads is not None:
         table = "".join(line for _, line in read_lines(heads))
         HeadRules.parse(table, source=name_of(heads))
-    return TreeTransform(vertical, horizontal, direction, annotate_tags, table, root)
+    given = {"vertical": vertical, "horizontal": horizontal, "annotate_tags": annotate_tags}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return replace(base, direction=direction, heads=table, **changes)
 
 
 NORMALISER_OPTIONS = ("function_tags", "keep_empties", "keep_repeated")

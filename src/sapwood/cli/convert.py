@@ -11,6 +11,7 @@ from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
 from sapwood.files import name_of, open_output
 from sapwood.trees.formats import OUTPUT_FORMATS, format_as
+from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
 
 # A symbol as `sapwood.trees.transform` writes it: the signs of its parts, and those of labels behind a backslash.
@@ -51,10 +52,10 @@ def command(
     output_format: Any,
     normalise: bool,
     direction: Any,
-    vertical: int,
-    horizontal: int,
+    vertical: int | None,
+    horizontal: int | None,
     heads: str | None,
-    annotate_tags: bool,
+    annotate_tags: bool | None,
     invert: bool,
     function_tags: str,
     keep_empties: bool,
@@ -82,7 +83,8 @@ def command(
         common.check_output(output)
     progress = common.make_progress(quiet)
     normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
-    transform = common.make_transform(direction or "right", vertical, horizontal, heads, annotate_tags, normaliser.root)
+    base = TreeTransform(root=normaliser.root)
+    transform = common.make_transform(base, direction or "right", vertical, horizontal, heads, annotate_tags)
     written = dropped = 0
     with open_output(output) as stream, progress.stage("converting", unit="trees") as stage:
         if output_format == "export":

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import click
 
 from sapwood.cli import _common as common
-from sapwood.errors import InputError, TreeFormatError, UsageError
-from sapwood.evaluate import EvaluationResult, Scorer, get_parameters
-from sapwood.files import name_of, read_lines
-from sapwood.run.progress import Progress, track
-from sapwood.trees.brackets import parse_trees
-from sapwood.trees.export import parse_export
-from sapwood.trees.formats import InputFormat, detect_format, read_trees
-from sapwood.trees.normalise import Normaliser
-from sapwood.trees.tree import Tree
+from sapwood.errors import InputError, UsageError
+from sapwood.evaluate import EvaluationResult, get_parameters
+from sapwood.evaluate.files import score_files
+from sapwood.files import name_of
+from sapwood.inference.decode import Decoder
+from sapwood.run.progress import Progress
+from sapwood.trees.formats import InputFormat
 
 
 @click.command("eval", short_help="Score trees or a model against gold trees.")
@@ -55,14 +50,14 @@ def command(
     models: tuple[str, ...],
     params: str,
     gold_tags: bool,
-    decoder: str,
+    decoder: Decoder,
     threshold: float,
     no_normalise: bool,
     threads: int | None,
     function_tags: str,
     keep_empties: bool,
     keep_repeated: bool,
-    input_format: Any,
+    input_format: InputFormat,
     skip_bad: bool,
     as_json: bool,
     quiet: bool,
@@ -93,17 +88,21 @@ def command(
     progress = common.make_progress(quiet)
     parameters = get_parameters(params)
     if predicted is None:
+        from sapwood.evaluate.held_out import evaluate_parser
+
         parser = common.load_parser(
             models, progress, decoder=decoder, threshold=threshold, threads=common.default_threads(threads)
         )
-        result, seconds = evaluate_model(
-            parser, gold, input_format, parameters, skip_bad, progress, gold_tags=gold_tags
-        )
+        started = time.perf_counter()
+        trees = common.trees_from([gold], input_format, skip_bad, progress)
+        result = evaluate_parser(parser, trees, parameters=parameters, gold_tags=gold_tags, progress=progress)
     else:
         started = time.perf_counter()
         normaliser = None if no_normalise else common.make_normaliser(function_tags, keep_empties, keep_repeated)
-        result = _evaluate_files(gold, predicted, input_format, normaliser, parameters, progress)
-        seconds = time.perf_counter() - started
+        result = score_files(
+            gold, predicted, format=input_format, normaliser=normaliser, parameters=parameters, progress=progress
+        )
+    seconds = time.perf_counter() - started
     _report_problems(result, gold, progress)
     if as_json:
         common.print_json({**result.to_dict(), "seconds": round(seconds, 3)})
@@ -124,84 +123,3 @@ def _report_problems(result: EvaluationResult, gold: str, progress: Progress) ->
         shown = "".join(f"\n  {message}" for message in result.messages[:5])
         more = f"\n  ... and {len(result.messages) - 5} more" if len(result.messages) > 5 else ""
         progress.note(f"{result.errors} sentence(s) in error, not scored:{shown}{more}")
-
-
-def evaluate_model(
-    parser: Any,
-    gold: str,
-    input_format: InputFormat,
-    parameters: Any,
-    skip_bad: bool,
-    progress: Progress,
-    *,
-    gold_tags: bool = False,
-) -> tuple[EvaluationResult, float]:
-    """Parse the sentences of a treebank and score the parses; returns the scores and the seconds it took."""
-    normaliser = parser.grammar.normaliser
-    started = time.perf_counter()
-    trees = [
-        clean
-        for tree in common.trees_from([gold], input_format, skip_bad, progress)
-        if (clean := normaliser(tree)) is not None
-    ]
-    sentences: Iterator[Any] = (
-        list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words() for tree in trees
-    )
-    scorer = Scorer(get_parameters(parameters) if isinstance(parameters, str) else parameters)
-    results = track(parser.parse(sentences), progress, "parsing", len(trees), "sentences")
-    failed = 0
-    for tree, result in zip(trees, results, strict=True):
-        scorer.add(tree, result.tree)
-        failed += result.failed
-    return replace(scorer.result(), failed=failed), time.perf_counter() - started
-
-
-def _evaluate_files(
-    gold: str,
-    predicted: str,
-    input_format: InputFormat,
-    normaliser: Normaliser | None,
-    parameters: Any,
-    progress: Progress,
-) -> EvaluationResult:
-    gold_trees = list(read_trees(gold, format=input_format))
-    predicted_trees = _read_predictions(predicted, input_format, len(gold_trees))
-    if len(gold_trees) != len(predicted_trees):
-        raise InputError(
-            f"{name_of(gold)} has {len(gold_trees)} trees, {name_of(predicted)} has {len(predicted_trees)}; "
-            "they must line up (write a blank line for a sentence without a parse)"
-        )
-    scorer = Scorer(parameters)
-    pairs = zip(gold_trees, predicted_trees, strict=True)
-    for gold_tree, predicted_tree in track(pairs, progress, "scoring", len(gold_trees), "trees"):
-        if normaliser is None:
-            scorer.add(gold_tree, predicted_tree)
-            continue
-        clean = normaliser(gold_tree)
-        if clean is not None:
-            scorer.add(clean, None if predicted_tree is None else normaliser(predicted_tree))
-    return scorer.result()
-
-
-def _read_predictions(path: str, input_format: InputFormat, expected: int) -> list[Tree | None]:
-    """Read predicted trees; in a file of one tree a line a blank line (or `()`) is a missing one."""
-    lines = list(read_lines(path))
-    if input_format == "export" or (input_format == "auto" and detect_format(lines) == "export"):
-        return list(parse_export(lines, source=name_of(path)))
-    if len(lines) == expected:
-        try:
-            trees: list[Tree | None] = []
-            for number, line in lines:
-                found = (
-                    []
-                    if line.strip() in ("", "()", "(())")
-                    else list(parse_trees([(number, line)], source=name_of(path)))
-                )
-                if len(found) > 1:
-                    break
-                trees.append(found[0] if found else None)
-            else:
-                return trees
-        except TreeFormatError:
-            pass  # perhaps trees over several lines: read them as such, and let that complain
-    return list(parse_trees(lines, source=name_of(path)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sapwood.cli import _common as common
-from sapwood.cli.evaluate import evaluate_model
 from sapwood.cli.inspect import is_sapwood_file
 from sapwood.errors import InputError, UsageError
+from sapwood.evaluate.held_out import evaluate_parser
 from sapwood.files import STANDARD_STREAM, is_regular
 from sapwood.plots.pictures import check_matplotlib, picture_format
 
@@ -267,7 +268,10 @@ def _score(
     path: str, dev: str, input_format: Any, skip_bad: bool, threads: int, progress: Progress
 ) -> dict[str, float]:
     parser = common.load_parser(path, progress, threads=threads)
-    result, seconds = evaluate_model(parser, dev, input_format, "default", skip_bad, progress)
+    started = time.perf_counter()
+    trees = common.trees_from([dev], input_format, skip_bad, progress)
+    result = evaluate_parser(parser, trees, progress=progress)
+    seconds = time.perf_counter() - started
     figures = result.to_dict()
     if not figures["sentences"]:
         raise InputError(f"{dev}: no trees")

@@ -7,42 +7,34 @@ where it begins: at random, or at any other grammar over the same rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Executor
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from sapwood.errors import GrammarError, SapwoodError, UsageError
+from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import lexical_table
 from sapwood.learn.latent import LatentCounts, LatentWeights
-from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.training import (
-    Checkpoints,
-    Evaluate,
-    LatentProblem,
-    Operation,
-    TrainingState,
-    Unaries,
-    evaluated,
-    figure_of,
-    keep_better,
-    run_operations,
-)
-from sapwood.run.log import Log, NoLog
+from sapwood.learn.latent_learner import IterativeLearner
+from sapwood.learn.problem import LatentProblem, wanted_states
+from sapwood.learn.settings import choice, integer, number, other
+from sapwood.learn.training import Operation, TrainingState, keep_better
+from sapwood.run.log import Log
 from sapwood.run.progress import Progress
+from sapwood.shapes import Array, Int
 from sapwood.trees.corpus import Corpus
 
-Stop = Literal["iterations", "f1", "log_likelihood"]
+Stop = Literal["iterations", "f1", "log-likelihood"]
 # By how much single precision may make the log-likelihood seem to fall, relative to its size and that of the corpus.
 _ROUNDING = 1e-6
 
 
-class EM:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EM(IterativeLearner):
     """Learns an L-PCFG with `states` states for each symbol.
 
     A random start takes the treebank's rule probabilities, divides them equally among the states of the children and
@@ -51,8 +43,8 @@ class EM:
     Parameters
     ----------
     states
-        States of each symbol: one number for all, or by name (others get 1). Symbols with fewer than `least`
-        occurrences for each state get fewer.
+        States of each symbol: one number for all, or by name (others get 1). Symbols with fewer than
+        `support` occurrences for each state get fewer.
     iterations
         The most iterations.
     init
@@ -61,17 +53,15 @@ class EM:
     restarts
         Random starts; the best ending is returned.
     stop
-        `iterations`: when they are done. `f1`, `log_likelihood`: when this figure of `evaluate` has not improved
+        `iterations`: when they are done. `f1`, `log-likelihood`: when this figure of `dev` has not improved
         for `patience` measurements, one every `every` iterations; the best weights measured are returned.
     prior
         MAP instead of maximum likelihood: a Dirichlet prior as if every rule, and every word of every preterminal, had
         been seen this often more, in all states equally.
-    noise
+    noise, support
         See above.
-    unaries, rare, lexical, threads, executor
-        See `LatentProblem`. With `init`, unary chains are taken as the grammar has them, `collapsed`.
-    random_state
-        Seed of the random starts.
+    unaries, rare, lexical, random_state, threads, executor
+        See `LatentLearner`. With `init`, unary chains are taken as the grammar has them, `collapsed`.
 
     Examples
     --------
@@ -81,118 +71,50 @@ class EM:
     <TensorGrammar: 3 symbols (2 states), 1 rules, 2 words>
     """
 
-    def __init__(
+    method: ClassVar[str] = "em"
+
+    states: int | Mapping[str, int] = integer(16, "Hidden states of each symbol.", low=1)
+    iterations: int = integer(40, "The most iterations.", low=1)
+    init: TensorGrammar | None = other(None, "A grammar to start from, over the same trees.")
+    restarts: int = integer(1, "Random starts, the best of which is kept.", low=1)
+    stop: Stop = choice(
+        "iterations", "When to stop: after all iterations, or when this figure of --dev gets no better.", get_args(Stop)
+    )
+    patience: int = integer(3, "With --stop: how many times --dev may get no better.", low=1)
+    every: int = integer(5, "How many iterations are between two looks at --dev.", low=1)
+    prior: float = number(0.0, "As if every rule and word had been seen so often more.")
+    noise: float = number(0.2, "How far the weights of a random start are from even ones.", below=1)
+    support: int = integer(4, "Occurrences that a symbol must have for each state.", low=1)
+
+    def problem(self, corpus: Corpus) -> LatentProblem:
+        """Return the corpus as this learner sees it."""
+        return (
+            super().problem(corpus)
+            if self.init is None
+            else replace(self, init=None, unaries="collapsed").problem(corpus)
+        )
+
+    def _operations(
         self,
-        *,
-        states: int | Mapping[str, int] = 16,
-        iterations: int = 40,
-        init: TensorGrammar | None = None,
-        restarts: int = 1,
-        stop: Stop = "iterations",
-        patience: int = 3,
-        every: int = 5,
-        prior: float = 0.0,
-        noise: float = 0.2,
-        least: int = 4,
-        unaries: Unaries = "steps",
-        rare: int = 10,
-        lexical: LexicalSettings | None = None,
-        random_state: int = 0,
-        threads: int = 1,
-        executor: Executor | None = None,
-    ) -> None:
-        counts = {"iterations": iterations, "restarts": restarts, "patience": patience, "every": every, "least": least}
-        if isinstance(states, Mapping):
-            counts |= {f"states of {symbol}": int(number) for symbol, number in states.items()}
-        else:
-            states = counts["states"] = int(states)
-        for name, value in counts.items():
-            if value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}")
-        if stop not in get_args(Stop):
-            raise UsageError(f"stop must be one of {', '.join(get_args(Stop))}, not {stop!r}")
-        if not 0 <= noise < 1:
-            raise UsageError(f"noise must be at least 0 and below 1, not {noise}")
-        if not 0 <= prior < float("inf"):
-            raise UsageError(f"prior must be 0 or more, not {prior}")
-        self.states = states
-        self.iterations = iterations
-        self.init = init
-        self.restarts = restarts if init is None else 1
-        self.stop: Stop = stop
-        self.patience = patience
-        self.every = every
-        self.prior = prior
-        self.noise = noise
-        self.least = least
-        self.unaries: Unaries = unaries if init is None else "collapsed"
-        self.rare = rare
-        self.lexical = lexical or LexicalSettings(state_strength=5.0, signature_state_strength=5.0)
-        self.random_state = random_state
-        self.threads = threads
-        self.executor = executor
-
-    def settings(self) -> dict[str, Any]:
-        """Return what the result depends on beside the trees and the starting point, as JSON values."""
-        names = (
-            "states", "iterations", "restarts", "stop", "patience", "every", "prior", "noise", "least", "unaries",
-            "rare", "random_state",
-        )  # fmt: skip
-        values = {name: getattr(self, name) for name in names}
-        if not isinstance(self.states, int):
-            values["states"] = {symbol: int(number) for symbol, number in self.states.items()}
-        return {**values, "lexical": asdict(self.lexical), "init": None if self.init is None else self.init.digest()}
-
-    def fit(
-        self,
-        corpus: Corpus,
-        *,
-        evaluate: Evaluate | None = None,
-        progress: Progress | None = None,
-        log: Log | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> TensorGrammar:
-        """Return the grammar.
-
-        Parameters
-        ----------
-        corpus
-            The trees.
-        evaluate
-            Gives the figures that `stop` goes by; with `stop="iterations"` they are only noted in the log.
-        progress, log
-            What to report to.
-        checkpoint
-            A file to keep the state of training in. If it is there, training goes on from it.
-        """
-        if self.stop != "iterations" and evaluate is None:
+        problem: LatentProblem,
+        dev: Evaluate | None,
+        progress: Progress,  # noqa: ARG002
+        log: Log,
+    ) -> list[Operation]:
+        if self.stop != "iterations" and dev is None:
             raise UsageError(f"stop={self.stop!r} needs held-out data to measure it on")
-        problem = LatentProblem.of(self, corpus)
-        log = log or NoLog()
-        state = TrainingState(problem.trees.one_state())
-        checkpoints = None
-        if checkpoint is not None:
-            checkpoints = Checkpoints.of_run(checkpoint, "em", self.settings(), corpus, evaluate)
-            state = checkpoints.load(state.weights) or state
-        operations = self._operations(problem, evaluate, log)
-        state = run_operations(operations, state, progress=progress, log=log, checkpoints=checkpoints)
-        weights = state.weights if state.best is None else state.best
-        return self._grammar(problem, weights, state.step)
-
-    def _grammar(self, problem: LatentProblem, weights: LatentWeights, step: int) -> TensorGrammar:
-        return problem.grammar(weights, {"method": "em", "settings": self.settings(), "iterations": step})
-
-    def _operations(self, problem: LatentProblem, evaluate: Evaluate | None, log: Log) -> list[Operation]:
         operations = []
-        for restart in range(self.restarts):
-            names: dict[str, Any] = {"restart": restart} if self.restarts > 1 else {}
+        restarts = self.restarts if self.init is None else 1
+        for restart in range(restarts):
+            names: dict[str, Any] = {"restart": restart} if restarts > 1 else {}
             operations.append(Operation(partial(self._start, problem, restart)))
             for iteration in range(1, self.iterations + 1):
                 figures = {**names, "phase": "em", "iteration": iteration}
                 operations.append(Operation(partial(self._iterate, problem), 1.0, figures))
-                if evaluate is not None and (iteration % self.every == 0 or iteration == self.iterations):
-                    operations.append(Operation(partial(self._evaluate, problem, evaluate, log, names)))
-            if self.restarts > 1 and self.stop == "iterations":
+                if dev is not None and (iteration % self.every == 0 or iteration == self.iterations):
+                    figure = None if self.stop == "iterations" else self.stop.replace("-", "_")
+                    operations.append(self._measuring(problem, dev, log, names, figure))
+            if restarts > 1 and self.stop == "iterations":
                 operations.append(Operation(partial(self._compare, problem)))
         return operations
 
@@ -202,19 +124,13 @@ class EM:
         if self.init is not None:
             weights = from_grammar(problem, self.init)
         else:
-            counts = trees.corpus.symbol_counts()
-            if not isinstance(self.states, int) and (unknown := set(self.states) - set(trees.corpus.symbols)):
-                raise UsageError(f"states are given for symbols that the trees do not have: {sorted(unknown)}")
-            wanted = np.array([self._wanted(name) for name in trees.corpus.symbols])
-            wanted = np.where(problem.splittable(), np.clip(counts // self.least, 1, wanted), 1)
+            most = wanted_states(self.states, trees.corpus, self.support)
+            wanted = np.where(problem.splittable(), most, 1)
             weights = trees.split(trees.one_state(), wanted, self.noise, rng)
-        return replace(state, weights=weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
-
-    def _wanted(self, symbol: str) -> int:
-        return self.states if isinstance(self.states, int) else self.states.get(symbol, 1)
+        return state.moved(weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 
     def _iterate(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
-        if self.worse_enough(state):
+        if self._given_up(state):
             return state
         trees, weights = problem.trees, state.weights
         expected = problem.expectations(weights)
@@ -228,13 +144,14 @@ class EM:
                 f"iteration {state.step + 1}: the objective fell from {state.log_likelihood:.6f} to {objective:.6f}, "
                 "which EM cannot do: this is an error in sapwood or in the machine"
             )
-        return replace(state, weights=trees.maximise(weights, counts), step=state.step + 1, log_likelihood=objective)
+        return state.iterated(trees.maximise(weights, counts), objective)
 
-    def worse_enough(self, state: TrainingState) -> bool:
-        """Return whether this start has been given up."""
+    def _given_up(self, state: TrainingState) -> bool:
         return self.stop != "iterations" and state.worse >= self.patience
 
-    def _with_prior(self, counts: LatentCounts, weights: LatentWeights, pair_symbol: np.ndarray) -> LatentCounts:
+    def _with_prior(
+        self, counts: LatentCounts, weights: LatentWeights, pair_symbol: Int[Array, "pairs"]
+    ) -> LatentCounts:
         sizes = np.diff(weights.tensor_offsets)
         pair_sizes = weights.states[pair_symbol]
         return LatentCounts(
@@ -243,21 +160,13 @@ class EM:
             counts.root,
         )
 
-    def _log_prior(self, weights: LatentWeights, pair_symbol: np.ndarray) -> float:
+    def _log_prior(self, weights: LatentWeights, pair_symbol: Int[Array, "pairs"]) -> float:
         """Return the logarithm of the prior density, up to a constant."""
         with np.errstate(divide="ignore"):
             rules = np.add.reduceat(np.log(weights.tensors.astype(float)), weights.tensor_offsets[:-1])
             words = np.add.reduceat(np.log(weights.lexical), offsets_of(weights.states[pair_symbol])[:-1])
         by_rule = rules / np.diff(weights.tensor_offsets)
         return float(self.prior * (by_rule.sum() + (words / weights.states[pair_symbol]).sum()))
-
-    def _evaluate(
-        self, problem: LatentProblem, evaluate: Evaluate, log: Log, labels: Mapping[str, Any], state: TrainingState
-    ) -> TrainingState:
-        if self.worse_enough(state):
-            return state
-        state, figures = evaluated(state, self._grammar(problem, state.weights, state.step), evaluate, log, labels)
-        return state if self.stop == "iterations" else keep_better(state, figure_of(figures, self.stop))
 
     def _compare(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
         objective = problem.expectations(state.weights).log_likelihood

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
+from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.lexical import LexicalModel, LexicalSettings
-from sapwood.run.progress import Progress, Silent
+from sapwood.learn.base import Learner
+from sapwood.learn.lexical import LexicalModel
+from sapwood.run.log import Log
+from sapwood.run.progress import Progress
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.transform import TreeTransform
 
 
-class PCFG:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PCFG(Learner):
     """Reads a PCFG off a corpus.
+
+    Without hidden states symbols must be told what ancestors and siblings say: they are prepared with `vertical=2`,
+    `horizontal=1` and annotated tags.
 
     Parameters
     ----------
@@ -28,12 +38,18 @@ class PCFG:
     <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
     """
 
-    def __init__(self, *, lexical: LexicalSettings | None = None) -> None:
-        self.lexical = lexical or LexicalSettings()
+    method: ClassVar[str] = "pcfg"
+    preparation: ClassVar[TreeTransform] = TreeTransform(vertical=2, horizontal=1, annotate_tags=True)
 
-    def fit(self, corpus: Corpus, *, progress: Progress | None = None) -> TensorGrammar:
-        """Return the grammar."""
-        with (progress or Silent()).stage("counting", total=2, unit="steps") as stage:
+    def _learn(
+        self,
+        corpus: Corpus,
+        dev: Evaluate | None,  # noqa: ARG002
+        progress: Progress,
+        log: Log,  # noqa: ARG002
+        checkpoint: str | Path | None,  # noqa: ARG002
+    ) -> TensorGrammar:
+        with progress.stage("counting", total=2, unit="steps") as stage:
             counts = corpus.rule_counts().astype(float)
             symbol_counts = corpus.symbol_counts().astype(float)
             stage.step()
@@ -53,7 +69,8 @@ class PCFG:
             normaliser=corpus.normaliser,
             transform=corpus.transform,
             info={
-                "method": "pcfg",
+                "method": self.method,
+                "settings": self.settings(),
                 "training": {"trees": corpus.n_trees, "words": corpus.n_words, "digest": corpus.digest()},
                 "lexical": asdict(self.lexical),
                 "tokeniser": corpus.tokeniser_style(),

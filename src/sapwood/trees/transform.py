@@ -224,7 +224,7 @@ class TreeTransform:
     """
 
     vertical: int = 1
-    horizontal: int = 1
+    horizontal: int = 0
     direction: Direction = "right"
     annotate_tags: bool = False
     heads: str = ""

@@ -18,9 +18,9 @@ from sapwood.grammar.validate import inner_sums
 from sapwood.inference import Parser
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
-from sapwood.learn.pivot import Pivot, learner
+from sapwood.learn.pivot import Pivot, PivotEM, learner
+from sapwood.learn.problem import LatentProblem
 from sapwood.learn.spectral.features import FEATURE_SETS, Entries
-from sapwood.learn.training import LatentProblem
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
@@ -293,7 +293,7 @@ def test_a_grammar_with_states_is_learned_from_its_trees():
 
 def test_iterations_are_noted():
     log, pivot_only = Lines(), Lines()
-    grammar = Pivot(states=3, support=5, iterations=3).fit(SMALL, log=log)
+    grammar = PivotEM(states=3, support=5, iterations=3).fit(SMALL, log=log)
     alone = Pivot(states=3, support=5).fit(SMALL, log=pivot_only)
     assert (grammar, alone) == (small(states=3, iterations=3), small(states=3))
     assert [(line["step"], line["phase"], line["iteration"]) for line in log.lines] == [(n, "em", n) for n in (1, 2, 3)]
@@ -305,12 +305,12 @@ def test_iterations_are_noted():
 def test_the_best_by_evaluation():
     evaluate, log = Scripted([1.0, 2.0, 4.0, 4.0]), Lines()
     options = {"states": 3, "support": 5, "iterations": 5}
-    grammar = Pivot(**options, every=2).fit(SMALL, evaluate=evaluate, log=log)
+    grammar = Pivot(**options, every=2).fit(SMALL, dev=evaluate, log=log)
     assert [(line["step"], line["f1"]) for line in log.of("dev")] == [(0, 1.0), (2, 2.0), (4, 4.0), (5, 4.0)]
     assert grammar == evaluate.grammars[2] == small(states=3, iterations=4)
     assert evaluate.grammars[0] == small(states=3)
-    with pytest.raises(UsageError, match="evaluate must give 'f1'"):
-        Pivot(states=2).fit(SMALL, evaluate=lambda grammar: {"tags": 1.0})
+    with pytest.raises(UsageError, match="dev must give 'f1'"):
+        Pivot(states=2).fit(SMALL, dev=lambda grammar: {"tags": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_patience(patience, scores, best):
     evaluate, log = Scripted(scores), Lines()
     grammar = Pivot(
         states=2, support=5, iterations=8, patience=patience, **SIMPLE
-    ).fit(SMALL, evaluate=evaluate, log=log)  # fmt: skip
+    ).fit(SMALL, dev=evaluate, log=log)  # fmt: skip
     assert len(evaluate.grammars) == len(scores)
     assert grammar == evaluate.grammars[best]
     assert len(log.of("iteration")) == len(scores) - 1
@@ -342,21 +342,21 @@ def test_interrupted_by_evaluation_it_ends_the_same(patience, tmp_path, monkeypa
     options = {"states": 2, "support": 5, "iterations": 4, "patience": patience, **SIMPLE}
     scores = [3.0, 4.0, 2.0, 1.0] if patience else [3.0, 4.0, 2.0, 1.0, 2.0]
     whole = Lines()
-    Pivot(**options).fit(SMALL, evaluate=Scripted(scores), log=whole).save(tmp_path / "whole")
+    Pivot(**options).fit(SMALL, dev=Scripted(scores), log=whole).save(tmp_path / "whole")
     assert len(whole.lines) == 2 * len(scores) - 1
     for at in range(len(scores)):
         path, log, later = tmp_path / f"{at}.checkpoint", Lines(), Lines()
         with pytest.raises(Interrupted):
-            Pivot(**options).fit(SMALL, evaluate=Scripted([*scores[:at], None]), checkpoint=path, log=log)
+            Pivot(**options).fit(SMALL, dev=Scripted([*scores[:at], None]), checkpoint=path, log=log)
         rest = Scripted(scores[at:])
-        Pivot(**options).fit(SMALL, evaluate=rest, checkpoint=path, log=later).save(tmp_path / "resumed")
+        Pivot(**options).fit(SMALL, dev=rest, checkpoint=path, log=later).save(tmp_path / "resumed")
         assert (tmp_path / "resumed").read_bytes() == (tmp_path / "whole").read_bytes(), at
         assert log.lines + later.lines == whole.lines
         assert len(rest.grammars) == len(scores) - at
     # A finished run has nothing left to do: it does not look for states again.
     monkeypatch.setattr(learner, "extract", None)
     again = Lines()
-    Pivot(**options).fit(SMALL, evaluate=Scripted([]), checkpoint=path, log=again).save(tmp_path / "resumed")
+    Pivot(**options).fit(SMALL, dev=Scripted([]), checkpoint=path, log=again).save(tmp_path / "resumed")
     assert again.lines == []
     assert (tmp_path / "resumed").read_bytes() == (tmp_path / "whole").read_bytes()
 
@@ -411,7 +411,7 @@ def test_the_grammar_says_how_it_was_made():
         ({"outside": ["word"]}, "no outside feature 'word'"),
         ({"columns": "none"}, "columns must be one of align, fit, not 'none'"),
         ({"solver": "simplex"}, "solver must be one of active-set, frank-wolfe, not 'simplex'"),
-        ({"unaries": "no"}, "unaries are steps or collapsed, not 'no'"),
+        ({"unaries": "no"}, "unaries must be one of steps, collapsed, not 'no'"),
         ({"tolerance": 0.0}, "tolerance must lie between 0 and 1, not 0.0"),
         ({"tolerance": 1.0}, "tolerance must lie between 0 and 1, not 1.0"),
         ({"tolerance": float("nan")}, "tolerance must lie between 0 and 1, not nan"),

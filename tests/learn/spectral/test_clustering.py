@@ -21,11 +21,11 @@ from sapwood.inference import Parser
 from sapwood.learn.latent import LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
+from sapwood.learn.problem import LatentProblem, wanted_states
 from sapwood.learn.spectral import Cluster, clustering
 from sapwood.learn.spectral.clustering import k_means, observed_counts
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import project_nodes, wanted_states
-from sapwood.learn.training import LatentProblem
+from sapwood.learn.spectral.projection import project_nodes
 from sapwood.run.progress import Silent
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
@@ -331,7 +331,7 @@ def test_seeds_and_noise_make_a_difference():
 def test_the_best_by_evaluation():
     evaluate, log = Scripted([1.0, 2.0, 4.0, 4.0]), Lines()
     options = {"states": 3, "iterations": 5}
-    grammar = Cluster(**options, every=2).fit(MADE_UP, evaluate=evaluate, log=log)
+    grammar = Cluster(**options, every=2).fit(MADE_UP, dev=evaluate, log=log)
     assert [(line["step"], line["f1"]) for line in log.lines if line["event"] == "dev"] == [
         (0, 1.0), (2, 2.0), (4, 4.0), (5, 4.0),
     ]  # fmt: skip
@@ -339,9 +339,9 @@ def test_the_best_by_evaluation():
     assert evaluate.grammars[0] == Cluster(states=3).fit(MADE_UP)
     assert evaluate.grammars[3] == Cluster(**options).fit(MADE_UP) != grammar
     evaluate = Scripted([9.0, 2.0, 4.0, 5.0])
-    assert Cluster(**options, every=2).fit(MADE_UP, evaluate=evaluate) == evaluate.grammars[0]
-    with pytest.raises(UsageError, match="evaluate must give 'f1'"):
-        Cluster(states=2).fit(MADE_UP, evaluate=lambda grammar: {"tags": 1.0})
+    assert Cluster(**options, every=2).fit(MADE_UP, dev=evaluate) == evaluate.grammars[0]
+    with pytest.raises(UsageError, match="dev must give 'f1'"):
+        Cluster(states=2).fit(MADE_UP, dev=lambda grammar: {"tags": 1.0})
 
 
 @pytest.mark.parametrize("scores", [None, [1.0, 3.0, 2.0]])
@@ -352,24 +352,24 @@ def test_interrupted_anywhere_it_ends_the_same(scores, tmp_path, monkeypatch):
     by_grammar: dict[str, float] = {}
     if scores is not None:
         recorded = Scripted(scores)
-        Cluster(**options).fit(corpus, evaluate=recorded)
+        Cluster(**options).fit(corpus, dev=recorded)
         by_grammar = {grammar.digest(): score for grammar, score in zip(recorded.grammars, scores, strict=True)}
     evaluate = None if scores is None else lambda grammar: {"f1": by_grammar[grammar.digest()]}
     whole = Lines()
-    Cluster(**options).fit(corpus, evaluate=evaluate, log=whole).save(tmp_path / "whole")
+    Cluster(**options).fit(corpus, dev=evaluate, log=whole).save(tmp_path / "whole")
     assert len(whole.lines) == (4 if scores is None else 7)
     for at in range(len(whole.lines)):
         path = tmp_path / f"{at}.checkpoint"
         log, later = Lines(fail_at=at), Lines()
         with pytest.raises(Interrupted):
-            Cluster(**options).fit(corpus, evaluate=evaluate, checkpoint=path, log=log)
-        Cluster(**options).fit(corpus, evaluate=evaluate, checkpoint=path, log=later).save(tmp_path / "resumed")
+            Cluster(**options).fit(corpus, dev=evaluate, checkpoint=path, log=log)
+        Cluster(**options).fit(corpus, dev=evaluate, checkpoint=path, log=later).save(tmp_path / "resumed")
         assert (tmp_path / "resumed").read_bytes() == (tmp_path / "whole").read_bytes(), at
         assert log.lines + later.lines == whole.lines
     # A finished run has nothing left to do: it does not even cluster again.
     monkeypatch.setattr(clustering, "k_means", None)
     again = Lines()
-    Cluster(**options).fit(corpus, evaluate=evaluate, checkpoint=path, log=again).save(tmp_path / "resumed")
+    Cluster(**options).fit(corpus, dev=evaluate, checkpoint=path, log=again).save(tmp_path / "resumed")
     assert again.lines == []
     assert (tmp_path / "resumed").read_bytes() == (tmp_path / "whole").read_bytes()
 
@@ -438,7 +438,7 @@ def test_the_grammar_says_how_it_was_made():
         ({"noise": float("nan")}, "noise must be 0 or more, not nan"),
         ({"kappa": -1}, "kappa must be 0 or more, not -1"),
         ({"tolerance": 1.0}, "tolerance must lie between 0 and 1, not 1.0"),
-        ({"unaries": "no"}, "unaries are steps or collapsed, not 'no'"),
+        ({"unaries": "no"}, "unaries must be one of steps, collapsed, not 'no'"),
         ({"threads": 0}, "threads must be at least 1, not 0"),
     ],
 )

@@ -21,11 +21,11 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.pcfg import PCFG
+from sapwood.learn.problem import LatentProblem, wanted_states
 from sapwood.learn.spectral import Cluster, Spectral
 from sapwood.learn.spectral.learner import RuleMoments, rule_moments, smoothed
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes, wanted_states
-from sapwood.learn.training import LatentProblem
+from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
 from sapwood.learn.unary import Unfolded, _shares, fold_weights, unfold
 from sapwood.run.progress import Silent
 from sapwood.testing.reference import tree_probability
@@ -189,7 +189,7 @@ def test_weights_are_those_of_the_algebra():
     projected = projected_nodes("collapsed")
     moments = core_moments(projected)
     weights = assemble(moments)
-    grammar = Spectral(states=4, smoothing=0, unaries="collapsed", lexical=PLAIN).fit(MADE_UP)
+    grammar = Spectral(states=4, backoff=0, unaries="collapsed", lexical=PLAIN).fit(MADE_UP)
     assert not grammar.probabilistic
     assert grammar.states.max() == 4
     np.testing.assert_array_equal(grammar.states, weights.states)
@@ -229,7 +229,7 @@ def test_trees_with_steps_have_the_weights_of_the_algebra():
     corpus = projected.corpus
     moments = core_moments(projected)
     weights = assemble(moments)
-    grammar = Spectral(states=4, smoothing=0, lexical=PLAIN).fit(MADE_UP)
+    grammar = Spectral(states=4, backoff=0, lexical=PLAIN).fit(MADE_UP)
     unfolded = problem_of("steps").unfolded
     # The lexical vectors of the grammar itself: those of tags are tested above and below.
     lexical = {(len(corpus.symbols) - 1, len(corpus.words) - 1): np.ones(1)}
@@ -254,7 +254,7 @@ def test_trees_with_steps_have_the_weights_of_the_algebra():
 
 def test_smoothed_weights():
     projected = projected_nodes("collapsed")
-    grammar = Spectral(states=4, smoothing=7.0, unaries="collapsed", lexical=PLAIN).fit(MADE_UP)
+    grammar = Spectral(states=4, backoff=7.0, unaries="collapsed", lexical=PLAIN).fit(MADE_UP)
     counts = MADE_UP.symbol_counts()
     inside = [y.mean(axis=0) for y in projected.inside]
     outside = [z.mean(axis=0) for z in projected.outside]
@@ -270,7 +270,7 @@ def test_smoothed_weights():
 def test_one_state_is_the_treebank_grammar():
     for lexical in (PLAIN, LexicalSettings(), LexicalSettings(state_strength=5.0, signature_state_strength=5.0)):
         for smoothing in (0.0, 20.0):
-            grammar = Spectral(states=1, unaries="collapsed", lexical=lexical, smoothing=smoothing).fit(MADE_UP)
+            grammar = Spectral(states=1, unaries="collapsed", lexical=lexical, backoff=smoothing).fit(MADE_UP)
             plain = PCFG(lexical=lexical).fit(MADE_UP)
             assert grammar.symbols == plain.symbols
             np.testing.assert_array_equal(grammar.rules, plain.rules)
@@ -349,7 +349,7 @@ def test_trees_get_their_probabilities_back():
     def error(states: int, size: int, seed: int) -> float:
         """Return by how much of their probability trees are off after learning from a sample, on average."""
         learner = Spectral(
-            states=states, smoothing=0, kappa=0.0, least=1, support=1, tolerance=1e-3, rare=0, unaries="collapsed",
+            states=states, backoff=0, kappa=0.0, least=1, support=1, tolerance=1e-3, rare=0, unaries="collapsed",
             lexical=replace(PLAIN, rare=0),
         )  # fmt: skip
         grammar = learner.fit(Corpus.from_trees(truth.sample(size, random_state=seed, max_words=80)))
@@ -634,22 +634,22 @@ class Lines:
 
 def test_the_best_smoothing_is_taken():
     evaluate, log = Scripted([1.0, 3.0, 3.0]), Lines()
-    grammar = Spectral(states=3, smoothing=[0, 5, 50]).fit(MADE_UP, evaluate=evaluate, log=log)
+    grammar = Spectral(states=3, backoff=[0, 5, 50]).fit(MADE_UP, dev=evaluate, log=log)
     assert grammar == evaluate.grammars[1]
-    assert grammar.info["settings"]["smoothing"] == 5
-    assert [(line["event"], line["step"], line["smoothing"], line["f1"]) for line in log.lines] == [
+    assert grammar.info["spectral"]["backoff"] == 5
+    assert [(line["event"], line["step"], line["backoff"], line["f1"]) for line in log.lines] == [
         ("dev", 1, 0.0, 1.0), ("dev", 2, 5.0, 3.0), ("dev", 3, 50.0, 3.0),
     ]  # fmt: skip
     for number, smoothing in enumerate((0, 5, 50)):
-        assert Spectral(states=3, smoothing=smoothing).fit(MADE_UP) == evaluate.grammars[number]
+        assert Spectral(states=3, backoff=smoothing).fit(MADE_UP) == evaluate.grammars[number]
     assert evaluate.grammars[0] != evaluate.grammars[1]
     # Nobody to ask: the first.
-    assert Spectral(states=3, smoothing=[50, 5]).fit(MADE_UP) == evaluate.grammars[2]
+    assert Spectral(states=3, backoff=[50, 5]).fit(MADE_UP) == evaluate.grammars[2]
 
 
 def test_states_of_their_own_choosing():
     evaluate, log = Scripted([1.0, 1.5, 2.0, 1.0]), Lines()
-    grammar = Spectral(states="auto", support=5).fit(MADE_UP, evaluate=evaluate, log=log)
+    grammar = Spectral(states="auto", support=5, backoff=20).fit(MADE_UP, dev=evaluate, log=log)
     assert [line["tolerance"] for line in log.lines] == pytest.approx([0.03, 0.09, 0.3, 0.6])
     assert grammar == evaluate.grammars[2]
     assert grammar.info["spectral"]["tolerance"] == pytest.approx(0.3)
@@ -661,8 +661,8 @@ def test_states_of_their_own_choosing():
 
 
 def test_evaluation_must_give_what_it_goes_by():
-    with pytest.raises(UsageError, match="evaluate must give 'f1'; it gives tags"):
-        Spectral(states=1).fit(MADE_UP, evaluate=lambda grammar: {"tags": 1.0})
+    with pytest.raises(UsageError, match="dev must give 'f1'; it gives tags"):
+        Spectral(states=1).fit(MADE_UP, dev=lambda grammar: {"tags": 1.0})
 
 
 def test_the_same_bits():
@@ -712,10 +712,11 @@ def count_of_words(table: NodeTable) -> np.ndarray:
 
 
 def test_the_grammar_says_how_it_was_made():
-    learner = Spectral(states={"NP": 2}, inside=["word", count_of_words], smoothing=(3, 4), lexical=LexicalSettings())
+    learner = Spectral(states={"NP": 2}, inside=["word", count_of_words], backoff=(3, 4), lexical=LexicalSettings())
     info = learner.fit(MADE_UP).info
     assert info["method"] == "spectral"
-    assert info["settings"] == {**learner.settings(), "smoothing": 3.0}
+    assert info["settings"] == learner.settings()
+    assert info["spectral"]["backoff"] == 3.0
     assert info["settings"]["states"] == {"NP": 2}
     # The same in every run: no addresses.
     assert info["settings"]["inside"] == ["word", "count_of_words"]
@@ -729,19 +730,19 @@ def test_the_grammar_says_how_it_was_made():
     ("options", "message"),
     [
         ({"states": 0}, "states must be at least 1, not 0"),
-        ({"states": {"NP": -1}}, "states must be at least 1, not -1"),
-        ({"states": "many"}, "states are a number, numbers by name or \"auto\", not 'many'"),
-        ({"smoothing": -1}, "smoothing must be 0 or more, not -1"),
-        ({"smoothing": []}, "smoothing must be 0 or more, not []"),
-        ({"smoothing": [1.0, float("nan")]}, "smoothing must be 0 or more, not [1.0, nan]"),
+        ({"states": {"NP": -1}}, "states of NP must be at least 1, not -1"),
+        ({"states": "many"}, "states must be a number or 'auto', not 'many'"),
+        ({"backoff": -1}, "backoff must be 0 or more, not -1"),
+        ({"backoff": []}, "backoff must have at least one value"),
+        ({"backoff": [1.0, float("nan")]}, "backoff must be 0 or more, not nan"),
         ({"tolerance": 0}, "tolerance must lie between 0 and 1, not 0"),
         ({"tolerance": 1.0}, "tolerance must lie between 0 and 1, not 1.0"),
         ({"kappa": -1}, "kappa must be 0 or more, not -1"),
         ({"kappa": float("nan")}, "kappa must be 0 or more, not nan"),
         ({"least": 0}, "least must be at least 1, not 0"),
         ({"support": 0}, "support must be at least 1, not 0"),
-        ({"nodes": "two"}, "nodes are all or one, not 'two'"),
-        ({"unaries": "no"}, "unaries are steps or collapsed, not 'no'"),
+        ({"nodes": "two"}, "nodes must be one of all, one, not 'two'"),
+        ({"unaries": "no"}, "unaries must be one of steps, collapsed, not 'no'"),
         ({"inside": "poor"}, "no set of features 'poor'; choose simple or rich"),
         ({"outside": ["word"]}, "no outside feature 'word'"),
         ({"threads": 0}, "threads must be at least 1, not 0"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from made_up import made_up_treebank
 from sapwood.errors import UsageError
+from sapwood.learn.problem import wanted_states
 from sapwood.learn.spectral.matrices import extract
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import (
@@ -20,7 +21,6 @@ from sapwood.learn.spectral.projection import (
     diagnostics,
     project_nodes,
     truncated_svd,
-    wanted_states,
 )
 from sapwood.learn.unary import unfold
 from sapwood.trees.corpus import Corpus

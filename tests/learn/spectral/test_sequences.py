@@ -103,7 +103,7 @@ def learn(sequences, nodes="all") -> TensorGrammar:
     """Learn two states without smoothing."""
     corpus = Corpus.from_trees(right_branching(sequences))
     return Spectral(
-        states=2, inside=SEQUENCE_INSIDE, outside=SEQUENCE_OUTSIDE, least=1, smoothing=0, tolerance=1e-6, support=1,
+        states=2, inside=SEQUENCE_INSIDE, outside=SEQUENCE_OUTSIDE, least=1, backoff=0, tolerance=1e-6, support=1,
         nodes=nodes, rare=0, lexical=UNSMOOTHED,
     ).fit(corpus)  # fmt: skip
 

@@ -1,5 +1,5 @@
 """Pivot learning: the grammar's own parameters, by anchors and convex problems."""
 
-from sapwood.learn.pivot.learner import Pivot
+from sapwood.learn.pivot.learner import Pivot, PivotEM
 
-__all__ = ["Pivot"]
+__all__ = ["Pivot", "PivotEM"]

@@ -10,29 +10,26 @@ expectation, at the true distribution.) Step 3 and section 6.1 give all probabil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse
 
 from sapwood.anchors.decomposition import Columns
 from sapwood.anchors.simplex import Solver
-from sapwood.errors import UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.learn.latent import LatentCounts, LatentWeights
-from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
+from sapwood.learn.problem import LatentProblem, wanted_states
 from sapwood.learn.refined import Refined
-from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract
+from sapwood.learn.settings import choice, integer, number, optional_integer
+from sapwood.learn.spectral.feature_learner import FeatureLearner
+from sapwood.learn.spectral.matrices import SymbolFeatures, extract
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import check_feature_settings, feature_settings, wanted_states
-from sapwood.learn.training import LatentProblem, Unaries
 from sapwood.run.parallel import map_in_order, one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
@@ -41,21 +38,14 @@ from sapwood.trees.corpus import Corpus
 _CHUNK = 256
 
 
-class Pivot(Refined):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Pivot(FeatureLearner, Refined):
     """Learns a probabilistic L-PCFG by anchors and convex problems, and EM from there if asked to.
 
     Parameters
     ----------
-    states
-        The most states of each symbol: one number for all, or by name (others get one).
-    inside, outside, least
-        Features: the name of a set, or names of features (see `learn.spectral.features`); those seen less often than
-        `least` with a symbol are dropped.
-    kappa, tolerance
-        Of the canonical correlations, as for `Spectral`: the scaling of rare features, and the part of the largest
-        singular value below which the others are cut off, with the states they would give.
-    support
-        A symbol gets no more than one state for so many occurrences, and only features seen so often can be anchors.
+    states, inside, outside, least, kappa, tolerance, support
+        See `FeatureLearner`. Only features seen `support` times can be anchors.
     shrinkage
         What rare features say is drawn towards what all say together, as if that had been seen so often more.
     columns
@@ -71,10 +61,8 @@ class Pivot(Refined):
         Pseudo-counts in equation 1, distributed as if the three states were independent.
     iterations, every, patience, smoothing, lexical_smoothing
         Of EM afterwards (pivot+EM), see `Refined`.
-    unaries, rare, lexical, threads, executor
-        See `LatentProblem`.
-    random_state
-        Seed of decompositions and of what is drawn.
+    unaries, rare, lexical, random_state, threads, executor
+        See `LatentLearner`.
 
     Examples
     --------
@@ -84,83 +72,23 @@ class Pivot(Refined):
     <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
     """
 
-    def __init__(
-        self,
-        *,
-        states: int | Mapping[str, int] = 16,
-        inside: Chosen = "rich",
-        outside: Chosen = "rich",
-        least: int = 2,
-        kappa: float = 5.0,
-        tolerance: float = 0.03,
-        support: int = 30,
-        shrinkage: float = 10.0,
-        columns: Columns = "align",
-        solver: Solver = "active-set",
-        alignment_iterations: int = 50,
-        rule_iterations: int = 10,
-        combinations: int = 4,
-        strength: float = 2.0,
-        iterations: int = 0,
-        every: int = 1,
-        patience: int | None = 3,
-        smoothing: float = 0.03,
-        lexical_smoothing: float = 0.1,
-        unaries: Unaries = "steps",
-        rare: int = 10,
-        lexical: LexicalSettings | None = None,
-        random_state: int = 0,
-        threads: int = 1,
-        executor: Executor | None = None,
-    ) -> None:
-        super().__init__(
-            iterations=iterations, every=every, patience=patience, smoothing=smoothing,
-            lexical_smoothing=lexical_smoothing, unaries=unaries, rare=rare, lexical=lexical,
-            random_state=random_state, threads=threads, executor=executor,
-        )  # fmt: skip
-        check_feature_settings(least=least, support=support, kappa=kappa, tolerance=tolerance)
-        bounds = (
-            ("alignment_iterations", alignment_iterations),
-            ("rule_iterations", rule_iterations),
-            ("combinations", combinations),
-        )
-        for name, value in bounds:
-            if value < 1:
-                raise UsageError(f"{name} must be at least 1, not {value}")
-        for name, number in (("shrinkage", shrinkage), ("strength", strength)):
-            if not 0 <= number < float("inf"):
-                raise UsageError(f"{name} must be 0 or more, not {number}")
-        for name, chosen, kinds in (("columns", columns, Columns), ("solver", solver, Solver)):
-            if chosen not in get_args(kinds):
-                raise UsageError(f"{name} must be one of {', '.join(get_args(kinds))}, not {chosen!r}")
-        self.method = "pivot+em" if iterations else "pivot"
-        self.states = states
-        self.inside, self.outside, self.least = inside, outside, least
-        self.kappa, self.tolerance = kappa, tolerance
-        self.support = support
-        self.shrinkage = shrinkage
-        self.columns: Columns = columns
-        self.solver: Solver = solver
-        self.alignment_iterations = alignment_iterations
-        self.rule_iterations = rule_iterations
-        self.combinations = combinations
-        self.strength = strength
+    method: ClassVar[str] = "pivot"
 
-    def settings(self) -> dict[str, Any]:
-        """Return what the result depends on beside the trees, as JSON values."""
-        names = (
-            "least", "kappa", "tolerance", "support", "shrinkage", "columns", "solver",
-            "alignment_iterations", "rule_iterations", "combinations", "strength", "iterations", "every", "patience",
-            "smoothing", "lexical_smoothing", "unaries", "rare", "random_state",
-        )  # fmt: skip
-        return feature_settings(self, names)
+    shrinkage: float = number(10.0, "As if what all features say had been seen so often more, beside a feature's own.")
+    columns: Columns = choice("align", "How columns of matrices find their states.", get_args(Columns))
+    solver: Solver = choice("active-set", "How the least squares over the simplex are solved.", get_args(Solver))
+    alignment_iterations: int = integer(50, "Iterations of EM for equation 3.", low=1)
+    rule_iterations: int = integer(10, "Iterations of EM for equation 1.", low=1)
+    combinations: int = integer(4, "How many ways to look at a node's features count in equation 1.", low=1)
+    strength: float = number(2.0, "Pseudo-counts in equation 1.")
+    patience: int | None = optional_integer(3, "EM ends when --dev has got no better so many times.", low=1)
 
     def anchors(self, corpus: Corpus) -> dict[str, list[tuple[str, str | None]]]:
         """Return for each symbol with hidden states the inside and the outside feature that stand for each of them.
 
         Outside anchors are None if the columns are fitted.
         """
-        problem = LatentProblem.of(self, corpus)
+        problem = self.problem(corpus)
         with one_blas_thread():
             features, found = self._find(problem, Silent())
         result: dict[str, list[tuple[str, str | None]]] = {}
@@ -217,6 +145,15 @@ class Pivot(Refined):
         solved = map_in_order(call, items, threads=self.threads, executor=self.executor)
         parts = list(track(solved, progress, "rules", total=len(corpus.rules), unit="rules"))
         return np.concatenate([np.zeros(0), *parts])
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PivotEM(Pivot):
+    """Pivot learning, and EM from there: settings as for `Pivot`, with `iterations` of EM."""
+
+    method: ClassVar[str] = "pivot+em"
+
+    iterations: int = integer(10, "Iterations of EM afterwards.", low=1)
 
 
 def _find_symbol(

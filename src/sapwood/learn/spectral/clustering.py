@@ -7,32 +7,20 @@ and EM can start from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from sapwood.errors import UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.learn.latent import LatentCounts, LatentWeights
-from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.problem import LatentProblem, wanted_states
 from sapwood.learn.refined import Refined
-from sapwood.learn.spectral.matrices import Chosen
+from sapwood.learn.settings import integer, number
+from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import (
-    check_feature_settings,
-    diagnostics,
-    feature_settings,
-    project_nodes,
-    wanted_states,
-)
-from sapwood.learn.training import (
-    LatentProblem,
-    Unaries,
-)
+from sapwood.learn.spectral.projection import diagnostics, project_nodes
 from sapwood.run.parallel import map_in_order, one_blas_thread
 from sapwood.run.progress import Progress, track
 
@@ -41,13 +29,14 @@ _ROUNDS = 30
 _CHUNK = 1 << 16
 
 
-class Cluster(Refined):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Cluster(FeatureLearner, Refined):
     """Learns a probabilistic L-PCFG by clustering nodes, and EM from there if asked to.
 
     Parameters
     ----------
     states, inside, outside, least, kappa, tolerance, support
-        As for `Spectral`; `states` is the number of clusters.
+        See `FeatureLearner`; `states` is the number of clusters.
     dimensions
         Singular vectors that the clustering looks at.
     iterations, every, patience, smoothing, lexical_smoothing
@@ -55,10 +44,8 @@ class Cluster(Refined):
     noise
         Random numbers of this size (in standard deviations of each coordinate) are added to the vectors, for ensembles
         whose members differ more than seeds make them.
-    unaries, rare, lexical, threads, executor
-        See `LatentProblem`.
-    random_state
-        Seed of the decompositions, of k-means and of the noise.
+    unaries, rare, lexical, random_state, threads, executor
+        See `LatentLearner`.
 
     Examples
     --------
@@ -68,57 +55,11 @@ class Cluster(Refined):
     <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
     """
 
-    method = "cluster"
+    method: ClassVar[str] = "cluster"
 
-    def __init__(
-        self,
-        *,
-        states: int | Mapping[str, int] = 16,
-        inside: Chosen = "rich",
-        outside: Chosen = "rich",
-        least: int = 2,
-        kappa: float = 5.0,
-        tolerance: float = 0.03,
-        support: int = 30,
-        dimensions: int = 24,
-        iterations: int = 0,
-        every: int = 2,
-        patience: int | None = None,
-        smoothing: float = 0.03,
-        lexical_smoothing: float = 0.1,
-        noise: float = 0.0,
-        unaries: Unaries = "steps",
-        rare: int = 10,
-        lexical: LexicalSettings | None = None,
-        random_state: int = 0,
-        threads: int = 1,
-        executor: Executor | None = None,
-    ) -> None:
-        super().__init__(
-            iterations=iterations, every=every, patience=patience, smoothing=smoothing,
-            lexical_smoothing=lexical_smoothing, unaries=unaries, rare=rare, lexical=lexical,
-            random_state=random_state, threads=threads, executor=executor,
-        )  # fmt: skip
-        check_feature_settings(least=least, support=support, kappa=kappa, tolerance=tolerance)
-        if dimensions < 2:
-            raise UsageError(f"dimensions must be at least 2, not {dimensions}")
-        if not 0 <= noise < float("inf"):
-            raise UsageError(f"noise must be 0 or more, not {noise}")
-        self.states = states
-        self.inside, self.outside, self.least = inside, outside, least
-        self.kappa = kappa
-        self.tolerance = tolerance
-        self.support = support
-        self.dimensions = dimensions
-        self.noise = noise
-
-    def settings(self) -> dict[str, Any]:
-        """Return what the result depends on beside the trees, as JSON values."""
-        names = (
-            "least", "kappa", "tolerance", "support", "dimensions", "iterations", "every", "patience", "smoothing",
-            "lexical_smoothing", "noise", "unaries", "rare", "random_state",
-        )  # fmt: skip
-        return feature_settings(self, names)
+    dimensions: int = integer(24, "Singular vectors that the clustering looks at.", low=2)
+    every: int = integer(2, "How many iterations of EM are between two looks at --dev.", low=1)
+    noise: float = number(0.0, "Noise on the vectors, for ensembles.")
 
     def _counts(
         self, problem: LatentProblem, progress: Progress, layout: LatentWeights

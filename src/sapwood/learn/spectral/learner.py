@@ -28,28 +28,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from sapwood.errors import UsageError
+from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.spectral.matrices import Chosen
+from sapwood.learn.problem import LatentProblem, wanted_states
+from sapwood.learn.settings import choice, integer, number, numbers
+from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import (
-    ProjectedNodes,
-    check_feature_settings,
-    diagnostics,
-    feature_settings,
-    project_nodes,
-    wanted_states,
-)
-from sapwood.learn.training import Evaluate, LatentProblem, Unaries, figure_of
-from sapwood.run.log import Log, NoLog
+from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, project_nodes
+from sapwood.learn.training import figure_of
+from sapwood.run.log import Log
 from sapwood.run.parallel import map_in_order, one_blas_thread
-from sapwood.run.progress import Progress, Silent, track
+from sapwood.run.progress import Progress, track
 from sapwood.trees.corpus import Corpus
 
 Scheme = Literal["all", "one"]
@@ -72,35 +67,28 @@ class RuleMoments:
     third: np.ndarray
 
 
-class Spectral:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Spectral(FeatureLearner):
     """Learns a real-valued L-PCFG from projected features.
 
     Parameters
     ----------
     states
         The most states of each symbol: one number for all, or by name (others get one). With `"auto"` each symbol gets
-        as many as its singular values support, up to 32; where to cut them is chosen by `evaluate`, if there is one.
-    inside, outside, least
-        Features: the name of a set, or names of features (see `learn.spectral.features`); those seen less often than
-        `least` with a symbol are dropped.
-    kappa
-        Scaling of features: the larger, the less rare features count.
+        as many as its singular values support, up to 32; where to cut them is chosen by `dev`, if there is one.
+    inside, outside, least, kappa, tolerance, support
+        See `FeatureLearner`.
     dropout
         The part of all features that is left out at random, by the seed: for ensembles, whose members would hardly
         differ otherwise.
-    smoothing
-        `C`, or several values of which the best by `evaluate` is taken (the first, if there is none).
-    tolerance
-        Singular values below this part of a symbol's largest are cut off.
-    support
-        A symbol gets no more than one state for so many occurrences.
+    backoff
+        `C`, the weight of simpler moments beside a rule's own; or several values of which the best by `dev` is taken
+        (the first, if there is none).
     nodes
         Nodes that moments are estimated on: `all`, or `one` of each tree, picked at random, as the paper's analysis has
         it (section 8), and weighted by the number of nodes of its tree.
-    unaries, rare, lexical, threads, executor
-        See `LatentProblem`.
-    random_state
-        Seed of the decompositions and of picking nodes.
+    unaries, rare, lexical, random_state, threads, executor
+        See `LatentLearner`.
 
     Examples
     --------
@@ -110,93 +98,54 @@ class Spectral:
     <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
     """
 
-    def __init__(
-        self,
-        *,
-        states: int | Mapping[str, int] | Literal["auto"] = 16,
-        inside: Chosen = "rich",
-        outside: Chosen = "rich",
-        least: int = 2,
-        kappa: float = 5.0,
-        dropout: float = 0.0,
-        smoothing: float | Sequence[float] = 20.0,
-        tolerance: float = 0.03,
-        support: int = 30,
-        nodes: Scheme = "all",
-        unaries: Unaries = "steps",
-        rare: int = 5,
-        lexical: LexicalSettings | None = None,
-        random_state: int = 0,
-        threads: int = 1,
-        executor: Executor | None = None,
-    ) -> None:
-        if isinstance(states, str) and states != "auto":
-            raise UsageError(f'states are a number, numbers by name or "auto", not {states!r}')
-        values = [smoothing] if isinstance(smoothing, int | float) else list(smoothing)
-        if not values or not all(0 <= value < float("inf") for value in values):
-            raise UsageError(f"smoothing must be 0 or more, not {smoothing}")
-        check_feature_settings(least=least, support=support, kappa=kappa, tolerance=tolerance)
-        if not 0 <= dropout < 1:
-            raise UsageError(f"dropout must be at least 0 and below 1, not {dropout}")
-        if nodes not in get_args(Scheme):
-            raise UsageError(f"nodes are {' or '.join(get_args(Scheme))}, not {nodes!r}")
-        self.states = states
-        self.inside, self.outside, self.least = inside, outside, least
-        self.kappa = kappa
-        self.dropout = dropout
-        self.smoothing = [float(value) for value in values]
-        self.tolerance = tolerance
-        self.support = support
-        self.nodes: Scheme = nodes
-        self.unaries: Unaries = unaries
-        self.rare = rare
-        self.lexical = lexical or LexicalSettings(state_strength=5.0, signature_state_strength=5.0)
-        self.random_state = random_state
-        self.threads = threads
-        self.executor = executor
+    method: ClassVar[str] = "spectral"
 
-    def settings(self) -> dict[str, Any]:
-        """Return what the result depends on beside the trees, as JSON values."""
-        names = (
-            "least", "kappa", "dropout", "smoothing", "tolerance", "support", "nodes", "unaries", "rare",
-            "random_state",
-        )  # fmt: skip
-        return feature_settings(self, names)
+    states: int | Mapping[str, int] | Literal["auto"] = integer(  # type: ignore[assignment]
+        16,
+        "The most hidden states of each symbol; auto: as many as its singular values support.",
+        low=1,
+        words=("auto",),
+    )
+    dropout: float = number(0.0, "Part of the features left out at random, for ensembles.", below=1)
+    backoff: float | Sequence[float] = numbers(
+        (20.0, 10.0, 30.0), "The weight of simpler moments beside a rule's own; the best of several by --dev."
+    )
+    nodes: Scheme = choice("all", "Moments over all nodes, or over one of each tree.", get_args(Scheme))
+    rare: int = integer(5, "Words seen no more often show their form only.")
 
-    def fit(
+    def _learn(
         self,
         corpus: Corpus,
-        *,
-        evaluate: Evaluate | None = None,
-        progress: Progress | None = None,
-        log: Log | None = None,
+        dev: Evaluate | None,
+        progress: Progress,
+        log: Log,
+        checkpoint: str | Path | None,  # noqa: ARG002
     ) -> TensorGrammar:
-        """Return the grammar; `evaluate` chooses between values of `smoothing` (and cuts of `"auto"`) by `f1`."""
-        progress, log = progress or Silent(), log or NoLog()
-        problem = LatentProblem.of(self, corpus)
+        problem = self.problem(corpus)
         table = NodeTable(problem.trees.corpus, problem.word_classes)
         weights = self._weights(problem.trees.corpus)
         best: tuple[float, TensorGrammar] | None = None
         step = 0
-        for tolerance in self._tolerances(evaluate):
+        for tolerance in self._tolerances(dev):
             with one_blas_thread():
                 projected, info = self._project(problem, table, weights, tolerance, progress)
                 moments = list(rule_moments(projected, weights, self.threads, self.executor, progress))
-            for smoothing in self.smoothing if evaluate is not None else self.smoothing[:1]:
-                grammar = self._grammar(problem, projected, weights, moments, smoothing, info)
+            backoffs = [self.backoff] if isinstance(self.backoff, int | float) else self.backoff
+            for backoff in backoffs:
+                grammar = self._grammar(problem, projected, weights, moments, backoff, info)
                 step += 1
-                if evaluate is None:
+                if dev is None:
                     return grammar
-                figures = evaluate(grammar)
-                log.write("dev", step=step, smoothing=smoothing, tolerance=tolerance, **figures)
+                figures = dev(grammar)
+                log.write("dev", step=step, backoff=backoff, tolerance=tolerance, **figures)
                 score = figure_of(figures, "f1")
                 if best is None or score > best[0]:
                     best = (score, grammar)
         assert best is not None
         return best[1]
 
-    def _tolerances(self, evaluate: Evaluate | None) -> list[float]:
-        if self.states != "auto" or evaluate is None:
+    def _tolerances(self, dev: Evaluate | None) -> list[float]:
+        if self.states != "auto" or dev is None:
             return [self.tolerance]
         return sorted({min(factor * self.tolerance, 0.8) for factor in (1, 3, 10, 20)})
 
@@ -240,7 +189,7 @@ class Spectral:
         projected: ProjectedNodes,
         weights: np.ndarray | None,
         moments: Sequence[RuleMoments],
-        smoothing: float,
+        backoff: float,
         info: Mapping[str, Any],
     ) -> TensorGrammar:
         corpus = projected.corpus
@@ -248,7 +197,7 @@ class Spectral:
         mean_inside = [_mean(y, weights, projected, a) for a, y in enumerate(projected.inside)]
         mean_outside = [_mean(z, weights, projected, a) for a, z in enumerate(projected.outside)]
         tensors = [
-            smoothed(moment, smoothing, mean_outside[a], mean_inside[b], mean_inside[c])
+            smoothed(moment, backoff, mean_outside[a], mean_inside[b], mean_inside[c])
             * _ratio(moment.weight, totals[a])
             for moment, (a, b, c) in zip(moments, corpus.rules.tolist(), strict=True)
         ]
@@ -260,7 +209,7 @@ class Spectral:
         words = _word_sums(projected, weights, problem)
         return problem.real_grammar(
             projected.states, tensors, root, words, mean_inside,
-            {"method": "spectral", "settings": {**self.settings(), "smoothing": smoothing}, "spectral": dict(info)},
+            {"method": self.method, "settings": self.settings(), "spectral": {"backoff": backoff, **info}},
         )  # fmt: skip
 
 

@@ -12,17 +12,14 @@ matrices are, by a randomised subspace iteration (Halko, Martinsson and Tropp 20
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
 
-from sapwood.errors import UsageError
-from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract, scale
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.run.parallel import map_in_order
@@ -58,59 +55,6 @@ class ProjectedNodes:
     inside: list[np.ndarray]
     outside: list[np.ndarray]
     singular_values: list[np.ndarray]
-
-
-def wanted_states(states: int | Mapping[str, int], corpus: Corpus, support: int) -> np.ndarray:
-    """Return `(symbols,)`: the most states that each symbol may have, no more than one for `support` occurrences."""
-    if isinstance(states, Mapping):
-        if unknown := set(states) - set(corpus.symbols):
-            raise UsageError(f"states are given for symbols that the trees do not have: {sorted(unknown)}")
-        most = np.array([int(states.get(name, 1)) for name in corpus.symbols])
-    else:
-        most = np.full(len(corpus.symbols), int(states))
-    if most.min() < 1:
-        raise UsageError(f"states must be at least 1, not {most.min()}")
-    return np.clip(corpus.symbol_counts() // support, 1, most)
-
-
-def feature_names(chosen: Chosen) -> str | list[str]:
-    """Return the features as settings name them, the same in every run: functions by their names."""
-    if isinstance(chosen, str):
-        return chosen
-    return [
-        item if isinstance(item, str) else str(getattr(item, "name", getattr(item, "__name__", "function")))
-        for item in chosen
-    ]
-
-
-class FeatureLearner(Protocol):
-    """What learners from features have in common."""
-
-    states: Any
-    inside: Chosen
-    outside: Chosen
-    lexical: LexicalSettings
-
-
-def feature_settings(learner: FeatureLearner, names: Sequence[str]) -> dict[str, Any]:
-    """Return what the result of a learner from features depends on, as JSON values: attributes by name, and these."""
-    values = {name: getattr(learner, name) for name in ("states", *names)}
-    if isinstance(learner.states, Mapping):
-        values["states"] = {name: int(number) for name, number in learner.states.items()}
-    for side in ("inside", "outside"):
-        values[side] = feature_names(getattr(learner, side))
-    return {**values, "lexical": asdict(learner.lexical)}
-
-
-def check_feature_settings(*, least: int, support: int, kappa: float, tolerance: float) -> None:
-    """Refuse settings that make no sense."""
-    for name, value in (("least", least), ("support", support)):
-        if value < 1:
-            raise UsageError(f"{name} must be at least 1, not {value}")
-    if not 0 <= kappa < float("inf"):
-        raise UsageError(f"kappa must be 0 or more, not {kappa}")
-    if not 0 < tolerance < 1:
-        raise UsageError(f"tolerance must lie between 0 and 1, not {tolerance}")
 
 
 def project_nodes(

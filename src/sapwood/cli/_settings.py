@@ -1,0 +1,161 @@
+"""Options of the command line made from what learners declare of their settings."""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import click
+
+from sapwood.errors import UsageError
+from sapwood.learn.methods import LEARNERS
+from sapwood.learn.settings import Setting, declared, defaults
+
+F = TypeVar("F", bound=Callable[..., Any])
+_SEVERAL = "Settings of several methods"
+
+
+class SettingType(click.ParamType):
+    """The values of a setting; their bounds are the learner's to check, for they differ between methods."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.name = "number" if setting.kind in ("integer", "number") else "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, the word, or the numbers."""
+        if not isinstance(value, str) or value in self.setting.words:
+            return value
+        kind = int if self.setting.kind == "integer" else float
+        try:
+            values = [kind(part) for part in value.split(",")]
+        except ValueError:
+            also = "".join(f" or {word}" for word in self.setting.words)
+            self.fail(f"{value!r} is not a {'whole ' if kind is int else ''}number{also}", param, ctx)
+        if len(values) > 1 and self.setting.kind != "numbers":
+            self.fail(f"{value!r} is more than one number", param, ctx)
+        return values[0] if len(values) == 1 else tuple(values)
+
+
+def users(name: str) -> list[str]:
+    """Return the methods that have a setting; `features` stands for those of both sides."""
+    wanted = "inside" if name == "features" else name
+    return [method for method, cls in LEARNERS.items() if wanted in declared(cls)]
+
+
+def settings_of_methods() -> dict[str, Setting]:
+    """Return all settings that a command line can give, by name, as the first method that has it declares it."""
+    found: dict[str, Setting] = {}
+    for cls in LEARNERS.values():
+        for name, setting in declared(cls).items():
+            if setting.kind != "other" and name != "random_state":  # which --seed gives
+                words = dict.fromkeys((*found.get(name, setting).words, *setting.words))
+                found[name] = replace(found.get(name, setting), words=tuple(words))
+    return found
+
+
+def headings() -> dict[str, list[str]]:
+    """Return the names of the options by heading: those of several methods, then by method."""
+    rows: dict[str, list[str]] = {_SEVERAL: ["features"]}
+    for name in settings_of_methods():
+        methods = users(name)
+        heading = _SEVERAL if len(methods) > 1 else f"Settings of {methods[0]}"
+        rows.setdefault(heading, []).append(name.replace("_", "-"))
+    rows["Settings of em"].append("init")
+    return rows
+
+
+def setting_options(function: F) -> F:
+    """Add an option for each setting of each method, and `--set` for those of plugins."""
+    options = [
+        click.option(
+            f"--{name.replace('_', '-')}",
+            type=click.Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
+            help=_help(name, setting),
+        )
+        for name, setting in settings_of_methods().items()
+    ]
+    options += [
+        click.option(
+            "--features",
+            type=click.Choice(["simple", "rich"]),
+            help=f"{', '.join(users('features'))}: what is looked at inside and outside of nodes. [default: rich]",
+        ),
+        click.option("--init", help="A model to start from, over the same trees."),
+        click.option(
+            "--set", "more", multiple=True, metavar="NAME=VALUE", help="Any setting of the method, its value in TOML."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _help(name: str, setting: Setting) -> str:
+    methods = users(name)
+    if len(methods) == 1:
+        return f"{setting.help} [default: {_shown(defaults(LEARNERS[methods[0]])[name])}]"
+    said = _by_value({method: declared(LEARNERS[method])[name].help.rstrip(".") for method in methods})
+    usual = _by_value({method: _shown(defaults(LEARNERS[method])[name]) for method in methods})
+    return f"{said if ': ' in said else f'{_listed(methods)}: {said}'}. [default: {usual}]"
+
+
+def _by_value(values: dict[str, str]) -> str:
+    """Return what methods say, those together that say the same."""
+    by_value: dict[str, list[str]] = {}
+    for method, value in values.items():
+        by_value.setdefault(value, []).append(method)
+    if len(by_value) == 1:
+        return next(iter(by_value))
+    return "; ".join(f"{_listed(methods)}: {value}" for value, methods in by_value.items())
+
+
+def _listed(methods: Sequence[str]) -> str:
+    others = [method for method in LEARNERS if method not in methods]
+    return f"all but {others[0]}" if len(others) == 1 else ", ".join(methods)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    return ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
+
+
+def refuse_foreign(method: str, given: Sequence[str]) -> None:
+    """Refuse options of other methods, rather than let them do nothing."""
+    if method not in LEARNERS:
+        return
+    for name in given:
+        if name != "init" and method not in users(name):
+            raise UsageError(f"--{name.replace('_', '-')} goes with --method {' and '.join(users(name))}")
+        if name == "init" and method != "em":
+            raise UsageError("--init goes with --method em")
+
+
+@contextlib.contextmanager
+def naming_options(given: Collection[str]) -> Iterator[None]:
+    """Let the message of an error that begins with the name of a setting begin with that of its option."""
+    try:
+        yield
+    except UsageError as error:
+        name, _, rest = str(error).partition(" ")
+        if name not in given:
+            raise
+        raise UsageError(f"--{name.replace('_', '-')} {rest}") from error
+
+
+def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
+    """Return what `--set NAME=VALUE` says; a value that is no TOML is a word."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name.isidentifier():
+            raise UsageError(f"--set {pair}: write NAME=VALUE, for example --set states=8")
+        try:
+            found[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name] = value
+    return found

@@ -1,0 +1,121 @@
+"""What grammars are worth on trees that they were not learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from sapwood.errors import InputError
+from sapwood.evaluate.brackets import Scorer
+from sapwood.evaluate.parameters import EvalbParameters, get_parameters
+from sapwood.evaluate.result import EvaluationResult
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.observed import held_out_log_likelihood
+from sapwood.inference.parser import Parser
+from sapwood.run.progress import Progress, Silent, track
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.tree import Tree
+
+# What a grammar is worth: `f1`, `log_likelihood`, whatever; a learner says which one it goes by.
+Evaluate: TypeAlias = Callable[[TensorGrammar], Mapping[str, float]]
+Dev: TypeAlias = Evaluate | Iterable[Tree]
+
+
+def evaluate_parser(
+    parser: Parser,
+    trees: Iterable[Tree],
+    *,
+    parameters: EvalbParameters | str = "default",
+    gold_tags: bool = False,
+    progress: Progress | None = None,
+) -> EvaluationResult:
+    """Parse the sentences of gold trees and score the parses.
+
+    Parameters
+    ----------
+    parser
+        The parser. Trees are normalised as those were that its grammar was learned from.
+    trees
+        The gold trees.
+    parameters
+        What counts: see `get_parameters`.
+    gold_tags
+        Whether the parser is told the gold part-of-speech tags.
+    progress
+        What to report to.
+
+    Examples
+    --------
+    >>> from sapwood import PCFG, Parser, Tree
+    >>> trees = [Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")]
+    >>> evaluate_parser(Parser(PCFG().fit(PCFG.prepare(trees))), trees).f1
+    100.0
+    """
+    clean = [tree for tree in map(parser.grammar.normaliser, trees) if tree is not None]
+    return _score(parser, clean, parameters, gold_tags, progress or Silent())
+
+
+def _score(
+    parser: Parser, trees: Sequence[Tree], parameters: EvalbParameters | str, gold_tags: bool, progress: Progress
+) -> EvaluationResult:
+    scorer = Scorer(get_parameters(parameters) if isinstance(parameters, str) else parameters)
+    sentences = (list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words() for tree in trees)
+    results = track(parser.parse(sentences), progress, "parsing", len(trees), "sentences")
+    failed = 0
+    for tree, result in zip(trees, results, strict=True):
+        scorer.add(tree, result.tree)
+        failed += result.failed
+    return replace(scorer.result(), failed=failed)
+
+
+class HeldOut:
+    """A treebank to measure grammars on while they are learned; a function from grammars to figures.
+
+    Parameters
+    ----------
+    trees
+        The trees; they are read once.
+    corpus
+        What is trained on: these trees are cleaned and transformed like those.
+    threads
+        Sentences parsed at a time.
+    """
+
+    def __init__(self, trees: Iterable[Tree], corpus: Corpus, *, threads: int = 1) -> None:
+        self.trees = [clean for clean in map(corpus.normaliser, trees) if clean is not None]
+        self.observed = Corpus.from_trees(self.trees, normaliser=corpus.normaliser, transform=corpus.transform)
+        self.threads = threads
+        # Training that is resumed must be measured on the same trees.
+        self.digest = self.observed.digest()
+        self._last: list[tuple[TensorGrammar, EvaluationResult]] = []
+
+    def __call__(self, grammar: TensorGrammar) -> dict[str, float]:
+        """Return how well a grammar parses these sentences, and how probable it makes these trees."""
+        result = self._measured(grammar)
+        # What is kept is what may be asked for again: the best so far.
+        self._last = [max([*self._last, (grammar, result)], key=lambda pair: pair[1].f1)]
+        return {
+            "f1": result.f1,
+            "exact": result.exact,
+            "tags": result.tag_accuracy,
+            "log_likelihood": self._log_likelihood(grammar),
+        }
+
+    def score(self, grammars: Sequence[TensorGrammar], progress: Progress | None = None) -> EvaluationResult:
+        """Return the scores of a grammar, or of the product of several."""
+        for known, result in self._last:
+            if len(grammars) == 1 and known.tensors is grammars[0].tensors:
+                return result
+        return self._measured(grammars, progress)
+
+    def _measured(
+        self, model: TensorGrammar | Sequence[TensorGrammar], progress: Progress | None = None
+    ) -> EvaluationResult:
+        return _score(Parser(model, threads=self.threads), self.trees, "default", False, progress or Silent())
+
+    def _log_likelihood(self, grammar: TensorGrammar) -> float:
+        try:
+            return held_out_log_likelihood(grammar, self.observed, threads=self.threads)
+        except InputError:  # the grammar can build none of these trees
+            return float("-inf")

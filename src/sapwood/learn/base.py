@@ -1,0 +1,120 @@
+"""`Learner`: what every way of learning a grammar has in common.
+
+A learner is its settings, and nothing else: a frozen dataclass. `fit` takes a corpus and returns the grammar, not the
+learner: one learner can be fitted to many corpora, at the same time if need be, and nothing that was learned hides in
+it. A grammar remembers the settings it was learned with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from sapwood.errors import UsageError
+from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.settings import as_json, check, declared, other, place
+from sapwood.run.log import Log, NoLog
+from sapwood.run.progress import Progress, Silent
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.normalise import Normaliser
+from sapwood.trees.transform import TreeTransform
+from sapwood.trees.tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Learner(ABC):
+    """Settings of a method, and the method itself: a corpus in, a grammar out.
+
+    A learner of your own is a frozen dataclass with keyword-only fields made by `sapwood.learn.settings`, a `method` to
+    be known by and a `_learn`; `sapwood.testing.check_learner` tells whether it keeps the contract.
+
+    Parameters
+    ----------
+    lexical
+        How rare and unknown words are treated.
+    threads
+        Where passes over the corpus run. Results do not depend on it.
+    """
+
+    # The name of the method on the command line.
+    method: ClassVar[str]
+    # How trees are best prepared for it: hidden states find out for themselves what ancestors and siblings say.
+    preparation: ClassVar[TreeTransform] = TreeTransform()
+
+    lexical: LexicalSettings = other(LexicalSettings(), "How rare and unknown words are treated.")
+    threads: int = place(1, "How many threads work on the corpus.")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.threads < 1:
+            raise UsageError(f"threads must be at least 1, not {self.threads}")
+
+    def __repr__(self) -> str:
+        """Show the settings that are not the usual ones."""
+        own = [
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in dataclasses.fields(self)
+            if one.repr and getattr(self, one.name) != one.default
+        ]
+        return f"{type(self).__name__}({', '.join(own)})"
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on beside the trees, as JSON values."""
+        return {name: as_json(getattr(self, name)) for name, setting in declared(self).items() if setting.matters}
+
+    def replace(self, **settings: Any) -> Self:
+        """Return a learner with other settings."""
+        unknown = sorted(set(settings) - set(declared(self)))
+        if unknown:
+            raise UsageError(f"{self.method} has no setting {unknown[0]!r}; it has {', '.join(sorted(declared(self)))}")
+        return dataclasses.replace(self, **settings)
+
+    @classmethod
+    def prepare(
+        cls, trees: Iterable[Tree], *, normaliser: Normaliser | None = None, progress: Progress | None = None
+    ) -> Corpus:
+        """Return the trees as this method likes them best: cleaned, and transformed by `preparation`."""
+        normaliser = normaliser or Normaliser()
+        transform = dataclasses.replace(cls.preparation, root=normaliser.root)
+        return Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
+
+    def fit(
+        self,
+        corpus: Corpus,
+        *,
+        dev: Dev | None = None,
+        progress: Progress | None = None,
+        log: Log | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> TensorGrammar:
+        """Learn, and return the grammar.
+
+        Parameters
+        ----------
+        corpus
+            The trees; `prepare` makes them from a treebank's.
+        dev
+            Trees that were not trained on, to choose the best grammar by; or a function that returns the figures of a
+            grammar, `f1` among them. Methods with nothing to choose leave it alone.
+        progress, log
+            What to report to.
+        checkpoint
+            A file to keep the state of training in. If it is there, training goes on from it, to the same result.
+            Methods that have no iterations to go on with leave it alone.
+        """
+        if not isinstance(corpus, Corpus):
+            raise UsageError(f"fit takes a Corpus, not {type(corpus).__name__}: {type(self).__name__}().prepare(trees)")
+        evaluate = dev if dev is None or callable(dev) else HeldOut(dev, corpus, threads=self.threads)
+        return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
+
+    @abstractmethod
+    def _learn(
+        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
+    ) -> TensorGrammar:
+        """Return the grammar; arguments as for `fit`."""

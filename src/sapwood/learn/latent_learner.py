@@ -1,0 +1,126 @@
+"""What learners with hidden states have in common: how their problem is set up, and a run that can be resumed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from sapwood.evaluate.held_out import Evaluate
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.base import Learner
+from sapwood.learn.latent import LatentWeights
+from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.problem import LatentProblem, Unaries
+from sapwood.learn.settings import choice, integer, other, place
+from sapwood.learn.training import (
+    Checkpoints,
+    Operation,
+    TrainingState,
+    figure_of,
+    keep_better,
+    run_operations,
+)
+from sapwood.run.log import Log
+from sapwood.run.progress import Progress
+from sapwood.shapes import Array, Int
+from sapwood.trees.corpus import Corpus
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class LatentLearner(Learner):
+    """A learner with hidden states.
+
+    Parameters
+    ----------
+    unaries, rare, lexical, threads, executor
+        See `LatentProblem`.
+    random_state
+        Seed of every random choice.
+    """
+
+    unaries: Unaries = choice(
+        "steps", "Unary rules as steps with weights of their own, or part of the symbols.", get_args(Unaries)
+    )
+    rare: int = integer(10, "Words seen no more often show their form only.")
+    lexical: LexicalSettings = other(
+        LexicalSettings(state_strength=5.0, signature_state_strength=5.0), "How rare and unknown words are treated."
+    )
+    random_state: int = integer(0, "Seed of every random choice.")
+    executor: Executor | None = place(None, "Where passes over the corpus run instead of threads.")
+
+    def problem(self, corpus: Corpus) -> LatentProblem:
+        """Return the corpus as this learner sees it."""
+        return LatentProblem(
+            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
+            executor=self.executor,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class IterativeLearner(LatentLearner):
+    """A learner whose run is a list of operations, each of which can be the last before an interruption."""
+
+    def _learn(
+        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
+    ) -> TensorGrammar:
+        problem = self.problem(corpus)
+        state = TrainingState(problem.trees.one_state())
+        checkpoints = None
+        if checkpoint is not None:
+            checkpoints = Checkpoints.of_run(checkpoint, self.method, self.settings(), corpus, dev)
+            state = checkpoints.load(state.weights) or state
+        operations = self._operations(problem, dev, progress, log)
+        state = run_operations(operations, state, progress=progress, log=log, checkpoints=checkpoints)
+        if state.best is None:
+            grammar = state.grammar or self._grammar(problem, state.weights, state.levels, state.step)
+        else:
+            grammar = state.best_grammar or self._grammar(problem, state.best, state.best_levels, state.step)
+        return grammar.with_info(iterations=state.step)
+
+    @abstractmethod
+    def _operations(
+        self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log
+    ) -> Sequence[Operation]:
+        """Return what a run does, all of it, in its order."""
+
+    def _grammar(
+        self,
+        problem: LatentProblem,
+        weights: LatentWeights,
+        levels: Sequence[Int[Array, "all_states"]],
+        step: int,
+    ) -> TensorGrammar:
+        info = {"method": self.method, "settings": self.settings(), "iterations": step}
+        return problem.grammar(weights, info, levels)
+
+    def _given_up(self, state: TrainingState) -> bool:  # noqa: ARG002
+        """Return whether nothing more is to be done with the present start."""
+        return False
+
+    def _measuring(
+        self, problem: LatentProblem, dev: Evaluate, log: Log, labels: Mapping[str, Any], figure: str | None = "f1"
+    ) -> Operation:
+        """Return the operation that measures the grammar, and keeps it if the figure is the best so far."""
+        return Operation(partial(self._measure, problem, dev, log, labels, figure))
+
+    def _measure(
+        self,
+        problem: LatentProblem,
+        dev: Evaluate,
+        log: Log,
+        labels: Mapping[str, Any],
+        figure: str | None,
+        state: TrainingState,
+    ) -> TrainingState:
+        if self._given_up(state):
+            return state
+        grammar = self._grammar(problem, state.weights, state.levels, state.step)
+        figures = dev(grammar)
+        log.write("dev", step=state.step, **labels, **figures)
+        state = replace(state, measured=state.step, grammar=grammar)
+        return state if figure is None else keep_better(state, figure_of(figures, figure))

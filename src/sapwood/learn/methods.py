@@ -1,0 +1,54 @@
+"""The methods that learners are known by: ours, and those that installed packages bring.
+
+A package adds a learner by an entry point in the group `sapwood.learners`, whose name is that of the method and whose
+object is a subclass of `Learner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sapwood.errors import UsageError
+from sapwood.learn.base import Learner
+from sapwood.learn.em import EM
+from sapwood.learn.pcfg import PCFG
+from sapwood.learn.pivot import Pivot, PivotEM
+from sapwood.learn.settings import declared
+from sapwood.learn.spectral import Cluster, Spectral
+from sapwood.learn.split_merge import SplitMerge
+from sapwood.run.plugins import named, plugins
+
+_GROUP = "sapwood.learners"
+# What is used where nothing else is asked for.
+DEFAULT_METHOD = SplitMerge.method
+LEARNERS: Mapping[str, type[Learner]] = {
+    cls.method: cls for cls in (SplitMerge, PivotEM, EM, Spectral, Cluster, Pivot, PCFG)
+}
+
+
+def methods() -> list[str]:
+    """Return the names of all methods, ours first."""
+    return list(dict.fromkeys([*LEARNERS, *plugins(_GROUP)]))
+
+
+def find_learner(method: str) -> type[Learner]:
+    """Return the learner of a method."""
+    cls = named(method, LEARNERS, _GROUP, "method")
+    if not (isinstance(cls, type) and issubclass(cls, Learner)):
+        raise UsageError(f"{method}: {cls!r} is no subclass of sapwood.learn.Learner; repair the package that has it")
+    return cls
+
+
+def make_learner(method: str = DEFAULT_METHOD, **settings: Any) -> Learner:
+    """Return the learner of a method with these settings; `features` sets those of both sides.
+
+    >>> make_learner("split-merge", cycles=3)
+    SplitMerge(cycles=3)
+    """
+    cls = find_learner(method)
+    if "features" in settings:
+        settings["inside"] = settings["outside"] = settings.pop("features")
+    if unknown := sorted(set(settings) - set(declared(cls))):
+        raise UsageError(f"{method} has no setting {unknown[0]!r}; it has {', '.join(sorted(declared(cls)))}")
+    return cls(**settings)

@@ -1,0 +1,208 @@
+"""A corpus as learners with hidden states see it, and the way from what they find to a grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict
+from typing import Any, Literal
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.grammar.emissions import Emissions, offsets_of
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.observed import Expectations
+from sapwood.learn import _latent_kernels as kernels
+from sapwood.learn.latent import LatentTrees, LatentWeights
+from sapwood.learn.lexical import LexicalModel, LexicalSettings
+from sapwood.learn.unary import fold, fold_weights, share_emissions, unfold
+from sapwood.shapes import Array, Int
+from sapwood.trees.corpus import Corpus
+
+Unaries = Literal["steps", "collapsed"]
+# Rule probabilities below this are left out of grammars.
+_TRACE = 1e-8
+# States of the version of a real-valued grammar that prunes for it.
+_FIRST = 4
+
+
+class LatentProblem:
+    """A corpus as learners with hidden states see it, and the way from their weights to a grammar.
+
+    Parameters
+    ----------
+    corpus
+        The trees.
+    unaries
+        `steps`: unary chains get an explicit last step with a matrix of its own (see `learn.unary`); `collapsed`: every
+        chain is a symbol of its own.
+    rare
+        Words seen at most this often are known by their signature while states are learned.
+    lexical
+        How lexical weights are smoothed in the resulting grammar.
+    threads, executor
+        Where passes over the corpus run.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        unaries: Unaries,
+        rare: int,
+        lexical: LexicalSettings,
+        threads: int,
+        executor: Executor | None,
+    ) -> None:
+        self.corpus = corpus
+        self.threads, self.executor = threads, executor
+        self.unfolded = unfold(corpus) if unaries == "steps" else None
+        if self.unfolded is not None and not self.unfolded.has_steps:
+            self.unfolded = None
+        if self.unfolded is None:
+            self.lexical = LexicalModel(corpus, lexical)
+            self.word_classes = self.lexical.word_classes(rare)
+            self.trees = LatentTrees(corpus, self.word_classes)
+        else:
+            inner = self.unfolded.corpus.n_interminals
+            leaves = corpus.word >= 0
+            tags = self.unfolded.bottom[corpus.symbol[leaves]] - inner
+            self.lexical = LexicalModel(corpus, lexical, tags, self.unfolded.corpus.symbols[inner:-1])
+            classes = self.lexical.word_classes(rare)
+            self.word_classes = np.append(classes, classes.max() + 1)
+            self.trees = LatentTrees(self.unfolded.corpus, self.word_classes)
+
+    def expectations(self, weights: LatentWeights) -> Expectations:
+        """Return expected counts and likelihoods."""
+        return self.trees.expectations(weights, threads=self.threads, executor=self.executor)
+
+    def splittable(self) -> np.ndarray:
+        """Return `(symbols,)`: whether a symbol can have hidden states at all."""
+        possible = np.ones(len(self.trees.corpus.symbols), bool)
+        if self.unfolded is not None:
+            possible[self.unfolded.empty] = False
+        return possible
+
+    def grammar(
+        self, weights: LatentWeights, info: Mapping[str, Any], levels: Sequence[np.ndarray] = ()
+    ) -> TensorGrammar:
+        """Return the grammar that the weights stand for, with lexical weights from a last pass over the corpus.
+
+        `levels` are those of `TrainingState`.
+        """
+        expected = self.expectations(weights)
+        corpus = self.corpus
+        parts: dict[str, Any]
+        if self.unfolded is None:
+            emissions = self.lexical.emissions(weights.states[corpus.n_interminals :], expected.lexical)
+            parts = {
+                "states": weights.states,
+                "rules": corpus.rules,
+                "tensors": weights.tensors,
+                "rule_counts": corpus.rule_counts().astype(float),
+                "root": weights.root,
+                "occupancy": expected.occupancy,
+                "levels": levels,
+            }
+        else:
+            inner = self.unfolded.corpus.n_interminals
+            tags = self.lexical.emissions(weights.states[inner:-1], expected.lexical[:-1])
+            emissions = share_emissions(self.unfolded, tags)
+            parts = vars(fold(self.unfolded, weights, expected))
+            begins, sizes = weights.state_offsets[self.unfolded.bottom], parts["states"].astype(np.int64)
+            states = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+            parts["levels"] = [level[states] for level in levels]
+        parts["tensors"] = _without_traces(parts["states"], parts["rules"], parts["tensors"])
+        parts["levels"] = tuple(level.astype(np.int32) for level in parts["levels"] if level.any())
+        return self._assemble(parts, emissions, info, probabilistic=True)
+
+    def real_grammar(
+        self,
+        states: np.ndarray,
+        tensors: Sequence[np.ndarray],
+        root: Sequence[np.ndarray],
+        words: np.ndarray,
+        means: Sequence[np.ndarray],
+        info: Mapping[str, Any],
+    ) -> TensorGrammar:
+        """Return a real-valued grammar from weights over the symbols and rules of `trees.corpus`.
+
+        Parameters
+        ----------
+        states
+            `(symbols,)` int32.
+        tensors, root
+            By rule and by symbol.
+        words
+            Sums of outside vectors over the leaves of each pair of preterminal and word, one behind the other.
+        means
+            By symbol, the mean inside vector.
+        """
+        corpus = self.corpus
+        parts: dict[str, Any]
+        if self.unfolded is None:
+            emissions = self.lexical.emissions(states[corpus.n_interminals :], words, real=True)
+            counts = corpus.symbol_counts()
+            parts = {
+                "states": states,
+                "rules": corpus.rules,
+                "tensors": np.concatenate([tensor.ravel() for tensor in tensors] or [np.zeros(0)]),
+                "rule_counts": corpus.rule_counts().astype(float),
+                "root": np.concatenate(root),
+                "occupancy": np.concatenate([count * mean for count, mean in zip(counts, means, strict=True)]),
+            }
+        else:
+            inner = self.unfolded.corpus.n_interminals
+            tags = self.lexical.emissions(states[inner:-1], words[:-1], real=True)
+            emissions = share_emissions(self.unfolded, tags)
+            parts = vars(fold_weights(self.unfolded, states, tensors, root, means))
+        parts["tensors"] = parts["tensors"].astype(np.float32)
+        # States come by falling singular value: the first few are a grammar of their own.
+        sizes = parts["states"].astype(np.int64)
+        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        parts["levels"] = (np.where(within < _FIRST, within, -1).astype(np.int32),)
+        return self._assemble(parts, emissions, info, probabilistic=False)
+
+    def _assemble(
+        self, parts: Mapping[str, Any], emissions: Emissions, info: Mapping[str, Any], *, probabilistic: bool
+    ) -> TensorGrammar:
+        corpus = self.corpus
+        return TensorGrammar(
+            symbols=corpus.symbols,
+            n_interminals=corpus.n_interminals,
+            emissions=emissions,
+            probabilistic=probabilistic,
+            normaliser=corpus.normaliser,
+            transform=corpus.transform,
+            info={
+                **info,
+                "training": {"trees": corpus.n_trees, "words": corpus.n_words, "digest": corpus.digest()},
+                "lexical": asdict(self.lexical.settings),
+                "tokeniser": corpus.tokeniser_style(),
+            },
+            **parts,
+        ).validate(tolerance=1e-4)
+
+
+def _without_traces(states: np.ndarray, rules: np.ndarray, tensors: np.ndarray) -> np.ndarray:
+    """Return normalised rule weights without those that hardly ever count: nearly all of them, as EM leaves them."""
+    offsets, kept = offsets_of(states), tensors.copy()
+    sizes = states[rules].astype(np.int64)
+    kernels.drop_small(
+        sizes, offsets[rules[:, 0]], offsets_of(sizes.prod(axis=1)), _TRACE, np.zeros(int(offsets[-1])), kept
+    )
+    return kept
+
+
+def wanted_states(states: int | Mapping[str, int], corpus: Corpus, support: int) -> Int[Array, "symbols"]:
+    """Return the most states that each symbol may have: no more than one for `support` occurrences."""
+    if isinstance(states, Mapping):
+        if unknown := set(states) - set(corpus.symbols):
+            raise UsageError(f"states are given for symbols that the trees do not have: {sorted(unknown)}")
+        most = np.array([int(states.get(name, 1)) for name in corpus.symbols])
+    else:
+        most = np.full(len(corpus.symbols), int(states))
+    if most.min() < 1:
+        raise UsageError(f"states must be at least 1, not {most.min()}")
+    return np.clip(corpus.symbol_counts() // support, 1, most)

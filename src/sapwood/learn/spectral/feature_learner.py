@@ -1,0 +1,65 @@
+"""What learners from features of nodes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sapwood.errors import UsageError
+from sapwood.evaluate.held_out import Dev
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.latent_learner import LatentLearner
+from sapwood.learn.settings import integer, number, other
+from sapwood.learn.spectral.matrices import Chosen
+from sapwood.run.log import Log
+from sapwood.run.progress import Progress
+from sapwood.trees.corpus import Corpus
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FeatureLearner(LatentLearner):
+    """A learner that tells states apart by features inside and outside of nodes.
+
+    Parameters
+    ----------
+    states
+        The most states of each symbol: one number for all, or by name (others get one).
+    inside, outside
+        Features: the name of a set, or names of features and functions (see `learn.spectral.features`).
+    least
+        Features seen less often with a symbol are dropped.
+    kappa
+        Scaling of features: the larger, the less rare features count.
+    tolerance
+        Singular values below this part of a symbol's largest are cut off, with the states they would give.
+    support
+        A symbol gets no more than one state for so many occurrences.
+    """
+
+    states: int | Mapping[str, int] = integer(16, "The most hidden states of each symbol.", low=1)
+    inside: Chosen = other("rich", "Features inside of nodes.")
+    outside: Chosen = other("rich", "Features outside of nodes.")
+    least: int = integer(2, "Features seen less often with a symbol are dropped.", low=1)
+    kappa: float = number(5.0, "How much rare features are held back.")
+    tolerance: float = number(
+        0.03, "The part of the largest singular value below which others are cut.", above=0, below=1
+    )
+    support: int = integer(30, "Occurrences that a symbol must have for each state.", low=1)
+
+    def fit(
+        self,
+        corpus: Corpus,
+        *,
+        dev: Dev | None = None,
+        progress: Progress | None = None,
+        log: Log | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> TensorGrammar:
+        """Learn, and return the grammar; arguments as for `Learner.fit`."""
+        if checkpoint is not None and "<lambda>" in [*self.settings()["inside"], *self.settings()["outside"]]:
+            raise UsageError(
+                "a feature without a name cannot be told from another when training goes on from a checkpoint; "
+                "define it with def, or as a Feature with a name"
+            )
+        return super().fit(corpus, dev=dev, progress=progress, log=log, checkpoint=checkpoint)
