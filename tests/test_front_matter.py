@@ -1,0 +1,78 @@
+"""What stands at the door of the repository: citation, changelog, contributing, hooks, and links between pages."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sapwood import __version__
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DOORS = [REPOSITORY / name for name in ("CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = [*DOORS, REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+def read(name: str) -> str:
+    return (REPOSITORY / name).read_text(encoding="utf-8")
+
+
+def slugs(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as they are made from their text."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def dead_links(page: Path) -> list[str]:
+    """Return the links of a page to files that are not there, and to headings that are not in them."""
+    found = []
+    for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path = page.parent / target if target else page
+        if not path.exists():
+            found.append(target)
+        elif anchor and anchor not in slugs(path):
+            found.append(f"{target}#{anchor}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_headings(page: Path) -> None:
+    assert not dead_links(page)
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# One, `two`\n\n```text\n# no heading\n```\n", encoding="utf-8")
+    page = tmp_path / "b.md"
+    page.write_text("[1](a.md) [2](a.md#one-two) [3](#here) [4](c.md) [5](a.md#no-heading)\n", encoding="utf-8")
+    assert dead_links(page) == ["#here", "c.md", "a.md#no-heading"]
+
+
+def test_the_citation_has_the_version_and_the_five_papers() -> None:
+    citation, bibliography = read("CITATION.cff"), " ".join(read("docs/papers.md").split())
+    assert re.findall(r"^version: (.+)$", citation, re.MULTILINE) == [__version__]
+    titles = re.findall(r'^  - type: .+\n    title: "?(.+?)"?$', citation, re.MULTILINE)
+    assert len(titles) == 5
+    for title in titles:
+        assert f'"{title}"' in bibliography
+
+
+def test_the_changelog_has_a_place_for_what_comes_and_for_changed_defaults() -> None:
+    changelog = read("CHANGELOG.md")
+    headings = re.findall(r"^##+ .+$", changelog, re.MULTILINE)
+    assert headings[:2] == ["## Unreleased", "### Changed defaults"]
+    assert changelog.count("<!-- /changed defaults -->") == 1
+
+
+def test_hooks_are_local_and_part_of_the_checks() -> None:
+    hooks, checks = read(".pre-commit-config.yaml"), read(".ci/run")
+    assert re.findall(r"repo: (.+)", hooks) == ["local"]
+    commands = [shlex.split(entry)[:2] for entry in re.findall(r"entry: (.+)", hooks)]
+    assert len(commands) == hooks.count("language: system") == 4
+    for command in commands:
+        assert re.search(rf"^{' '.join(command)}\b", checks, re.MULTILINE), f"{command} is not in .ci/run"
