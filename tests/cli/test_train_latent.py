@@ -122,7 +122,7 @@ def test_spectral_and_clusters(sapwood: Sapwood, folder: Path) -> None:
     [
         ("--method em --cycles 2", "--cycles goes with --method split-merge"),
         ("--method pcfg --ensemble 2", "pcfg gives the same grammar from every seed"),
-        ("--method split-merge --states 2", "--states goes with --method pivot+em and em and spectral and cluster"),
+        ("--method split-merge --states 2", "--states goes with --method pivot+em and em and spectral"),
         ("--method em --stop f1", "--stop f1 needs --dev"),
         ("--method em --states auto", "--states must be a number, not 'auto'"),
         ("--method em --states some", "'some' is not a whole number or auto"),
