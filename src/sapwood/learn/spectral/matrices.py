@@ -23,6 +23,7 @@ from sapwood.learn.spectral.features import (
     number_keys,
 )
 from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.run.plugins import named
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +159,11 @@ def _choose(chosen: Chosen, side: Side) -> list[Feature]:
             features.append(item)
         elif not isinstance(item, str):
             features.append(Feature(getattr(item, "__name__", "function"), side, item))
-        elif item in registry:
-            features.append(registry[item])
         else:
-            raise UsageError(f"no {side} feature {item!r}; there are {', '.join(registry)}")
+            found = named(item, registry, "sapwood.features", f"{side} feature")
+            if not isinstance(found, Feature) or found.side != side:
+                raise UsageError(f"the feature {item!r} is {found!r}, not an {side} Feature; repair its package")
+            features.append(found)
     names = [feature.name for feature in features]
     for name in names:
         if names.count(name) > 1:
