@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from sapwood.anchors import decompose
     from sapwood.automata import TreeAutomaton, minimise
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
+    from sapwood.evaluate.held_out import evaluate_parser
     from sapwood.grammar import TensorGrammar
     from sapwood.inference import Parser, ParseResult
-    from sapwood.learn import EM, PCFG, Cluster, Pivot, Spectral, SplitMerge
+    from sapwood.learn import EM, PCFG, Cluster, Learner, Pivot, PivotEM, Spectral, SplitMerge
+    from sapwood.learn.run import train
     from sapwood.models import default_model_path
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
@@ -35,12 +37,14 @@ _HOMES = {
     "EM": "sapwood.learn",
     "EvaluationResult": "sapwood.evaluate",
     "HeadRules": "sapwood.trees",
+    "Learner": "sapwood.learn",
     "Lexicon": "sapwood.trees",
     "Normaliser": "sapwood.trees",
     "PCFG": "sapwood.learn",
     "ParseResult": "sapwood.inference",
     "Parser": "sapwood.inference",
     "Pivot": "sapwood.learn",
+    "PivotEM": "sapwood.learn",
     "Scorer": "sapwood.evaluate",
     "Spectral": "sapwood.learn",
     "SplitMerge": "sapwood.learn",
@@ -50,11 +54,13 @@ _HOMES = {
     "TreeTransform": "sapwood.trees",
     "decompose": "sapwood.anchors",
     "default_model_path": "sapwood.models",
+    "evaluate_parser": "sapwood.evaluate.held_out",
     "minimise": "sapwood.automata",
     "read_trees": "sapwood.trees.formats",
     "score_tree": "sapwood.evaluate",
     "split_sentences": "sapwood.trees.tokenise",
     "tokenise": "sapwood.trees.tokenise",
+    "train": "sapwood.learn.run",
 }
 
 __all__ = [
@@ -64,11 +70,13 @@ __all__ = [
     "Corpus",
     "EvaluationResult",
     "HeadRules",
+    "Learner",
     "Lexicon",
     "Normaliser",
     "ParseResult",
     "Parser",
     "Pivot",
+    "PivotEM",
     "Scorer",
     "Spectral",
     "SplitMerge",
@@ -79,11 +87,13 @@ __all__ = [
     "__version__",
     "decompose",
     "default_model_path",
+    "evaluate_parser",
     "minimise",
     "read_trees",
     "score_tree",
     "split_sentences",
     "tokenise",
+    "train",
 ]
 
 

@@ -26,7 +26,8 @@ def describe(grammar: TensorGrammar, *, top: int) -> str:
         f"trees        v = {transform.vertical}, h = {transform.horizontal}, binarised {transform.direction}",
     ]
     for key in sorted(set(grammar.info) - {"method"}):
-        lines.append(f"{key:<12} {_in_words(grammar.info[key])}")
+        if words := _in_words(grammar.info[key]):
+            lines.append(f"{key:<12} {words}")
     offsets = grammar.state_offsets
     occupancy = np.add.reduceat(grammar.occupancy, offsets[:-1])
     for title, numbers in (

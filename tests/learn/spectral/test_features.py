@@ -505,7 +505,7 @@ def test_sets_and_names():
     assert nothing.inside(0).shape == nothing.outside(0).shape == ((corpus.symbol == 0).sum(), 0)
     with pytest.raises(UsageError, match="no set of features 'poor'; choose simple or rich"):
         extract(table, "poor")
-    with pytest.raises(UsageError, match="no inside feature 'parent-rule'; there are left, right"):
+    with pytest.raises(UsageError, match="no inside feature 'parent-rule'; choose from left, right"):
         extract(table, ["parent-rule"])
     with pytest.raises(UsageError, match="two outside features are called 'left-width'"):
         extract(table, outside=["left-width", "left-width"])
