@@ -38,8 +38,14 @@ def pack_strings(strings: Sequence[str]) -> np.ndarray:
 
 
 def unpack_strings(array: np.ndarray) -> list[str]:
-    """Decode `pack_strings`."""
-    return array.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1]
+    """Decode `pack_strings`; raises `ModelError` for what it never returns."""
+    try:
+        *strings, rest = array.tobytes().decode("utf-8", "surrogatepass").split("\0")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"stored text is not UTF-8: {error}") from error
+    if rest:
+        raise ModelError("stored text is cut off")
+    return strings
 
 
 def content_digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:

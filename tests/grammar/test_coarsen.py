@@ -16,7 +16,8 @@ from sapwood.learn.pcfg import PCFG
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_trees
-from sapwood.trees.transform import TreeTransform, base_symbol
+from sapwood.trees.symbols import as_symbol
+from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
 
 FINE = [
@@ -71,7 +72,7 @@ def check_same(one: TensorGrammar, other: TensorGrammar, *, distance: float) -> 
 def check_map(grammar: TensorGrammar, coarse: TensorGrammar, coarse_of: np.ndarray) -> None:
     assert coarse_of.shape == (len(grammar.symbols),)
     assert coarse_of.dtype == np.int32
-    expected = [(base_symbol(name), leaf) for name, leaf in names(grammar)]
+    expected = [(as_symbol(name).base, leaf) for name, leaf in names(grammar)]
     assert [names(coarse)[number] for number in coarse_of] == expected
     assert set(coarse_of.tolist()) == set(range(len(coarse.symbols)))
 
@@ -174,7 +175,7 @@ def test_preterminals_that_share_words(transform):
     for name, column in lexical_table(coarse).items():
         total, expected = 0.0, np.zeros(grammar.lexicon.n_terminals)
         for symbol in range(first, len(grammar.symbols)):
-            if base_symbol(grammar.symbols[symbol]) == name:
+            if grammar.symbols[symbol].base == name:
                 often = grammar.occupancy[grammar.state_offsets[symbol] : grammar.state_offsets[symbol + 1]]
                 expected += grammar.emissions.column(symbol - first) @ often
                 total += often.sum()

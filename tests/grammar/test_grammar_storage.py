@@ -7,6 +7,7 @@ import pytest
 
 from sapwood.errors import InputError, ModelError, SapwoodError
 from sapwood.grammar.tensor_grammar import FORMAT_VERSION, TensorGrammar
+from sapwood.learn.pcfg import PCFG
 from sapwood.storage import pack_strings, read_arrays, read_header, unpack_strings, write_arrays
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
@@ -112,6 +113,44 @@ def test_newer_format(tmp_path, grammar):
     write_arrays(tmp_path / "new", arrays, metadata, kind="model", version=FORMAT_VERSION + 1)
     with pytest.raises(ModelError, match="upgrade sapwood"):
         TensorGrammar.load(tmp_path / "new")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_formats(tmp_path, version):
+    """They have names alone, in the notation of their time."""
+    corpus = Corpus.from_trees([Tree.parse(r"(S (NP (@ a) (V|\\ b)) (X c) (Y (Z d)))")], transform=TreeTransform(2, 1))
+    grammar = PCFG().fit(corpus)
+    for thing, kind in ((grammar, "model"), (corpus, "corpus")):
+        arrays, metadata = thing._content()
+        metadata["info"] = dict(grammar.info)
+        old = {name: array for name, array in arrays.items() if not name.startswith("symbols.")}
+        assert set(old) < set(arrays)
+        write_arrays(tmp_path / kind, old, metadata, kind=kind, version=1 if kind == "corpus" else version)
+    assert TensorGrammar.load(tmp_path / "model") == grammar
+    again = Corpus.load(tmp_path / "corpus")
+    assert again.symbols == corpus.symbols
+    assert again.digest() == corpus.digest()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("symbols.part", lambda array: array + 1, "the symbols' part do not fit"),
+        ("symbols.offsets", lambda array: array[1:], "the symbols' offsets do not fit"),
+        ("symbols.intermediate", lambda array: array + 9, "the symbols' intermediate do not fit"),
+        ("symbols.labels", lambda array: array | 0x80, "not UTF-8"),
+        ("symbols", lambda array: array[:-1], "cut off"),
+    ],
+)
+def test_wrong_symbols(tmp_path, grammar, name, change, message):
+    corpus = Corpus.from_trees([Tree.parse("(S (NP (N a)) (V b) (X c))")])
+    for thing, kind in ((grammar, "model"), (corpus, "corpus")):
+        arrays, metadata = thing._content()
+        metadata["info"] = {}
+        wrong = {**arrays, name: change(arrays[name])}
+        write_arrays(tmp_path / kind, wrong, metadata, kind=kind, version=FORMAT_VERSION if kind == "model" else 2)
+        with pytest.raises(ModelError, match=f"{kind}: .*{message}"):
+            type(thing).load(tmp_path / kind)
 
 
 def test_missing_array_or_wrong_content(tmp_path, grammar):

@@ -20,7 +20,8 @@ from sapwood.learn.pcfg import PCFG
 from sapwood.testing.grammars import random_bases, random_grammar
 from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.transform import TreeTransform, base_symbol, base_tree
+from sapwood.trees.symbols import as_symbol
+from sapwood.trees.transform import TreeTransform, base_tree
 from sapwood.trees.tree import Tree
 
 SENTENCES = [["w0"], ["w1", "w0"], ["w2", "w0", "w1"]]
@@ -171,13 +172,13 @@ def test_merged_counts(seed):
         sums: dict[str, float] = {}
         for symbol, name in enumerate(of.symbols):
             part = column[of.state_offsets[symbol] : of.state_offsets[symbol + 1]]
-            sums[base_symbol(name)] = sums.get(base_symbol(name), 0.0) + float(part.sum())
+            sums[as_symbol(name).base] = sums.get(as_symbol(name).base, 0.0) + float(part.sum())
         return sums
 
     for name in ("occupancy", "root"):
         assert totals(merged, getattr(merged, name)) == pytest.approx(totals(grammar, getattr(grammar, name)))
     assert merged.rule_counts.sum() == pytest.approx(grammar.rule_counts.sum())
-    keys = [tuple(base_symbol(grammar.symbols[s]) for s in rule) for rule in grammar.rules]
+    keys = [tuple(grammar.symbols[s].base for s in rule) for rule in grammar.rules]
     for rule, count in zip(merged.rules, merged.rule_counts, strict=True):
         key = tuple(merged.symbols[s] for s in rule)
         expected = sum(c for other, c in zip(keys, grammar.rule_counts, strict=True) if other == key)

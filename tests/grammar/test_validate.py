@@ -48,6 +48,15 @@ def test_not_normalised_names_symbol_and_state(grammar):
     replace(grammar, tensors=tensors, probabilistic=False).validate()
 
 
+def test_names_are_unique_in_each_role(grammar):
+    n_inner, names = grammar.n_interminals, list(grammar.symbols)
+    names[n_inner] = names[0]
+    replace(grammar, symbols=names).validate()
+    names[1] = names[0]
+    with pytest.raises(GrammarError, match=f"{names[0]}: more than one symbol has this name"):
+        replace(grammar, symbols=names).validate()
+
+
 def test_inner_sums(grammar):
     expected = np.zeros(grammar.state_offsets[grammar.n_interminals])
     for rule, (a, _, _) in enumerate(grammar.rules):

@@ -16,7 +16,8 @@ from sapwood.learn.lexical import LexicalModel, LexicalSettings, learn_lexicon
 from sapwood.learn.pcfg import PCFG
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
-from sapwood.trees.transform import TreeTransform, symbol_labels
+from sapwood.trees.symbols import as_symbol
+from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
 
 DEFAULT = LexicalSettings()
@@ -55,7 +56,7 @@ class ByHand:
         self.settings, self.lexicon = settings, lexicon
         # (preterminal, tag, word as it is written, first word of its sentence)
         written = [
-            (node.label, symbol_labels(node.label)[-1], str(node.word), index == 0)
+            (node.label, as_symbol(node.label).chain[-1], str(node.word), index == 0)
             for number in range(corpus.n_trees)
             for index, node in enumerate(corpus.tree(number).preterminals())
         ]
@@ -276,12 +277,13 @@ def test_states_of_a_made_up_treebank_by_hand(settings, dead):
 def test_preterminals_and_names_of_ones_own():
     """What preterminals are can be said from outside: here one for each tag, as in trees without unary chains."""
     corpus = Corpus.from_trees(made_up_treebank(80))
-    tags = sorted({symbol_labels(name)[-1] for name in corpus.symbols[corpus.n_interminals :]})
-    leaf_tag = np.array([tags.index(symbol_labels(corpus.symbols[a])[-1]) for a in corpus.symbol[corpus.word >= 0]])
+    tags = sorted({as_symbol(name).chain[-1] for name in corpus.symbols[corpus.n_interminals :]})
+    leaf_tag = np.array([tags.index(as_symbol(corpus.symbols[a]).chain[-1]) for a in corpus.symbol[corpus.word >= 0]])
     emissions = LexicalModel(corpus, DEFAULT, leaf_tag, tags).emissions()
     plain = [
         Tree(
-            "ROOT", [Tree(symbol_labels(leaf.label)[-1], word=leaf.word) for leaf in corpus.tree(index).preterminals()]
+            "ROOT",
+            [Tree(as_symbol(leaf.label).chain[-1], word=leaf.word) for leaf in corpus.tree(index).preterminals()],
         )
         for index in range(corpus.n_trees)
     ]
@@ -335,7 +337,7 @@ def test_unknown_words_of_different_shapes():
         assert terminal >= lexicon.n_words, word
         posterior: Counter[str] = Counter()
         for name, weight in zip(names, emissions.row(terminal) * counts, strict=True):
-            posterior[symbol_labels(name)[-1]] += weight
+            posterior[as_symbol(name).chain[-1]] += weight
         best, _ = posterior.most_common(1)[0]
         assert best == tag, (word, posterior)
         assert posterior[tag] > 0.8 * posterior.total(), (word, posterior)

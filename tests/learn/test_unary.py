@@ -22,7 +22,8 @@ from sapwood.learn.problem import LatentProblem
 from sapwood.learn.unary import EMPTY, Unfolded, fold, folded_rules, share_emissions, unfold
 from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.transform import TreeTransform, parse_symbol, quote_label
+from sapwood.trees.symbols import as_symbol, make_symbol
+from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
 from strategies import odd_labels, trees
 
@@ -124,9 +125,9 @@ def folded_again(tree: Tree) -> Tree:
         if not children or children[1].label != EMPTY or children[1].word != "\0":
             return Tree(node.label, children, word=node.word)
         below = children[0]
-        _, labels, ancestors, _ = parse_symbol(node.label)
-        chain = "|".join(map(quote_label, (*labels, parse_symbol(below.label)[1][-1])))
-        return Tree("^".join([chain, *map(quote_label, ancestors)]), below.children, word=below.word)
+        parts = as_symbol(node.label).parts
+        chain = (*parts.labels, as_symbol(below.label).parts.labels[-1])
+        return Tree(make_symbol(chain, parts.ancestors), below.children, word=below.word)
 
     return tree.fold(visit)
 

@@ -196,13 +196,12 @@ def test_memory_per_node():
         assert column.shape == (corpus.n_nodes,)
 
 
-@pytest.mark.parametrize("mmap", [False, True])
-def test_save_and_load(tmp_path, mmap):
+def test_save_and_load(tmp_path):
     normaliser = Normaliser(function_tags="all", drop=("CODE", "ID"))
     transform = TreeTransform(vertical=2, horizontal=0, direction="left")
     corpus = corpus_of("(CODE (X y))", *TREES, normaliser=normaliser, transform=transform)
     corpus.save(tmp_path / "corpus")
-    again = Corpus.load(tmp_path / "corpus", mmap=mmap)
+    again = Corpus.load(tmp_path / "corpus")
     for field in fields(corpus):
         ours, theirs = getattr(corpus, field.name), getattr(again, field.name)
         if isinstance(ours, np.ndarray):
@@ -217,13 +216,6 @@ def test_save_and_load(tmp_path, mmap):
     assert (tmp_path / "corpus").read_bytes() == (tmp_path / "again").read_bytes()
 
 
-def test_mapped_corpus_is_read_only(tmp_path):
-    corpus_of(*TREES).save(tmp_path / "corpus")
-    mapped = Corpus.load(tmp_path / "corpus", mmap=True)
-    with pytest.raises(ValueError, match="read-only"):
-        mapped.symbol[0] = 1
-
-
 def test_digest_tells_corpora_apart():
     corpus = corpus_of(*TREES)
     assert corpus.digest() == corpus_of(*TREES).digest()
@@ -232,8 +224,7 @@ def test_digest_tells_corpora_apart():
     assert corpus.digest() != corpus_of(*TREES, transform=TreeTransform(horizontal=0)).digest()
 
 
-@pytest.mark.parametrize("mmap", [False, True])
-def test_damaged_file(tmp_path, mmap):
+def test_damaged_file(tmp_path):
     path = tmp_path / "corpus"
     corpus_of(*TREES).save(path)
     content = path.read_bytes()
@@ -244,7 +235,7 @@ def test_damaged_file(tmp_path, mmap):
     ):
         path.write_bytes(damaged)
         with pytest.raises(ModelError, match="corpus"):
-            Corpus.load(path, mmap=mmap)
+            Corpus.load(path)
 
 
 def test_deep_trees():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 from hypothesis import given
@@ -12,16 +11,13 @@ from hypothesis import strategies as st
 from sapwood.errors import InputError, UsageError
 from sapwood.trees.heads import HeadRules
 from sapwood.trees.normalise import Normaliser
+from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import (
     TreeTransform,
     annotate_ancestors,
-    base_symbol,
     binarise,
     collapse_unaries,
     expand_symbols,
-    parse_symbol,
-    quote_label,
-    symbol_labels,
     unbinarise,
 )
 from sapwood.trees.tree import Tree
@@ -44,63 +40,6 @@ transforms = st.builds(
 
 def skeleton(text: str, **options: object) -> str:
     return str(TreeTransform(**options)(Tree.parse(text)))  # type: ignore[arg-type]
-
-
-# Symbols.
-
-
-@pytest.mark.parametrize(
-    ("symbol", "parts"),
-    [
-        ("NP", (False, ("NP",), (), ())),
-        ("S|VP", (False, ("S", "VP"), (), ())),
-        ("S|VP^ROOT", (False, ("S", "VP"), ("ROOT",), ())),
-        ("NP^VP^S", (False, ("NP",), ("VP", "S"), ())),
-        ("@VP", (True, ("VP",), (), ())),
-        ("@VP~NP~PP", (True, ("VP",), (), ("NP", "PP"))),
-        ("@VP^S^ROOT~NP|N", (True, ("VP",), ("S", "ROOT"), ("NP", "N"))),
-        (r"\@VP", (False, ("@VP",), (), ())),
-        (r"a\|b|c\^d^e\~f", (False, ("a|b", "c^d"), ("e~f",), ())),
-        (r"@\\~\\\~", (True, ("\\",), (), ("\\~",))),
-        ("", (False, ("",), (), ())),
-        ("|NP", (False, ("", "NP"), (), ())),
-        ("@", (True, ("",), (), ())),
-        ("a\nb|\\\n", (False, ("a\nb", "\n"), (), ())),
-    ],
-)
-def test_taking_symbols_apart(symbol, parts):
-    assert parse_symbol(symbol) == parts
-    assert symbol_labels(symbol) == (() if parts[0] else parts[1])
-
-
-@pytest.mark.parametrize(
-    ("symbol", "base"),
-    [
-        ("NP", "NP"), ("S|VP^ROOT", "S|VP"), ("@VP^S~NP|N~PP", "@VP"), (r"a\|b|c\^d^e", r"a\|b|c\^d"),
-        (r"@\@^\~~x", r"@\@"), ("", ""), ("@~NP", "@"), ("^NP", ""),
-    ],
-)  # fmt: skip
-def test_base_symbols(symbol, base):
-    assert base_symbol(symbol) == base
-    assert base_symbol(base) == base
-
-
-@given(st.lists(any_labels, min_size=1, max_size=4), st.lists(any_labels, max_size=3), st.lists(any_labels, max_size=3))
-def test_symbols_of_any_labels(labels, ancestors, siblings):
-    for intermediate in (False, True):
-        start = "@" * intermediate + "|".join(map(quote_label, labels))
-        symbol = (
-            start + "".join("^" + quote_label(x) for x in ancestors) + "".join("~" + quote_label(x) for x in siblings)
-        )
-        assert parse_symbol(symbol) == (intermediate, tuple(labels), tuple(ancestors), tuple(siblings))
-        assert base_symbol(symbol) == start
-        assert symbol_labels(symbol) == (() if intermediate else tuple(labels))
-
-
-@given(any_labels, any_labels)
-def test_quoting_keeps_labels_apart(one, other):
-    assert (quote_label(one) == quote_label(other)) == (one == other)
-    assert not quote_label(one).startswith("@")
 
 
 # Each step by example.
@@ -205,9 +144,9 @@ def test_ancestors_are_undone(tree, order, tags):
     annotated = annotate_ancestors(collapsed, order, tags=tags)
     assert expand_symbols(annotated) == tree
     for plain, node in zip(collapsed.nodes(), annotated.nodes(), strict=True):
-        assert base_symbol(node.label) == plain.label
-        ancestors = parse_symbol(node.label)[2]
-        bare = order == 1 or (plain.word is not None and not tags and len(symbol_labels(plain.label)) == 1)
+        assert as_symbol(node.label).base == plain.label
+        ancestors = as_symbol(node.label).parts.ancestors
+        bare = order == 1 or (plain.word is not None and not tags and len(as_symbol(plain.label).chain) == 1)
         assert (len(ancestors) == 0) == bare
         assert len(ancestors) <= order - 1
 
@@ -219,16 +158,11 @@ def test_binarising_is_undone(tree, direction, order):
     assert all(len(node.children) in (0, 2) for node in binary.nodes())
     assert unbinarise(binary) == collapsed
     for node in binary.nodes():
-        intermediate, _, _, siblings = parse_symbol(node.label)
+        _, _, siblings, intermediate = as_symbol(node.label).parts
         if not intermediate:
             assert siblings == ()
         elif order is not None:
-            assert node.label.replace("\\~", "").count("~") <= order
-
-
-def remembered(symbol: str) -> list[str]:
-    """Return the siblings on a symbol, composite ones in one piece."""
-    return re.split(r"(?<!\\)~", symbol.replace(r"\\", "\0"))[1:]
+            assert len(siblings) <= order
 
 
 @given(trees(any_labels, tags=odd_labels, max_leaves=20, max_children=9), directions, st.integers(0, 3))
@@ -236,8 +170,8 @@ def test_fewer_siblings_are_a_prefix_of_more(tree, direction, order):
     collapsed = collapse_unaries(tree)
     some, everything = (binarise(collapsed, direction, n, ENGLISH) for n in (order, None))
     for short, long in zip(some.nodes(), everything.nodes(), strict=True):
-        assert remembered(short.label) == remembered(long.label)[:order]
-        assert base_symbol(short.label) == base_symbol(long.label)
+        assert as_symbol(short.label).parts.siblings == as_symbol(long.label).parts.siblings[:order]
+        assert as_symbol(short.label).base == as_symbol(long.label).base
 
 
 clean_trees = trees(any_labels, tags=odd_labels, max_leaves=20, max_children=8)
@@ -267,7 +201,7 @@ def test_base_symbols_are_those_of_the_plainest_transform(tree, transform):
             clean
         )
         for fine, base in zip(transform(clean).nodes(), plain.nodes(), strict=True):
-            assert base_symbol(fine.label) == base.label
+            assert as_symbol(fine.label).base == base.label
 
 
 def test_parses_that_no_tree_has():

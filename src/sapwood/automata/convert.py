@@ -13,6 +13,7 @@ from sapwood.automata.tensors import compact, dense
 from sapwood.automata.wcfg import WeightedGrammar
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
+from sapwood.trees.symbols import SymbolTable
 
 
 def from_weighted_grammar(grammar: WeightedGrammar) -> TreeAutomaton:
@@ -51,7 +52,7 @@ def to_model(automaton: TreeAutomaton, label: str = "X") -> TensorGrammar:
     rows = automaton.leaves[0]
     vectors = {(0, word): rows[word] for word in np.flatnonzero(rows.any(axis=1)).tolist()}
     return TensorGrammar(
-        symbols=[label, label],
+        symbols=SymbolTable.from_names([label, label]),
         n_interminals=1,
         states=np.array([n, n], np.int32),
         rules=np.array([[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]], np.int32),

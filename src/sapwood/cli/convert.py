@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import click
@@ -11,11 +10,9 @@ from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
 from sapwood.files import name_of, open_output
 from sapwood.trees.formats import OUTPUT_FORMATS, format_as
+from sapwood.trees.symbols import parse_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-
-# A symbol as `sapwood.trees.transform` writes it: the signs of its parts, and those of labels behind a backslash.
-_SYMBOL = re.compile(r"@?(?:[^@|^~\\]|\\.)*(?:[|^~](?:[^@|^~\\]|\\.)*)*", re.DOTALL)
 
 
 @click.command("convert", short_help="Change the format or the form of trees.")
@@ -98,18 +95,22 @@ def command(
                     continue
                 tree = transform(clean) if direction else clean
             elif invert:
-                _check_symbols(tree, f"{name_of(file)}: tree {written + 1}")
-                tree = transform.invert(tree)
+                tree = transform.invert(_read_symbols(tree, f"{name_of(file)}: tree {written + 1}"))
             written += 1
             stream.write(format_as(tree, output_format, written) + "\n")
     if dropped:
         progress.note(f"left out {dropped} tree(s) of which normalising left nothing")
 
 
-def _check_symbols(tree: Tree, place: str) -> None:
-    """Refuse labels that --binarise never writes, for what they would be undone to is anyone's guess."""
-    for node in tree.nodes():
-        if _SYMBOL.fullmatch(node.label) is None or (node.word is not None and node.label.startswith("@")):
+def _read_symbols(tree: Tree, place: str) -> Tree:
+    """Return a tree that --binarise wrote with its symbols; what other labels would be undone to is anyone's guess."""
+
+    def visit(node: Tree, below: list[Tree]) -> Tree:
+        symbol = parse_symbol(node.label)
+        if symbol is None or (node.word is not None and symbol.parts.intermediate):
             raise InputError(
                 f"{place}: the label {node.label!r} does not come from --binarise, so --invert cannot undo it"
             )
+        return Tree(symbol, below, word=node.word)
+
+    return tree.fold(visit)

@@ -17,7 +17,7 @@ from sapwood.errors import GrammarError, ModelError, UsageError
 from sapwood.grammar.tensor_grammar import BUNDLE_KIND, TensorGrammar
 from sapwood.storage import read_arrays, read_header, write_arrays
 
-BUNDLE_VERSION = 1
+BUNDLE_VERSION = 2
 
 
 def save_models(grammars: Iterable[TensorGrammar], path: str | Path) -> None:
@@ -66,7 +66,7 @@ def load_models(path: str | Path) -> list[TensorGrammar]:
         try:
             shared = {name: first[name] for name in member["shared"]}
             grammars.append(TensorGrammar._from_content(shared | _of_member(arrays, number), member))
-        except (KeyError, TypeError, GrammarError) as error:
+        except (KeyError, TypeError, GrammarError, ModelError) as error:
             raise ModelError(f"{path}: its grammar {number + 1} is not complete: {error}") from error
     return grammars
 

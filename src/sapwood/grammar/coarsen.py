@@ -23,7 +23,7 @@ def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
     """Return the coarse grammar, and `(symbols,)` int32: the coarse symbol of each symbol."""
     groups = group_symbols(grammar)
     coarse_of, rules = groups.group, groups.rules
-    n_coarse, n_coarse_inner = len(groups.names), groups.n_interminals
+    n_coarse, n_coarse_inner = len(groups.symbols), groups.n_interminals
     counts = np.bincount(groups.rule_of, weights=np.maximum(grammar.rule_counts, 0), minlength=len(rules))
     totals = np.bincount(rules[:, 0], weights=counts, minlength=n_coarse)
     tensors = np.maximum(counts / np.where(totals > 0, totals, 1)[rules[:, 0]], _FLOOR)
@@ -33,7 +33,7 @@ def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
     occupancy = np.bincount(coarse_of, weights=symbol_counts, minlength=n_coarse)
     root = np.bincount(coarse_of, weights=_root_weights(grammar, symbol_counts), minlength=n_coarse)
     return TensorGrammar(
-        symbols=groups.names,
+        symbols=groups.symbols,
         n_interminals=n_coarse_inner,
         states=np.ones(n_coarse, np.int32),
         rules=rules,

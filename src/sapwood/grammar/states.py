@@ -112,7 +112,7 @@ def merge_symbols(grammar: TensorGrammar, names: Sequence[str] | None = None) ->
     groups = group_symbols(grammar, names)
     group = groups.group
     order = np.argsort(group, kind="stable")
-    states = np.bincount(group, weights=grammar.states, minlength=len(groups.names)).astype(np.int32)
+    states = np.bincount(group, weights=grammar.states, minlength=len(groups.symbols)).astype(np.int32)
     place = np.zeros(len(group), np.int64)
     place[order] = offsets_of(grammar.states[order])[:-1]
     place -= offsets_of(states)[group]
@@ -121,7 +121,7 @@ def merge_symbols(grammar: TensorGrammar, names: Sequence[str] | None = None) ->
     )
     return replace(
         grammar,
-        symbols=groups.names,
+        symbols=groups.symbols,
         n_interminals=groups.n_interminals,
         states=states,
         rules=groups.rules,

@@ -17,13 +17,14 @@ import numpy as np
 
 from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.emissions import Emissions
-from sapwood.storage import content_digest, pack_strings, read_arrays, read_header, unpack_strings, write_arrays
+from sapwood.storage import content_digest, read_arrays, read_header, write_arrays
 from sapwood.trees.lexicon import Lexicon
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.signatures import UNKNOWN, SignatureModel
-from sapwood.trees.transform import TreeTransform, symbol_labels
+from sapwood.trees.symbols import SymbolTable
+from sapwood.trees.transform import TreeTransform
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # Rule weights are stored sparsely if no more than this part of them is not zero.
 _SPARSE = 0.4
 # Files with several grammars (`sapwood.grammar.bundle`) say that they are of this kind.
@@ -65,7 +66,7 @@ class TensorGrammar:
         How the grammar was made: JSON values only.
     """
 
-    symbols: list[str]
+    symbols: SymbolTable
     n_interminals: int
     states: np.ndarray
     rules: np.ndarray
@@ -79,6 +80,9 @@ class TensorGrammar:
     normaliser: Normaliser = field(default_factory=Normaliser)
     transform: TreeTransform = field(default_factory=TreeTransform)
     info: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "symbols", SymbolTable.from_names(self.symbols))
 
     @property
     def lexicon(self) -> Lexicon:
@@ -189,9 +193,7 @@ class TensorGrammar:
         """Write the grammar to one file: whole or not at all (several: `sapwood.grammar.bundle.save_models`)."""
         arrays, metadata = self._content()
         metadata["info"] = dict(self.info)
-        # The oldest format that can hold it, so that older versions can read what they understand.
-        is_plain = "tensors" in arrays and self.emissions.emitter is None and not self.levels
-        write_arrays(path, arrays, metadata, kind="model", version=1 if is_plain else FORMAT_VERSION)
+        write_arrays(path, arrays, metadata, kind="model", version=FORMAT_VERSION)
 
     @classmethod
     def load(cls, path: str | Path) -> TensorGrammar:
@@ -204,7 +206,7 @@ class TensorGrammar:
         arrays, metadata = read_arrays(path, kind="model", version=FORMAT_VERSION)
         try:
             return cls._from_content(arrays, metadata)
-        except (KeyError, TypeError, GrammarError) as error:
+        except (KeyError, TypeError, GrammarError, ModelError) as error:
             raise ModelError(f"{path}: not a complete model: {error}") from error
 
     @classmethod
@@ -212,7 +214,7 @@ class TensorGrammar:
         """Build from `_content`'s result, with `info` in its metadata, and validate."""
         n_interminals = int(metadata["n_interminals"])
         return cls(
-            symbols=unpack_strings(arrays["symbols"]),
+            symbols=SymbolTable.from_arrays(arrays),
             n_interminals=n_interminals,
             states=arrays["states"],
             rules=arrays["rules"],
@@ -230,7 +232,7 @@ class TensorGrammar:
 
     def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {
-            "symbols": pack_strings(self.symbols),
+            **self.symbols.to_arrays(),
             "states": self.states,
             "rules": self.rules,
             "root": self.root,
@@ -289,6 +291,7 @@ class TensorGrammar:
         if both := set(inner) & set(leaf):
             raise GrammarError(f"a symbol is either an interminal or a preterminal, not both: {sorted(both)}")
         symbols = inner + leaf
+        table = SymbolTable.from_names(symbols)
         number = {name: index for index, name in enumerate(symbols)}
         if missing := sorted(({s for key in tensors for s in key} | set(root)) - set(number)):
             raise GrammarError(f"symbols that are never expanded: {missing}")
@@ -308,13 +311,13 @@ class TensorGrammar:
         vocabulary = sorted({word for _, word in vectors})
         emissions = plain_emissions(
             vocabulary,
-            leaf,
+            table[len(inner) :],
             states[len(inner) :],
             {(number[a] - len(inner), vocabulary.index(word)): value for (a, word), value in vectors.items()},
         )
         rule_array = np.array([[number[name] for name in key] for key in order], np.int32).reshape(-1, 3)
         grammar = cls(
-            symbols=symbols,
+            symbols=table,
             n_interminals=len(inner),
             states=states,
             rules=rule_array,
@@ -357,7 +360,7 @@ def plain_emissions(
     lexicon = Lexicon(list(words), [UNKNOWN], np.zeros(1, np.int32), np.zeros(len(words), np.int32), SignatureModel())
     keys = sorted(vectors, key=lambda key: (key[1], key[0]))
     counts = np.bincount([word for _, word in keys], minlength=lexicon.n_terminals)
-    tags = [(symbol_labels(name) or (name,))[-1] for name in preterminals]
+    tags = SymbolTable.from_names(preterminals).tags
     names = sorted(set(tags))
     return Emissions(
         lexicon=lexicon,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,9 @@ def _check_shapes(grammar: TensorGrammar) -> None:
     n_symbols, n_inner = len(grammar.symbols), grammar.n_interminals
     emissions = grammar.emissions
     _require(0 <= n_inner < n_symbols, f"{n_inner} interminals of {n_symbols} symbols: there must be preterminals")
+    for part in (grammar.symbols[:n_inner], grammar.symbols[n_inner:]):
+        name, times = Counter(part).most_common(1)[0] if part else ("", 0)
+        _require(times <= 1, f"{name}: more than one symbol has this name")
     _require(grammar.states.shape == (n_symbols,), f"{len(grammar.states)} state counts for {n_symbols} symbols")
     short = np.flatnonzero(grammar.states < 1)
     _require(not len(short), f"{grammar.symbols[short[0]] if len(short) else ''} has no states")

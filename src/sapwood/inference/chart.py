@@ -17,7 +17,6 @@ from sapwood.inference._forest_kernels import coarse_outside, link_edges, number
 from sapwood.inference._lanes import LANES
 from sapwood.inference.compiled import CompiledGrammar, Leaf
 from sapwood.inference.constraints import Phrase, compile_constraints
-from sapwood.trees.transform import symbol_labels
 
 # The beam of the coarse inside pass, and what is negligible in the fine pass, as multiples of the threshold.
 _BEAM = 10.0
@@ -130,12 +129,12 @@ class Posteriors:
         A label's posterior over a span is that of all symbols that stand for it there. Intermediate symbols stand for
         none. Real-valued grammars can give numbers outside [0, 1]; they are clipped.
         """
-        names = [symbol_labels(name) for name in self.compiled.coarse.symbols]
+        chains = self.compiled.coarse.symbols.chain
         found: dict[tuple[str, int, int], float] = {}
         for symbol, (start, end), posterior in zip(
             self.forest.node_symbol, self.spans().tolist(), self.node_posterior.tolist(), strict=True
         ):
-            for label in names[symbol]:
+            for label in chains[symbol]:
                 key = (label, start, end)
                 found[key] = found.get(key, 0.0) + posterior
         return {key: min(max(value, 0.0), 1.0) for key, value in found.items()}

@@ -15,7 +15,6 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.trees.transform import parse_symbol
 
 FREE, FORBIDDEN = -1, -2
 
@@ -41,6 +40,9 @@ def compile_constraints(
     """Turn required phrases into tables for the coarse pass over a sentence of `n` words."""
     cells = np.full(n * (n + 1) // 2, FREE, np.int32)
     rows: list[np.ndarray] = []
+    chains = [
+        chain[:-1] if number >= coarse.n_interminals else chain for number, chain in enumerate(coarse.symbols.chain)
+    ]
     if phrases:
         ends = np.repeat(np.arange(1, n + 1), np.arange(1, n + 1))
         starts = np.concatenate([np.arange(j) for j in range(1, n + 1)])
@@ -53,9 +55,8 @@ def compile_constraints(
             (start < starts) & (starts < end) & (end < ends)
         )
         cells[crossing] = FORBIDDEN
-        allowed = np.array(
-            [_stands_for(name, label, number >= coarse.n_interminals) for number, name in enumerate(coarse.symbols)]
-        )
+        # A preterminal's lowest label is its tag, no phrase.
+        allowed = np.array([bool(chain) if label is None else label in chain for chain in chains])
         if end - start == 1 and label is None:
             allowed[:] = True  # every word is a phrase of its own, or may be
         cell = end * (end - 1) // 2 + start
@@ -65,12 +66,3 @@ def compile_constraints(
             cells[cell] = len(rows)
             rows.append(allowed)
     return Constraints(cells, np.array(rows) if rows else np.zeros((0, len(coarse.symbols)), bool))
-
-
-def _stands_for(symbol: str, label: str | None, preterminal: bool) -> bool:
-    """Whether a node of this symbol is a phrase with that label; a preterminal's lowest label is its tag, no phrase."""
-    intermediate, labels, _, _ = parse_symbol(symbol)
-    if intermediate:
-        return False
-    phrases = labels[:-1] if preterminal else labels
-    return bool(phrases) if label is None else label in phrases

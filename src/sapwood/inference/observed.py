@@ -26,6 +26,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _observed_kernels as kernels
 from sapwood.run.parallel import map_in_order
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.symbols import SymbolTable
 
 # Nodes of a shard, about: its vectors should fit into a core's cache, its rules should occur more than once.
 _SHARD_NODES = 1 << 16
@@ -149,7 +150,7 @@ class TreeWeights(Protocol):
     """What a pass over observed trees needs of a grammar; a `TensorGrammar` has it."""
 
     @property
-    def symbols(self) -> list[str]: ...  # noqa: D102
+    def symbols(self) -> SymbolTable: ...  # noqa: D102
     @property
     def n_interminals(self) -> int: ...  # noqa: D102
     @property

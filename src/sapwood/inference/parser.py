@@ -27,7 +27,7 @@ from sapwood.inference.decode import DECODERS, PRODUCT_DECODERS, Decoder, decode
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
 from sapwood.run.parallel import map_in_order
-from sapwood.trees.transform import base_tree, symbol_labels
+from sapwood.trees.transform import base_tree
 from sapwood.trees.tree import Tree
 
 Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "empty"]
@@ -328,7 +328,7 @@ class Parser:
                 symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
             else:  # a word that the grammar has no place for: the most frequent tag
                 symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
-            children.append(Tree(symbol_labels(coarse.symbols[symbol])[-1], word=word))
+            children.append(Tree(coarse.symbols.tags[symbol], word=word))
         return Tree(self.grammar.transform.root, children)
 
 

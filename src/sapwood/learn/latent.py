@@ -20,6 +20,7 @@ from sapwood.grammar.emissions import offsets_of
 from sapwood.inference.observed import Expectations, NodeVectors, ObservedTrees
 from sapwood.learn import _latent_kernels as kernels
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.symbols import SymbolTable
 
 # Smaller weights are taken for zero (see `scale_rows`).
 _LEAST = 1e-25
@@ -43,7 +44,7 @@ class LatentWeights:
         `q(a -> class)` for each pair of preterminal and class, one vector behind the other.
     """
 
-    symbols: list[str]
+    symbols: SymbolTable
     n_interminals: int
     rules: np.ndarray
     states: np.ndarray

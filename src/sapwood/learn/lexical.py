@@ -25,7 +25,7 @@ from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import SignatureModel, count_tags
-from sapwood.trees.transform import symbol_labels
+from sapwood.trees.symbols import SymbolTable
 
 # Lost when it is added to a count, but not zero.
 _NEXT_TO_NOTHING = 2.0**-80
@@ -78,13 +78,13 @@ class LexicalModel:
         corpus: Corpus,
         settings: LexicalSettings,
         preterminal: np.ndarray | None = None,
-        names: Sequence[str] | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         self.settings = settings
         leaves = np.flatnonzero(corpus.word >= 0)
-        if preterminal is None or names is None:
+        if preterminal is None:
             preterminal, names = corpus.symbol[leaves] - corpus.n_interminals, corpus.symbols[corpus.n_interminals :]
-        labels = [symbol_labels(name)[-1] for name in names]
+        labels = SymbolTable.from_names(names).tags
         self.tags = sorted(set(labels))
         self.tag_of = np.array([self.tags.index(label) for label in labels], np.int32)
         self.lexicon, self.word_map, self._signature = learn_lexicon(corpus, settings, self.tag_of[preterminal])

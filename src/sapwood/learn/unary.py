@@ -31,9 +31,10 @@ from sapwood.grammar.emissions import Emissions, offsets_of
 from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentWeights
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.transform import parse_symbol, quote_label
+from sapwood.trees.symbols import Parts, Symbol, SymbolTable, make_symbol
 
-EMPTY = "EMPTY|"  # not a symbol that a tree can have: composites never end in nothing
+# The empty leaf below a unary step: no symbol of a tree, for it has no labels.
+EMPTY = Symbol("EMPTY|", Parts(()))
 _NO_WORD = "\0"
 
 
@@ -73,17 +74,20 @@ def unfold(corpus: Corpus) -> Unfolded:
     """Give each unary chain its last step back."""
     is_leaf = np.arange(len(corpus.symbols)) >= corpus.n_interminals
     plain = is_leaf & (not corpus.transform.annotate_tags)
-    parts = [_step(name, bool(bare)) for name, bare in zip(corpus.symbols, plain, strict=True)]
-    inner = dict.fromkeys(top for top, _ in parts if top is not None)
-    inner.update(dict.fromkeys(bottom for (_, bottom), leaf in zip(parts, is_leaf, strict=True) if not leaf))
-    tags = dict.fromkeys(bottom for (_, bottom), leaf in zip(parts, is_leaf, strict=True) if leaf)
-    composite = np.array([top is not None for top, _ in parts])
-    names = [*inner, *tags, *([EMPTY] if composite.any() else [])]
-    inner_ids = {name: number for number, name in enumerate(inner)}
-    tag_ids = {name: len(inner) + number for number, name in enumerate(tags)}
-    top = np.array([-1 if above is None else inner_ids[above] for above, _ in parts], np.int32)
+    steps = [_step(symbol, bool(bare)) for symbol, bare in zip(corpus.symbols, plain, strict=True)]
+    # Symbols by their parts: the lower half of one can be another's whole.
+    inner = {above.parts: above for above, _ in steps if above is not None}
+    tags: dict[Parts, Symbol] = {}
+    for (_, below), leaf in zip(steps, is_leaf, strict=True):
+        (tags if leaf else inner).setdefault(below.parts, below)
+    composite = np.array([above is not None for above, _ in steps])
+    symbols = SymbolTable((*inner.values(), *tags.values(), *([EMPTY] if composite.any() else [])))
+    inner_ids = {parts: number for number, parts in enumerate(inner)}
+    tag_ids = {parts: len(inner) + number for number, parts in enumerate(tags)}
+    top = np.array([-1 if above is None else inner_ids[above.parts] for above, _ in steps], np.int32)
     bottom = np.array(
-        [(tag_ids if leaf else inner_ids)[below] for (_, below), leaf in zip(parts, is_leaf, strict=True)], np.int32
+        [(tag_ids if leaf else inner_ids)[below.parts] for (_, below), leaf in zip(steps, is_leaf, strict=True)],
+        np.int32,
     )
     # Each composite node is followed by its lower half; behind its last descendant comes the empty leaf.
     nodes = np.arange(corpus.n_nodes)
@@ -93,14 +97,14 @@ def unfold(corpus: Corpus) -> Unfolded:
     kind = np.repeat([2, 1, 0], [len(nodes), len(stepping), len(stepping)])  # lower half or whole, upper half, empty
     order = np.lexsort((-np.concatenate([nodes, stepping, stepping]), kind, position))
     symbol = np.concatenate(
-        [bottom[corpus.symbol], top[corpus.symbol[stepping]], np.full(len(stepping), len(names) - 1, np.int32)]
+        [bottom[corpus.symbol], top[corpus.symbol[stepping]], np.full(len(stepping), len(symbols) - 1, np.int32)]
     )
     n_words = len(corpus.words)
     word = np.concatenate([corpus.word, np.full(len(stepping), -1), np.full(len(stepping), n_words)])
     tree_of_step = np.searchsorted(corpus.offsets, stepping, side="right") - 1
     added = np.concatenate([[0], np.cumsum(2 * np.bincount(tree_of_step, minlength=corpus.n_trees))])
     unfolded = Corpus.from_columns(
-        names,
+        symbols,
         len(inner),
         [*corpus.words, *([_NO_WORD] if composite.any() else [])],
         symbol[order].astype(np.int32),
@@ -112,20 +116,17 @@ def unfold(corpus: Corpus) -> Unfolded:
     return Unfolded(corpus, unfolded, top, bottom)
 
 
-def _step(symbol: str, plain: bool) -> tuple[str | None, str]:
+def _step(symbol: Symbol, plain: bool) -> tuple[Symbol | None, Symbol]:
     """Return what stands above and below the last unary step of a symbol: None above if there is no step.
 
     With `plain`, what stands below is a tag without ancestors, as tags are that no phrase was collapsed onto.
     """
-    intermediate, labels, ancestors, _ = parse_symbol(symbol)
-    if intermediate or len(labels) == 1:
+    labels, ancestors, _, intermediate = symbol.parts
+    if intermediate or len(labels) < 2:
         return None, symbol
-    quoted = [quote_label(label) for label in labels]
-    above = "^".join(["|".join(quoted[:-1]), *map(quote_label, ancestors)])
-    if plain:
-        return above, quoted[-1]
-    below = "^".join([quoted[-1], *(quoted[:-1][::-1] + [quote_label(name) for name in ancestors])[: len(ancestors)]])
-    return above, below
+    *above, tag = labels
+    known = () if plain else (*reversed(above), *ancestors)[: len(ancestors)]
+    return make_symbol(tuple(above), ancestors), make_symbol((tag,), known)
 
 
 @dataclass(frozen=True, eq=False)

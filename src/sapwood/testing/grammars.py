@@ -14,6 +14,7 @@ import numpy as np
 from sapwood.errors import UsageError
 from sapwood.grammar.expectations import with_expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
+from sapwood.trees.symbols import SymbolTable
 
 _MAX_GROWTH = 0.8
 
@@ -66,7 +67,7 @@ def random_grammar(
     vectors = {(p, word): lexical[p][:, word] for p in range(preterminals) for word in range(words)}
     tags = [f"P{number}" for number in range(preterminals)]
     grammar = TensorGrammar(
-        symbols=[f"A{number}" for number in range(interminals)] + tags,
+        symbols=SymbolTable.from_names([f"A{number}" for number in range(interminals)] + tags),
         n_interminals=interminals,
         states=sizes,
         rules=np.array(rules, np.int32).reshape(-1, 3),

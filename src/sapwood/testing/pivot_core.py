@@ -17,6 +17,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
 from sapwood.testing.pivot_parameters import PivotParameters, learn_parameters
 from sapwood.testing.pivot_statistics import PivotStatistics
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.symbols import SymbolTable
 
 
 def observed_statistics(corpus: Corpus) -> PivotStatistics:
@@ -88,13 +89,13 @@ def learn_from_statistics(
     priors = [part.prior for part in found.decompositions]
     tensors = _with_all_states(statistics, found)
     return TensorGrammar(
-        symbols=list(statistics.symbols),
+        symbols=SymbolTable.from_names(statistics.symbols),
         n_interminals=n_inner,
         states=found.states,
         rules=statistics.rules,
         tensors=np.concatenate([tensor.ravel() for tensor in tensors] or [np.zeros(0)]),
         root=np.concatenate(found.root),
-        emissions=plain_emissions(list(words), list(statistics.symbols[n_inner:]), found.states[n_inner:], vectors),
+        emissions=plain_emissions(list(words), statistics.symbols[n_inner:], found.states[n_inner:], vectors),
         probabilistic=True,
         occupancy=np.concatenate([count * prior for count, prior in zip(statistics.counts, priors, strict=True)]),
         rule_counts=statistics.rule_counts,

@@ -26,6 +26,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
 from sapwood.testing.pivot_core import learn_from_statistics
 from sapwood.testing.pivot_statistics import PivotStatistics
 from sapwood.testing.spectral_population import States
+from sapwood.trees.symbols import SymbolTable
 
 # At most so many interminals are expected below one, so that trees die out; pivots use at most `_MAX_PIVOT` of it.
 _MAX_GROWTH, _MAX_PIVOT = 0.8, 0.75
@@ -305,7 +306,7 @@ def _draw_grammar(rng: np.random.Generator, plan: _Plan, words: int, alpha: floa
     root[: int(sizes[:inner].sum())] = rng.dirichlet(np.ones(int(sizes[:inner].sum())))
     tags = [f"P{number}" for number in range(len(tag_sizes))]
     grammar = TensorGrammar(
-        symbols=[f"A{number}" for number in range(inner)] + tags,
+        symbols=SymbolTable.from_names([f"A{number}" for number in range(inner)] + tags),
         n_interminals=inner,
         states=sizes,
         rules=np.array([rule.symbols for rule in plan.rules], np.int32),

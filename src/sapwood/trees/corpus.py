@@ -1,7 +1,7 @@
 """A whole treebank of skeletal trees as flat integer arrays.
 
 Strings stop here: a `Corpus` has one array per column over all nodes of all trees (preorder within a
-tree), 32 bytes a node, and tables of symbols, rules and words. Learners see nothing else.
+tree), 32 bytes a node, and tables of symbols (with what they stand for), rules and words. Learners see nothing else.
 
 Symbols are split into interminals (`0 .. n_interminals - 1`, left-hand sides of binary rules) and
 preterminals (the rest, above words) as the papers assume. A label that occurs in both roles gives two symbols.
@@ -13,18 +13,21 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sapwood.errors import InputError, ModelError
 from sapwood.run.progress import Progress, Silent
+from sapwood.shapes import Array, Int, Int32, Int64
 from sapwood.storage import content_digest, pack_strings, read_arrays, unpack_strings, write_arrays
 from sapwood.trees.normalise import Normaliser
-from sapwood.trees.transform import TreeTransform, symbol_labels
+from sapwood.trees.symbols import Symbol, SymbolTable, as_symbol
+from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree, from_preorder
 
-_FORMAT = 1
+_FORMAT = 2
+Name = TypeVar("Name", bound=str)
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent", "start", "end")
 
 
@@ -35,36 +38,39 @@ class Corpus:
     Attributes
     ----------
     symbols
-        Symbol names, interminals first, each part by falling frequency.
+        Interminals first, each part by falling frequency. Plain names become a table (`SymbolTable.from_names`).
     n_interminals
         How many of the symbols are interminals.
     rules
-        `(rules, 3)` distinct binary rules as symbol numbers, sorted.
+        Distinct binary rules as symbol numbers, sorted.
     words
         The vocabulary by falling frequency.
     symbol, rule, left, right, word, parent, start, end
-        One int32 entry per node: symbol number; rule number (-1 on leaves); child and parent nodes
-        (-1 where there is none); word number (-1 inside); span of word positions in the tree.
+        For each node: symbol number; rule number (-1 on leaves); child and parent nodes (-1 where there is none); word
+        number (-1 inside); span of word positions in the tree.
     offsets
-        `(trees + 1,)` int64: the nodes of tree `t` are `offsets[t] .. offsets[t + 1] - 1`.
+        The nodes of tree `t` are `offsets[t] .. offsets[t + 1] - 1`.
     """
 
-    symbols: list[str]
+    symbols: SymbolTable
     n_interminals: int
-    rules: np.ndarray
+    rules: Int32[Array, "rules 3"]
     words: list[str]
-    symbol: np.ndarray
-    rule: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    word: np.ndarray
-    parent: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    offsets: np.ndarray
+    symbol: Int32[Array, "nodes"]
+    rule: Int32[Array, "nodes"]
+    left: Int32[Array, "nodes"]
+    right: Int32[Array, "nodes"]
+    word: Int32[Array, "nodes"]
+    parent: Int32[Array, "nodes"]
+    start: Int32[Array, "nodes"]
+    end: Int32[Array, "nodes"]
+    offsets: Int64[Array, "tree_bounds"]
     normaliser: Normaliser = field(default_factory=Normaliser)
     transform: TreeTransform = field(default_factory=TreeTransform)
     dropped: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "symbols", SymbolTable.from_names(self.symbols))
 
     @property
     def n_trees(self) -> int:
@@ -82,7 +88,7 @@ class Corpus:
         return (self.n_nodes + self.n_trees) // 2
 
     @property
-    def roots(self) -> np.ndarray:
+    def roots(self) -> Int64[Array, "trees"]:
         """Node number of each tree's root."""
         return self.offsets[:-1]
 
@@ -109,8 +115,8 @@ class Corpus:
         transform = transform or TreeTransform(root=normaliser.root)
         progress = progress or Silent()
         # Symbols are numbered as they come, leaves and inner nodes apart (leaf symbols as ~number).
-        inner_ids: dict[str, int] = {}
-        leaf_ids: dict[str, int] = {}
+        inner_ids: dict[Symbol, int] = {}
+        leaf_ids: dict[Symbol, int] = {}
         word_ids: dict[str, int] = {}
         codes, words, sizes = array("i"), array("i"), array("i")
         dropped = 0
@@ -123,64 +129,42 @@ class Corpus:
                     continue
                 before = len(codes)
                 for node in transform(clean).nodes():
-                    label, word = node.label, node.word
+                    symbol, word = as_symbol(node.label), node.word
                     if word is None:
-                        codes.append(inner_ids.setdefault(label, len(inner_ids)))
+                        codes.append(inner_ids.setdefault(symbol, len(inner_ids)))
                         words.append(-1)
                     else:
-                        codes.append(~leaf_ids.setdefault(label, len(leaf_ids)))
+                        codes.append(~leaf_ids.setdefault(symbol, len(leaf_ids)))
                         words.append(word_ids.setdefault(word, len(word_ids)))
                 sizes.append(len(codes) - before)
         if not sizes:
             raise InputError("no trees: the input is empty or nothing was left of it after normalising")
-        return cls._assemble(codes, words, sizes, inner_ids, leaf_ids, word_ids, normaliser, transform, dropped)
-
-    @classmethod
-    def _assemble(
-        cls,
-        codes: array,
-        words: array,
-        sizes: array,
-        inner_ids: dict[str, int],
-        leaf_ids: dict[str, int],
-        word_ids: dict[str, int],
-        normaliser: Normaliser,
-        transform: TreeTransform,
-        dropped: int,
-    ) -> Corpus:
         code = np.frombuffer(codes, np.int32)
         is_leaf = code < 0
         inner_names, inner_new = _by_frequency(list(inner_ids), code[~is_leaf])
         leaf_names, leaf_new = _by_frequency(list(leaf_ids), ~code[is_leaf])
         word_names, word_new = _by_frequency(list(word_ids), np.frombuffer(words, np.int32)[is_leaf])
-        symbol = np.empty(len(code), np.int32)
-        symbol[~is_leaf] = inner_new[code[~is_leaf]]
-        symbol[is_leaf] = len(inner_names) + leaf_new[~code[is_leaf]]
-        word = np.full(len(code), -1, np.int32)
-        word[is_leaf] = word_new[np.frombuffer(words, np.int32)[is_leaf]]
+        numbers = np.empty(len(code), np.int32)
+        numbers[~is_leaf] = inner_new[code[~is_leaf]]
+        numbers[is_leaf] = len(inner_names) + leaf_new[~code[is_leaf]]
+        word_numbers = np.full(len(code), -1, np.int32)
+        word_numbers[is_leaf] = word_new[np.frombuffer(words, np.int32)[is_leaf]]
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(np.frombuffer(sizes, np.int32), out=offsets[1:])
         return cls.from_columns(
-            inner_names + leaf_names,
-            len(inner_names),
-            word_names,
-            symbol,
-            word,
-            offsets,
-            normaliser,
-            transform,
-            dropped,
-        )
+            SymbolTable((*inner_names, *leaf_names)), len(inner_names), word_names, numbers, word_numbers, offsets,
+            normaliser, transform, dropped,
+        )  # fmt: skip
 
     @classmethod
     def from_columns(
         cls,
-        symbols: list[str],
+        symbols: SymbolTable,
         n_interminals: int,
         words: list[str],
-        symbol: np.ndarray,
-        word: np.ndarray,
-        offsets: np.ndarray,
+        symbol: Int32[Array, "nodes"],
+        word: Int32[Array, "nodes"],
+        offsets: Int64[Array, "tree_bounds"],
         normaliser: Normaliser,
         transform: TreeTransform,
         dropped: int = 0,
@@ -218,11 +202,14 @@ class Corpus:
             dropped=dropped,
         )
 
-    def renumbered(self, symbols: Sequence[str], n_interminals: int, rules: np.ndarray) -> tuple[Corpus, int]:
+    def renumbered(
+        self, symbols: Sequence[str], n_interminals: int, rules: Int32[Array, "rules 3"]
+    ) -> tuple[Corpus, int]:
         """Return the trees that can be built from these symbols and rules, numbered like them, and how many cannot."""
-        known = {(name, number >= n_interminals): number for number, name in enumerate(symbols)}
+        symbols = SymbolTable.from_names(symbols)
+        known = {(parts, number >= n_interminals): number for number, parts in enumerate(symbols.parts)}
         new = np.array(
-            [known.get((name, number >= self.n_interminals), -1) for number, name in enumerate(self.symbols)], np.int32
+            [known.get((parts, s >= self.n_interminals), -1) for s, parts in enumerate(self.symbols.parts)], np.int32
         )
         size = len(symbols)
         keys = (rules[:, 0].astype(np.int64) * size + rules[:, 1]) * size + rules[:, 2]
@@ -239,7 +226,7 @@ class Corpus:
         if not keep.any():
             raise InputError("none of the trees can be built from the grammar's symbols and rules")
         corpus = Corpus.from_columns(
-            list(symbols), n_interminals, self.words, new[self.symbol[nodes]], self.word[nodes],
+            symbols, n_interminals, self.words, new[self.symbol[nodes]], self.word[nodes],
             np.concatenate([[0], np.cumsum(sizes[keep])]), self.normaliser, self.transform,
         )  # fmt: skip
         rule = np.full(corpus.n_nodes, -1, np.int32)
@@ -261,20 +248,20 @@ class Corpus:
         words = self.word[self.offsets[index] : self.offsets[index + 1]]
         return [self.words[number] for number in words[words >= 0]]
 
-    def rule_counts(self) -> np.ndarray:
-        """Return how often each binary rule occurs, shape `(rules,)`."""
+    def rule_counts(self) -> Int[Array, "rules"]:
+        """Return how often each binary rule occurs."""
         return np.bincount(self.rule[self.rule >= 0], minlength=len(self.rules))
 
-    def symbol_counts(self) -> np.ndarray:
-        """Return how often each symbol occurs, shape `(symbols,)`."""
+    def symbol_counts(self) -> Int[Array, "symbols"]:
+        """Return how often each symbol occurs."""
         return np.bincount(self.symbol, minlength=len(self.symbols))
 
-    def root_counts(self) -> np.ndarray:
-        """Return how often each symbol is at the root, shape `(symbols,)`."""
+    def root_counts(self) -> Int[Array, "symbols"]:
+        """Return how often each symbol is at the root."""
         return np.bincount(self.symbol[self.roots], minlength=len(self.symbols))
 
-    def lexical_counts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the distinct `(symbol, word)` pairs of the leaves and their counts, as three arrays."""
+    def lexical_counts(self) -> tuple[Int[Array, "pairs"], Int[Array, "pairs"], Int[Array, "pairs"]]:
+        """Return the distinct `(symbol, word)` pairs of the leaves and their counts."""
         leaf = self.word >= 0
         keys = self.symbol[leaf].astype(np.int64) * len(self.words) + self.word[leaf]
         distinct, counts = np.unique(keys, return_counts=True)
@@ -282,7 +269,7 @@ class Corpus:
 
     def tokeniser_style(self) -> dict[str, bool]:
         """Return the arguments of `tokenise` that cut and spell plain text the way these trees do."""
-        tags = {symbol_labels(name)[-1] for name in self.symbols[self.n_interminals :]}
+        tags = self.symbols[self.n_interminals :].bottom
         return {"rewrite": '"' not in self.words, "split_hyphens": "HYPH" in tags}
 
     def digest(self) -> str:
@@ -295,13 +282,13 @@ class Corpus:
         write_arrays(path, arrays, metadata, kind="corpus", version=_FORMAT)
 
     @classmethod
-    def load(cls, path: str | Path, *, mmap: bool = False) -> Corpus:
-        """Read a saved corpus; with `mmap` its arrays stay on disk until used."""
-        arrays, metadata = read_arrays(path, kind="corpus", version=_FORMAT, mmap=mmap)
+    def load(cls, path: str | Path) -> Corpus:
+        """Read a saved corpus."""
+        arrays, metadata = read_arrays(path, kind="corpus", version=_FORMAT)
         try:
             columns: dict[str, Any] = {name: arrays[name] for name in (*_COLUMNS, "offsets", "rules")}
             return cls(
-                symbols=unpack_strings(arrays["symbols"]),
+                symbols=SymbolTable.from_arrays(arrays),
                 words=unpack_strings(arrays["words"]),
                 n_interminals=metadata["n_interminals"],
                 dropped=metadata["dropped"],
@@ -309,13 +296,12 @@ class Corpus:
                 transform=TreeTransform.from_dict(metadata["transform"]),
                 **columns,
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ModelError) as error:
             raise ModelError(f"{path}: incomplete corpus file: {error}") from error
 
     def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {name: getattr(self, name) for name in (*_COLUMNS, "offsets", "rules")}
-        arrays["symbols"] = pack_strings(self.symbols)
-        arrays["words"] = pack_strings(self.words)
+        arrays |= self.symbols.to_arrays() | {"words": pack_strings(self.words)}
         metadata = {
             "n_interminals": self.n_interminals,
             "dropped": self.dropped,
@@ -325,7 +311,7 @@ class Corpus:
         return arrays, metadata
 
 
-def _by_frequency(names: Sequence[str], occurrences: np.ndarray) -> tuple[list[str], np.ndarray]:
+def _by_frequency(names: Sequence[Name], occurrences: np.ndarray) -> tuple[list[Name], np.ndarray]:
     """Renumber names by falling count (ties by name): the names in their new order, and old -> new."""
     counts = np.bincount(occurrences, minlength=len(names)) if len(names) else np.zeros(0, np.int64)
     order = sorted(range(len(names)), key=lambda number: (-counts[number], names[number]))

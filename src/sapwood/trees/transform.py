@@ -1,90 +1,43 @@
-r"""From clean trees to the binary skeletal trees of an L-PCFG, and back without loss.
+"""From clean trees to the binary skeletal trees of an L-PCFG, and back without loss.
 
 Three steps, each undone exactly:
 
-1. unary chains become one composite label, `S|VP` (the papers' grammars have no unary rules); the
+1. unary chains become one composite symbol, `S|VP` (the papers' grammars have no unary rules); the
    root label over a single child is taken off and put back;
-2. vertical markovisation writes ancestors behind a label, `NP^VP^S`;
+2. vertical markovisation gives symbols their ancestors, `NP^VP^S`;
 3. binarisation introduces intermediate symbols `@VP` that remember the last `h` siblings, `@VP~NP~PP`.
 
-So a symbol reads `[@]label(|label)*(^ancestor)*(~sibling)*`. The signs `@ | ^ ~ \` are escaped with a
-backslash inside original labels. Undoing needs nothing but the symbols themselves.
+The labels of a skeletal tree are symbols (`sapwood.trees.symbols`), which know what they stand for: undoing
+needs nothing else. A skeletal tree that was written out and read again has their names, which are read then.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal
 
 from sapwood.errors import InputError, UsageError
 from sapwood.trees.heads import HeadRules
+from sapwood.trees.symbols import as_symbol, make_symbol
 from sapwood.trees.tree import Tree, from_preorder
-
-_SPECIAL = re.compile(r"([@|^~\\])")
-_PIECE = re.compile(r"((?:[^@|^~\\]|\\.)*)([|^~]?)", re.DOTALL)
-_CACHE = 1 << 16
 
 Direction = Literal["right", "left", "head"]
 
 
-@lru_cache(_CACHE)
-def quote_label(label: str) -> str:
-    """Escape the signs that have a meaning in symbols."""
-    return _SPECIAL.sub(r"\\\1", label)
-
-
-@lru_cache(_CACHE)
-def parse_symbol(symbol: str) -> tuple[bool, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    r"""Take a symbol apart: whether intermediate, its labels from top to bottom, ancestors, siblings.
-
-    >>> parse_symbol("S|VP^ROOT")
-    (False, ('S', 'VP'), ('ROOT',), ())
-    >>> parse_symbol("@VP~NP")
-    (True, ('VP',), (), ('NP',))
-    """
-    intermediate = symbol.startswith("@")
-    parts: dict[str, list[str]] = {"|": [], "^": [], "~": []}
-    position, kind = int(intermediate), "|"
-    while True:
-        match = _PIECE.match(symbol, position)
-        assert match is not None
-        parts[kind].append(re.sub(r"\\(.)", r"\1", match.group(1), flags=re.DOTALL))
-        if not match.group(2):
-            break
-        # Siblings may be composite themselves: below a "~" a "|" does not start a new label.
-        kind, position = match.group(2) if kind != "~" else "~", match.end()
-    return intermediate, tuple(parts["|"]), tuple(parts["^"]), tuple(parts["~"])
-
-
-def symbol_labels(symbol: str) -> tuple[str, ...]:
-    """Return the original labels that a symbol stands for, top first; none for an intermediate one."""
-    intermediate, labels, _, _ = parse_symbol(symbol)
-    return () if intermediate else labels
-
-
-@lru_cache(_CACHE)
-def base_symbol(symbol: str) -> str:
-    """Return the symbol without ancestors and siblings: what it is at v = 1, h = 0."""
-    intermediate, labels, _, _ = parse_symbol(symbol)
-    return "@" * intermediate + "|".join(quote_label(label) for label in labels)
-
-
 def base_tree(tree: Tree) -> Tree:
     """Return a skeletal tree with every symbol replaced by its base symbol."""
-    return tree.fold(lambda node, below: Tree(base_symbol(node.label), below, word=node.word))
+    return tree.fold(lambda node, below: Tree(as_symbol(node.label).base, below, word=node.word))
 
 
 def collapse_unaries(tree: Tree) -> Tree:
-    """Join each chain of single children into one node with a composite label (labels get escaped)."""
+    """Join each chain of single children into one node: the labels of a tree become symbols."""
 
     def visit(node: Tree, children: list[Tree]) -> Tree:
-        label = quote_label(node.label)
         if len(children) != 1:
-            return Tree(label, children, word=node.word)
+            return Tree(make_symbol((node.label,)), children, word=node.word)
         below = children[0]
-        return Tree(f"{label}|{below.label}", below.children, word=below.word)
+        return Tree(make_symbol((node.label, *as_symbol(below.label).parts.labels)), below.children, word=below.word)
 
     return tree.fold(visit)
 
@@ -93,7 +46,7 @@ def expand_symbols(tree: Tree) -> Tree:
     """Undo `collapse_unaries` and drop ancestors: each symbol becomes its chain of original labels."""
 
     def visit(node: Tree, children: list[Tree]) -> Tree:
-        labels = symbol_labels(node.label)
+        labels = as_symbol(node.label).chain
         if not labels:
             raise InputError(f"not a skeletal tree: the intermediate symbol {node.label!r} stands over a word")
         result = Tree(labels[-1], children, word=node.word)
@@ -104,34 +57,31 @@ def expand_symbols(tree: Tree) -> Tree:
     return tree.fold(visit)
 
 
-@lru_cache(_CACHE)
-def _bottom(symbol: str) -> str:
-    return quote_label(parse_symbol(symbol)[1][-1])
-
-
 def annotate_ancestors(tree: Tree, order: int, *, tags: bool = False) -> Tree:
-    """Write the `order - 1` nearest ancestors behind each label (the root label counts as one).
+    """Give each symbol its `order - 1` nearest ancestors (the root label counts as one).
 
     Plain tags (those that no phrase was collapsed onto) are annotated only if `tags`.
     """
     if order <= 1:
         return tree
-    # New labels in preorder, then assembled from the back.
+    # New symbols in preorder, then assembled from the back.
     order_seen: list[tuple[str, str | None, int]] = []
     stack: list[tuple[Tree, tuple[str, ...]]] = [(tree, ("ROOT",))]
     while stack:
         node, ancestors = stack.pop()
-        label = node.label
-        if node.word is None or tags or len(symbol_labels(label)) > 1:
-            label = "^".join((label, *ancestors))
-        order_seen.append((label, node.word, len(node.children)))
-        below = (_bottom(node.label), *ancestors)[: order - 1]
-        stack.extend((child, below) for child in reversed(node.children))
+        symbol = as_symbol(node.label)
+        labels = symbol.parts.labels
+        if node.word is None or tags or len(labels) > 1:
+            symbol = make_symbol(labels, ancestors)
+        order_seen.append((symbol, node.word, len(node.children)))
+        if node.children:
+            below = (labels[-1], *ancestors)[: order - 1]
+            stack.extend((child, below) for child in reversed(node.children))
     return from_preorder(order_seen)
 
 
 def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRules | None = None) -> Tree:
-    """Make every node with more than two children binary, with intermediate `@` symbols.
+    """Make every node with more than two children binary, with intermediate symbols.
 
     `right` peels children off from the left (the intermediate symbol covers the rest to the right),
     `left` from the right, and `head` grows outward from the head child, right siblings first in the
@@ -142,28 +92,28 @@ def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRul
     def visit(node: Tree, children: list[Tree]) -> Tree:
         if len(children) <= 2:
             return node if not children else Tree(node.label, children)
-        label = node.label
-        stem = "@" + _stem(label)
+        parts = as_symbol(node.label).parts
+        stem = parts.labels[-1:]
+        below = [as_symbol(child.label).parts.labels for child in children]
         if direction == "right":
             sides = "l" * (len(children) - 2)
         elif direction == "left":
             sides = "r" * (len(children) - 2)
         else:
             assert heads is not None
-            names = [parse_symbol(child.label)[1][0] for child in children]
-            head = heads.head_index(parse_symbol(label)[1][-1], names)
+            head = heads.head_index(stem[0], [labels[0] for labels in below])
             sides = ("l" * head + "r" * (len(children) - 1 - head))[: len(children) - 2]
         # Walk down: `first..last` is what the current symbol still covers.
         first, last = 0, len(children) - 1
-        seen: list[str] = []
+        seen: tuple[tuple[str, ...], ...] = ()
         peeled: list[tuple[str, Tree, str]] = []
-        symbol = label
+        symbol = node.label
         for side in sides:
-            child = children[first if side == "l" else last]
-            peeled.append((side, child, symbol))
+            at = first if side == "l" else last
+            peeled.append((side, children[at], symbol))
             first, last = (first + 1, last) if side == "l" else (first, last - 1)
-            seen.insert(0, base_symbol(child.label))
-            symbol = "~".join((stem, *(seen if order is None else seen[:order])))
+            seen = (below[at], *seen)[:order]
+            symbol = make_symbol(stem, parts.ancestors, seen, True)
         result = Tree(symbol, (children[first], children[last]))
         for side, child, above in reversed(peeled):
             result = Tree(above, (child, result) if side == "l" else (result, child))
@@ -172,25 +122,22 @@ def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRul
     return tree.fold(visit)
 
 
-@lru_cache(_CACHE)
-def _stem(symbol: str) -> str:
-    """Return the lowest label of the chain with its ancestors: `S|VP^X` gives `VP^X`."""
-    _, labels, ancestors, _ = parse_symbol(symbol)
-    return "^".join(quote_label(label) for label in (labels[-1], *ancestors))
-
-
 def unbinarise(tree: Tree) -> Tree:
     """Undo `binarise`: splice the children of intermediate symbols into their parents."""
+    spliced = _splice(tree)
+    return spliced[0] if len(spliced) == 1 else Tree(make_symbol(("",)), spliced)
+
+
+def _splice(tree: Tree) -> list[Tree]:
+    """Return what is left without intermediate symbols: a parser may return one at the top, then there are several."""
 
     def visit(node: Tree, below: list[list[Tree]]) -> list[Tree]:
         if node.word is not None:
             return [node]
         children = [tree for part in below for tree in part]
-        return children if node.label.startswith("@") else [Tree(node.label, children)]
+        return children if as_symbol(node.label).parts.intermediate else [Tree(node.label, children)]
 
-    spliced = tree.fold(visit)
-    # A parser may return an intermediate symbol at the top; its parts then share the root.
-    return spliced[0] if len(spliced) == 1 else Tree("", spliced)
+    return tree.fold(visit)
 
 
 @dataclass(frozen=True)
@@ -260,8 +207,5 @@ class TreeTransform:
 
     def invert(self, tree: Tree) -> Tree:
         """Return the clean tree that a skeletal tree stands for."""
-        spliced = unbinarise(tree)
-        if spliced.label == "":
-            return Tree(self.root, [expand_symbols(child) for child in spliced.children])
-        expanded = expand_symbols(spliced)
-        return expanded if expanded.label == self.root else Tree(self.root, (expanded,))
+        parts = [expand_symbols(part) for part in _splice(tree)]
+        return parts[0] if len(parts) == 1 and parts[0].label == self.root else Tree(self.root, parts)

@@ -34,7 +34,8 @@ from sapwood.learn.unary import EMPTY, unfold
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.heads import HeadRules, head_positions
 from sapwood.trees.signatures import shape
-from sapwood.trees.transform import TreeTransform, parse_symbol
+from sapwood.trees.symbols import as_symbol
+from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
 from strategies import PLAIN_LABELS, deep, trees
 
@@ -119,8 +120,8 @@ class Slow:
         if not self.children:
             return self
         left, right = self.children
-        labels = [parse_symbol(child.label)[1][0] for child in self.children]
-        chosen = 0 if right.empty else rules.head_index(parse_symbol(self.label)[1][-1], labels)
+        labels = [(as_symbol(child.label).parts.labels or ("",))[0] for child in self.children]
+        chosen = 0 if right.empty else rules.head_index(as_symbol(self.label).parts.labels[-1], labels)
         if outward and left.label.startswith("@") != right.label.startswith("@"):
             chosen = int(right.label.startswith("@"))
         return self.children[chosen].head(rules, outward)
@@ -159,7 +160,7 @@ def slow_bin(width: int) -> Any:
 
 
 def slow_tag(node: Slow | None) -> str | None:
-    return None if node is None else parse_symbol(node.label)[1][-1]
+    return None if node is None else (as_symbol(node.label).parts.labels or ("",))[-1]
 
 
 def slow_features(
@@ -332,7 +333,7 @@ def test_heads_of_binarised_phrases_are_those_of_the_phrases(direction):
     wanted = dict(zip(tree.spans(), phrases, strict=True))
     checked = 0
     for node in range(table.n_nodes):
-        intermediate, labels, _, _ = parse_symbol(label_of(table, node))
+        labels, _, _, intermediate = as_symbol(label_of(table, node)).parts
         if not intermediate and corpus.word[node] < 0:
             assert table.start[table.head[node]] == wanted[labels[-1], int(table.start[node]), int(table.end[node])]
             checked += 1

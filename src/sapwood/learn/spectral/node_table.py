@@ -9,10 +9,8 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.learn.spectral._feature_kernels import climb, descend
-from sapwood.learn.unary import EMPTY
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.heads import HeadRules
-from sapwood.trees.transform import parse_symbol
 
 
 class NodeTable:
@@ -63,9 +61,11 @@ class NodeTable:
     @cached_property
     def is_empty(self) -> np.ndarray:
         """Whether the node is the empty leaf below a unary step."""
-        names = self.corpus.symbols
-        empty = np.array([s >= self.corpus.n_interminals and name == EMPTY for s, name in enumerate(names)])
-        return empty[self.corpus.symbol]
+        return self._is_empty_symbol[self.corpus.symbol]
+
+    @cached_property
+    def _is_empty_symbol(self) -> np.ndarray:
+        return np.array([not parts.labels for parts in self.corpus.symbols.parts])
 
     @cached_property
     def tree(self) -> np.ndarray:
@@ -127,15 +127,15 @@ class NodeTable:
     @cached_property
     def head_is_right(self) -> np.ndarray:
         """`(rules,)`: whether the right child is the head."""
-        parsed = [parse_symbol(name) for name in self.corpus.symbols]
+        symbols, between = self.corpus.symbols, self.corpus.symbols.intermediate.tolist()
         known: list[bool] = []
         for a, b, c in self.corpus.rules.tolist():
-            if self._outward and parsed[b][0] != parsed[c][0]:
-                known.append(parsed[c][0])
-            elif self.corpus.symbols[c] == EMPTY:
+            if self._outward and between[b] != between[c]:
+                known.append(between[c])
+            elif self._is_empty_symbol[c]:
                 known.append(False)
             else:
-                known.append(self.heads.head_index(parsed[a][1][-1], (parsed[b][1][0], parsed[c][1][0])) == 1)
+                known.append(self.heads.head_index(symbols.bottom[a], (symbols.top[b], symbols.top[c])) == 1)
         return np.array(known, bool)
 
     @cached_property
@@ -148,7 +148,7 @@ class NodeTable:
     @cached_property
     def is_intermediate(self) -> np.ndarray:
         """Whether the node's symbol is an `@X` from binarising."""
-        return np.array([parse_symbol(name)[0] for name in self.corpus.symbols])[self.corpus.symbol]
+        return self.corpus.symbols.intermediate[self.corpus.symbol]
 
     @cached_property
     def _descended(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -187,7 +187,7 @@ class NodeTable:
     @cached_property
     def _symbol_tags(self) -> tuple[list[str], np.ndarray]:
         first = self.corpus.n_interminals
-        labels = [parse_symbol(name)[1][-1] for name in self.corpus.symbols[first:]]
+        labels = self.corpus.symbols[first:].bottom
         names = sorted(set(labels))
         numbers = {name: number for number, name in enumerate(names)}
         return names, np.array([-1] * first + [numbers[label] for label in labels], np.int32)
