@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from sapwood.models import default_model_path
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
-    from sapwood.trees.tokenise import split_sentences, tokenise
+    from sapwood.trees.sentences import split_sentences, tokenise_text
+    from sapwood.trees.tokenise import tokenise
 
 _HOMES = {
     "Cluster": "sapwood.learn",
@@ -53,8 +54,9 @@ _HOMES = {
     "minimise": "sapwood.automata",
     "read_trees": "sapwood.trees.formats",
     "score_tree": "sapwood.evaluate",
-    "split_sentences": "sapwood.trees.tokenise",
+    "split_sentences": "sapwood.trees.sentences",
     "tokenise": "sapwood.trees.tokenise",
+    "tokenise_text": "sapwood.trees.sentences",
 }
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "score_tree",
     "split_sentences",
     "tokenise",
+    "tokenise_text",
 ]
 
 

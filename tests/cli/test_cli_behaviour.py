@@ -194,6 +194,11 @@ def test_plain_text_is_split_into_sentences_and_tokens(folder: Path, sapwood: An
         assert outcome.code == 0
         assert [" ".join(words_of(line)) for line in outcome.out.splitlines()] == expected
     assert sapwood(["parse", "-m", "m", "--raw"], text.encode()).out == outcome.out
+    for arguments in (["-s", text], ["--raw", "text"]):
+        found = [json.loads(line) for line in sapwood(["parse", "-m", "m", "--json", *arguments]).out.splitlines()]
+        surfaces = [[text[start:end] for start, end in line["offsets"]] for line in found]
+        assert [" ".join(words) for words in surfaces] == expected
+    assert "offsets" not in json.loads(sapwood(["parse", "-m", "m", "--json"], b"the dog\n").out)
     for nothing in ("", "  \n "):
         assert sapwood(["parse", "-m", "m", "-s", nothing]).out == ""
 
@@ -205,7 +210,7 @@ def test_a_long_text_without_blank_lines_is_split_the_same(
     expected = sapwood(["parse", "-m", "m", "--raw"], text.encode()).out
     assert len(expected.splitlines()) == 20
     for limit in (1, 20, 100):
-        monkeypatch.setattr("sapwood.cli.parse._PARAGRAPH", limit)
+        monkeypatch.setattr("sapwood.trees.sentences._MUCH", limit)
         assert sapwood(["parse", "-m", "m", "--raw"], text.encode()).out == expected
 
 
@@ -512,8 +517,8 @@ def test_marginals_and_alternatives(folder: Path, sapwood: Any) -> None:
     arguments = ["parse", "-m", str(folder / "m"), "--json", "--marginals", "--alternatives", "2"]
     outcome = sapwood(arguments, b"the dog barks .\n\n")
     first, blank = (json.loads(line) for line in outcome.out.splitlines())
-    labels = {(label, start, end) for label, start, end, _ in first["marginals"]}
-    assert ("NN", 1, 2) in labels
+    labels = {(start, end, label) for start, end, label, _ in first["marginals"]}
+    assert (1, 2, "NN") in labels
     assert all(0 <= posterior <= 1 for *_, posterior in first["marginals"])
     assert first["alternatives"][0]["tree"] == first["tree"]
     assert "marginals" not in blank

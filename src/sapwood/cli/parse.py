@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-import math
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,11 +17,6 @@ from sapwood.files import STANDARD_STREAM, explained, is_regular, name_of, open_
 from sapwood.trees.brackets import unescape
 from sapwood.trees.formats import OUTPUT_FORMATS, format_as
 
-if TYPE_CHECKING:
-    from sapwood.inference import ParseResult
-
-# How many characters of running text without a blank line are gathered before the sentences in them are parsed.
-_PARAGRAPH = 1 << 16
 # As in brackets, tokens stand apart by ASCII white space alone.
 _TOKEN = re.compile(r"\S+", re.ASCII)
 
@@ -87,7 +80,8 @@ def command(
 
     With --json each line is an object with words, tree, log_probability and status: parsed, loosened (pruning had
     left no parse), coarse (only a simpler grammar had one), fallback or too long (a flat tree over the best tags),
-    empty (a blank line; its tree is null). --marginals adds [label, start, end, probability] for each phrase and tag,
+    empty (a blank line; its tree is null). Of plain text it also has offsets: [start, end] of each word, in characters
+    of the text. --marginals adds [start, end, label, probability] for each phrase and tag,
     --alternatives the best trees with their log probabilities.
 
     Several models (-m more than once, or a file that holds several) must have been trained on the same trees. The
@@ -137,19 +131,18 @@ def command(
         alternatives=alternatives,
     )
     if text is not None or raw:
-        style = parser.grammar.info.get("tokeniser", {})
-        sentences: Iterable[list[Any]] = _tokenised(_lines_of(text, source), style)
+        results = parser.parse_text(text if text is not None else (line for _, line in read_lines(source)))
     else:
-        sentences = _tokens(source, tags, set(parser.grammar.emissions.tags))
+        results = parser.parse(_tokens(source, tags, set(parser.grammar.emissions.tags)))
     with (
         open_output(output) as stream,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
         if output_format == "export":
             stream.write("#FORMAT 3\n")
-        for number, result in enumerate(parser.parse(sentences), 1):
+        for number, result in enumerate(results, 1):
             if as_json:
-                line = _as_json(result)
+                line = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)
             elif result.tree is None:
                 line = ""
             else:
@@ -175,10 +168,6 @@ def _check_text(text: str) -> None:
         raise InputError(f"-s: not valid UTF-8 at character {error.start + 1}") from None
 
 
-def _lines_of(text: str | None, source: str) -> Iterator[tuple[int, str]]:
-    return enumerate(io.StringIO(text), 1) if text is not None else read_lines(source)
-
-
 def _tokens(source: str, tagged: bool, known_tags: set[str]) -> Iterator[list[Any]]:
     """Yield the tokens of each line; with tags, as `(word, tag)` pairs."""
     for number, line in read_lines(source):
@@ -197,54 +186,3 @@ def _tokens(source: str, tagged: bool, known_tags: set[str]) -> Iterator[list[An
                 )
             pairs.append((unescape(word), tag))
         yield pairs
-
-
-def _tokenised(lines: Iterable[tuple[int, str]], style: dict[str, bool]) -> Iterator[list[str]]:
-    """Yield the tokenised sentences of running text."""
-    from sapwood.trees.tokenise import tokenise
-
-    for sentence in _sentences(lines):
-        tokens = tokenise(sentence, **style)
-        if tokens:
-            yield tokens
-
-
-def _sentences(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """Yield the sentences of running text as soon as a blank line, or much more text, has come after them."""
-    from sapwood.trees.tokenise import split_sentences
-
-    waiting: list[str] = []
-    size, limit = 0, _PARAGRAPH
-    for _, line in lines:
-        if not line.strip():
-            yield from split_sentences("".join(waiting))
-            waiting, size, limit = [], 0, _PARAGRAPH
-            continue
-        waiting.append(line)
-        size += len(line)
-        if size > limit:
-            *done, last = split_sentences("".join(waiting)) or [""]
-            yield from done
-            waiting, size = [last + "\n"], len(last)
-            limit = max(_PARAGRAPH, 2 * size)
-    yield from split_sentences("".join(waiting))
-
-
-def _as_json(result: ParseResult) -> str:
-    value: dict[str, Any] = {
-        "words": result.words,
-        "tree": None if result.tree is None else str(result.tree),
-        "log_probability": _finite(result.log_probability),
-        "status": result.status,
-    }
-    if result.marginals is not None:
-        value["marginals"] = [[*phrase, round(posterior, 6)] for *phrase, posterior in result.marginals]
-    if result.alternatives is not None:
-        value["alternatives"] = [
-            {"tree": str(tree), "log_probability": _finite(score)} for tree, score in result.alternatives
-        ]
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
