@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from sapwood.automata import TreeAutomaton, minimise
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
     from sapwood.grammar import TensorGrammar
-    from sapwood.inference import Parser, ParseResult
+    from sapwood.inference import Marginal, Parser, ParseResult
     from sapwood.learn import EM, PCFG, Cluster, Pivot, Spectral, SplitMerge
+    from sapwood.loading import load
     from sapwood.models import default_model_path
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
@@ -37,6 +38,7 @@ _HOMES = {
     "EvaluationResult": "sapwood.evaluate",
     "HeadRules": "sapwood.trees",
     "Lexicon": "sapwood.trees",
+    "Marginal": "sapwood.inference",
     "Normaliser": "sapwood.trees",
     "PCFG": "sapwood.learn",
     "ParseResult": "sapwood.inference",
@@ -51,6 +53,7 @@ _HOMES = {
     "TreeTransform": "sapwood.trees",
     "decompose": "sapwood.anchors",
     "default_model_path": "sapwood.models",
+    "load": "sapwood.loading",
     "minimise": "sapwood.automata",
     "read_trees": "sapwood.trees.formats",
     "score_tree": "sapwood.evaluate",
@@ -67,6 +70,7 @@ __all__ = [
     "EvaluationResult",
     "HeadRules",
     "Lexicon",
+    "Marginal",
     "Normaliser",
     "ParseResult",
     "Parser",
@@ -81,6 +85,7 @@ __all__ = [
     "__version__",
     "decompose",
     "default_model_path",
+    "load",
     "minimise",
     "read_trees",
     "score_tree",

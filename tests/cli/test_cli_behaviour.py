@@ -156,12 +156,29 @@ def test_output_file_and_compression(folder: Path, sapwood: Any) -> None:
     assert sapwood(["convert", "out.mrg.gz"]).out == expected.replace("\n\n", "\n")
 
 
-def test_output_may_replace_the_input_and_follows_links(folder: Path, sapwood: Any) -> None:
-    (folder / "link").symlink_to("sentences.txt")
+def test_output_follows_links(folder: Path, sapwood: Any) -> None:
+    (folder / "old").write_text("")
+    (folder / "link").symlink_to("old")
     expected = sapwood(["parse", "-m", "m", "sentences.txt"]).out
     assert sapwood(["parse", "-m", "m", "sentences.txt", "-o", "link"]).code == 0
     assert (folder / "link").is_symlink()
-    assert (folder / "sentences.txt").read_text() == expected
+    assert (folder / "old").read_text() == expected
+
+
+@pytest.mark.parametrize("name", ["sentences.txt", "m"])
+def test_parsing_replaces_none_of_its_inputs(folder: Path, sapwood: Any, name: str) -> None:
+    (folder / "link").symlink_to(name)
+    before = (folder / name).read_bytes()
+    outcome = sapwood(["parse", "-m", "m", "sentences.txt", "-o", "link"])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "-o link: is one of the input files" in outcome.err
+    assert (folder / name).read_bytes() == before
+
+
+def test_trees_can_be_converted_in_place(folder: Path, sapwood: Any) -> None:
+    expected = sapwood(["convert", "trees.mrg", "--to", "pretty"]).out
+    assert sapwood(["convert", "trees.mrg", "--to", "pretty", "-o", "trees.mrg"]).code == 0
+    assert (folder / "trees.mrg").read_text() == expected
 
 
 def test_compressed_input(folder: Path, sapwood: Any) -> None:
@@ -530,3 +547,40 @@ def test_decoder_names_are_those_of_the_library() -> None:
     from sapwood.inference.decode import DECODERS
 
     assert _common.DECODERS == DECODERS
+
+
+def test_other_names_of_commands(folder: Path, sapwood: Any) -> None:
+    named = sapwood(["eval", "trees.mrg", "trees.mrg"])
+    assert (named.code, sapwood(["evaluate", "trees.mrg", "trees.mrg"])) == (0, named)
+    assert "evaluate" not in sapwood(["--help"]).out.split()
+
+
+def test_the_included_model_by_name(folder: Path, sapwood: Any) -> None:
+    text = ["parse", "-s", "It rains."]
+    assert sapwood([*text, "-m", "en"]).out == sapwood(text).out == "(ROOT (S (NP (PRP It)) (VP (VBZ rains)) (. .)))\n"
+
+
+def test_formats_and_decoders_of_other_packages(folder: Path, sapwood: Any, install_plugin: Any) -> None:
+    code = (
+        "from sapwood.inference.decode import find_decoder\n"
+        "from sapwood.trees.tree import Tree\n"
+        "class Upper:\n"
+        "    def read(self, lines, source):\n"
+        "        return (Tree.parse(line.lower()) for _, line in lines)\n"
+        "    def write(self, tree, number):\n"
+        "        return f'{number} {tree}'.upper()\n"
+        "upper = Upper()\n"
+        "def same(chart, words):\n"
+        "    return find_decoder('max-rule')(chart, words)\n"
+    )
+    install_plugin("elsewhere", code, "sapwood.formats", upper="elsewhere:upper")
+    found = sapwood(["parse", "-m", "m", "--to", "upper"], b"the dog barks .\n")
+    assert (found.code, found.out) == (0, "1 (ROOT (S (NP (DT THE) (NN DOG)) (VP (VBZ BARKS)) (. .)))\n")
+    (folder / "loud").write_text("(S (A B))\n")
+    assert sapwood(["convert", "loud", "--from", "upper"]).out == "(s (a b))\n"
+    assert json.loads(sapwood(["eval", "loud", "loud", "--from", "upper", "--json"]).out)["matched"] == 1
+    assert "draw|upper]" in "".join(sapwood(["parse", "--help"]).out.split())
+    (folder / "elsewhere-1.5.dist-info" / "entry_points.txt").write_text("[sapwood.decoders]\nsame = elsewhere:same\n")
+    plain = sapwood(["parse", "-m", "m", "sentences.txt"])
+    assert sapwood(["parse", "-m", "m", "sentences.txt", "--decoder", "same"]) == plain
+    assert sapwood(["parse", "-m", "m", "--decoder", "sane"]).err.rstrip().endswith("did you mean 'same'?")

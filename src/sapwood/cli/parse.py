@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM, explained, is_regular, name_of, open_output, read_lines
-from sapwood.trees.brackets import unescape
-from sapwood.trees.formats import OUTPUT_FORMATS, format_as
-
-# As in brackets, tokens stand apart by ASCII white space alone.
-_TOKEN = re.compile(r"\S+", re.ASCII)
+from sapwood.files import STANDARD_STREAM, explained, is_regular, open_output, read_lines
+from sapwood.models import default_model_path, find_model
+from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, format_as, read_tagged, read_tokens
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
@@ -28,7 +22,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
     "--model",
     "models",
     multiple=True,
-    help="Model file; give several to parse with their product. [default: the bundled English model]",
+    help="Model file; give several to parse with their product. [default: the included English model]",
 )
 @click.option("-s", "--sentence", "text", help="Parse this plain text instead of a file.")
 @click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
@@ -36,7 +30,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
 @click.option(
     "--to",
     "output_format",
-    type=click.Choice(OUTPUT_FORMATS),
+    type=common.Choice(OUTPUT_FORMATS, GROUP),
     default="brackets",
     show_default=True,
     help="Format of the output.",
@@ -60,7 +54,7 @@ def command(
     text: str | None,
     raw: bool,
     tags: bool,
-    output_format: Any,
+    output_format: str,
     output: str | None,
     decoder: str,
     threshold: float,
@@ -112,8 +106,8 @@ def command(
     from_stream = text is None and source == STANDARD_STREAM
     if text is None:
         common.check_inputs(source)
-    if output is not None:
-        common.check_output(output)
+    read = [str(find_model(model)) for model in models] or [str(default_model_path())]
+    common.refuse_replacing({"-o": output}, [*read, None if text is not None else source])
     progress = common.make_progress(quiet)
     if from_stream and sys.stdin.isatty():
         unit = "paragraphs, each ended by a blank line" if raw else "sentences, one a line"
@@ -132,8 +126,10 @@ def command(
     )
     if text is not None or raw:
         results = parser.parse_text(text if text is not None else (line for _, line in read_lines(source)))
+    elif tags:
+        results = parser.parse(read_tagged(source, set(parser.grammar.emissions.tags)))
     else:
-        results = parser.parse(_tokens(source, tags, set(parser.grammar.emissions.tags)))
+        results = parser.parse(read_tokens(source))
     with (
         open_output(output) as stream,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
@@ -166,23 +162,3 @@ def _check_text(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(f"-s: not valid UTF-8 at character {error.start + 1}") from None
-
-
-def _tokens(source: str, tagged: bool, known_tags: set[str]) -> Iterator[list[Any]]:
-    """Yield the tokens of each line; with tags, as `(word, tag)` pairs."""
-    for number, line in read_lines(source):
-        tokens = _TOKEN.findall(line)
-        if not tagged:
-            yield [unescape(token) for token in tokens]
-            continue
-        pairs = []
-        for token in tokens:
-            word, slash, tag = token.rpartition("/")
-            if not slash or not word or not tag:
-                raise InputError(f"{name_of(source)}:{number}: expected word/TAG, found {token!r}")
-            if tag not in known_tags:
-                raise InputError(
-                    f"{name_of(source)}:{number}: the model has no tag {tag!r}; it has: {' '.join(sorted(known_tags))}"
-                )
-            pairs.append((unescape(word), tag))
-        yield pairs

@@ -10,6 +10,7 @@ With several grammars all of this is done with the product of their posteriors (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -26,7 +27,7 @@ from sapwood.inference.constraints import Phrase
 from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
-from sapwood.inference.result import Marginal, ParseResult, Status, finite
+from sapwood.inference.result import Marginal, ParseResult, Status
 from sapwood.models import default_model_path
 from sapwood.run.parallel import map_in_order
 from sapwood.trees.sentences import tokenise_text
@@ -191,7 +192,8 @@ class Parser:
                     if self.alternatives
                     else None
                 )
-                score = finite(chart.log_probability) if status != "coarse" else None
+                known = status != "coarse" and not math.isnan(chart.log_probability)
+                score = chart.log_probability if known else None
                 return ParseResult(words, clean, score, status, marginals, best)
         if phrases:
             raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -83,8 +82,3 @@ class ParseResult:
         shown = text if len(text) <= 60 else text[:57] + "..."
         score = "" if self.log_probability is None else f", log probability {self.log_probability:.2f}"
         return f"<ParseResult: {shown!r}, {self.status}{score}>"
-
-
-def finite(value: float) -> float | None:
-    """Return a number, None for one that is infinite or none."""
-    return value if math.isfinite(value) else None
