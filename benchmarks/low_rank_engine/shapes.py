@@ -46,7 +46,7 @@ def best_topology(marginals: np.ndarray) -> Topology:
 
 def spans_of(tree: Tree | Iterable[Span]) -> Topology:
     """Return the distinct spans of two and more words of any tree, parents before children, left to right."""
-    spans = [(start, end) for _, start, end in tree.spans()] if isinstance(tree, Tree) else tree
+    spans = [(start, end) for start, end, _ in tree.spans()] if isinstance(tree, Tree) else tree
     distinct = {(int(start), int(end)) for start, end in spans if end - start > 1}
     return tuple(sorted(distinct, key=lambda span: (span[0], -span[1])))
 

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
     from sapwood.evaluate.held_out import evaluate_parser
     from sapwood.grammar import TensorGrammar
-    from sapwood.inference import Parser, ParseResult
+    from sapwood.inference import Marginal, Parser, ParseResult
     from sapwood.learn import EM, PCFG, Cluster, Learner, Pivot, PivotEM, Spectral, SplitMerge
     from sapwood.learn.run import train
+    from sapwood.loading import load
     from sapwood.models import default_model_path
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
-    from sapwood.trees.tokenise import split_sentences, tokenise
+    from sapwood.trees.sentences import split_sentences, tokenise_text
+    from sapwood.trees.tokenise import tokenise
 
 _HOMES = {
     "Cluster": "sapwood.learn",
@@ -39,6 +41,7 @@ _HOMES = {
     "HeadRules": "sapwood.trees",
     "Learner": "sapwood.learn",
     "Lexicon": "sapwood.trees",
+    "Marginal": "sapwood.inference",
     "Normaliser": "sapwood.trees",
     "PCFG": "sapwood.learn",
     "ParseResult": "sapwood.inference",
@@ -55,12 +58,14 @@ _HOMES = {
     "decompose": "sapwood.anchors",
     "default_model_path": "sapwood.models",
     "evaluate_parser": "sapwood.evaluate.held_out",
+    "load": "sapwood.loading",
     "minimise": "sapwood.automata",
     "read_trees": "sapwood.trees.formats",
     "score_tree": "sapwood.evaluate",
-    "split_sentences": "sapwood.trees.tokenise",
+    "split_sentences": "sapwood.trees.sentences",
     "tokenise": "sapwood.trees.tokenise",
     "train": "sapwood.learn.run",
+    "tokenise_text": "sapwood.trees.sentences",
 }
 
 __all__ = [
@@ -72,6 +77,7 @@ __all__ = [
     "HeadRules",
     "Learner",
     "Lexicon",
+    "Marginal",
     "Normaliser",
     "ParseResult",
     "Parser",
@@ -88,11 +94,13 @@ __all__ = [
     "decompose",
     "default_model_path",
     "evaluate_parser",
+    "load",
     "minimise",
     "read_trees",
     "score_tree",
     "split_sentences",
     "tokenise",
+    "tokenise_text",
     "train",
 ]
 

@@ -6,6 +6,9 @@ that message alone and exits with `exit_code`; anything that is not a `SapwoodEr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 
 class SapwoodError(Exception):
     """Base of all errors whose message is meant for the user."""
@@ -13,7 +16,7 @@ class SapwoodError(Exception):
     exit_code = 1
 
 
-class UsageError(SapwoodError):
+class UsageError(SapwoodError, ValueError):
     """The call itself is wrong: options that do not go together, a value out of range."""
 
     exit_code = 2
@@ -40,6 +43,10 @@ class TreeFormatError(InputError):
         self.text = text if len(text) <= 60 else text[:57] + "..."
         place = f"{source}:{line}:{column}" if column else f"{source}:{line}"
         super().__init__(f"{place}: {problem}" + (f": {self.text!r}" if text else ""))
+
+    def __reduce__(self) -> tuple[Callable[[], TreeFormatError], tuple[()]]:
+        make = partial(type(self), self.problem, source=self.source, line=self.line, column=self.column, text=self.text)
+        return make, ()
 
 
 class ModelError(SapwoodError):

@@ -156,12 +156,29 @@ def test_output_file_and_compression(folder: Path, sapwood: Any) -> None:
     assert sapwood(["convert", "out.mrg.gz"]).out == expected.replace("\n\n", "\n")
 
 
-def test_output_may_replace_the_input_and_follows_links(folder: Path, sapwood: Any) -> None:
-    (folder / "link").symlink_to("sentences.txt")
+def test_output_follows_links(folder: Path, sapwood: Any) -> None:
+    (folder / "old").write_text("")
+    (folder / "link").symlink_to("old")
     expected = sapwood(["parse", "-m", "m", "sentences.txt"]).out
     assert sapwood(["parse", "-m", "m", "sentences.txt", "-o", "link"]).code == 0
     assert (folder / "link").is_symlink()
-    assert (folder / "sentences.txt").read_text() == expected
+    assert (folder / "old").read_text() == expected
+
+
+@pytest.mark.parametrize("name", ["sentences.txt", "m"])
+def test_parsing_replaces_none_of_its_inputs(folder: Path, sapwood: Any, name: str) -> None:
+    (folder / "link").symlink_to(name)
+    before = (folder / name).read_bytes()
+    outcome = sapwood(["parse", "-m", "m", "sentences.txt", "-o", "link"])
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "-o link: is one of the input files" in outcome.err
+    assert (folder / name).read_bytes() == before
+
+
+def test_trees_can_be_converted_in_place(folder: Path, sapwood: Any) -> None:
+    expected = sapwood(["convert", "trees.mrg", "--to", "pretty"]).out
+    assert sapwood(["convert", "trees.mrg", "--to", "pretty", "-o", "trees.mrg"]).code == 0
+    assert (folder / "trees.mrg").read_text() == expected
 
 
 def test_compressed_input(folder: Path, sapwood: Any) -> None:
@@ -194,6 +211,11 @@ def test_plain_text_is_split_into_sentences_and_tokens(folder: Path, sapwood: An
         assert outcome.code == 0
         assert [" ".join(words_of(line)) for line in outcome.out.splitlines()] == expected
     assert sapwood(["parse", "-m", "m", "--raw"], text.encode()).out == outcome.out
+    for arguments in (["-s", text], ["--raw", "text"]):
+        found = [json.loads(line) for line in sapwood(["parse", "-m", "m", "--json", *arguments]).out.splitlines()]
+        surfaces = [[text[start:end] for start, end in line["offsets"]] for line in found]
+        assert [" ".join(words) for words in surfaces] == expected
+    assert "offsets" not in json.loads(sapwood(["parse", "-m", "m", "--json"], b"the dog\n").out)
     for nothing in ("", "  \n "):
         assert sapwood(["parse", "-m", "m", "-s", nothing]).out == ""
 
@@ -205,7 +227,7 @@ def test_a_long_text_without_blank_lines_is_split_the_same(
     expected = sapwood(["parse", "-m", "m", "--raw"], text.encode()).out
     assert len(expected.splitlines()) == 20
     for limit in (1, 20, 100):
-        monkeypatch.setattr("sapwood.cli.parse._PARAGRAPH", limit)
+        monkeypatch.setattr("sapwood.trees.sentences._MUCH", limit)
         assert sapwood(["parse", "-m", "m", "--raw"], text.encode()).out == expected
 
 
@@ -512,8 +534,8 @@ def test_marginals_and_alternatives(folder: Path, sapwood: Any) -> None:
     arguments = ["parse", "-m", str(folder / "m"), "--json", "--marginals", "--alternatives", "2"]
     outcome = sapwood(arguments, b"the dog barks .\n\n")
     first, blank = (json.loads(line) for line in outcome.out.splitlines())
-    labels = {(label, start, end) for label, start, end, _ in first["marginals"]}
-    assert ("NN", 1, 2) in labels
+    labels = {(start, end, label) for start, end, label, _ in first["marginals"]}
+    assert (1, 2, "NN") in labels
     assert all(0 <= posterior <= 1 for *_, posterior in first["marginals"])
     assert first["alternatives"][0]["tree"] == first["tree"]
     assert "marginals" not in blank
@@ -525,3 +547,40 @@ def test_decoder_names_are_those_of_the_library() -> None:
     from sapwood.inference.decode import DECODERS
 
     assert _common.DECODERS == DECODERS
+
+
+def test_other_names_of_commands(folder: Path, sapwood: Any) -> None:
+    named = sapwood(["eval", "trees.mrg", "trees.mrg"])
+    assert (named.code, sapwood(["evaluate", "trees.mrg", "trees.mrg"])) == (0, named)
+    assert "evaluate" not in sapwood(["--help"]).out.split()
+
+
+def test_the_included_model_by_name(folder: Path, sapwood: Any) -> None:
+    text = ["parse", "-s", "It rains."]
+    assert sapwood([*text, "-m", "en"]).out == sapwood(text).out == "(ROOT (S (NP (PRP It)) (VP (VBZ rains)) (. .)))\n"
+
+
+def test_formats_and_decoders_of_other_packages(folder: Path, sapwood: Any, install_plugin: Any) -> None:
+    code = (
+        "from sapwood.inference.decode import find_decoder\n"
+        "from sapwood.trees.tree import Tree\n"
+        "class Upper:\n"
+        "    def read(self, lines, source):\n"
+        "        return (Tree.parse(line.lower()) for _, line in lines)\n"
+        "    def write(self, tree, number):\n"
+        "        return f'{number} {tree}'.upper()\n"
+        "upper = Upper()\n"
+        "def same(chart, words):\n"
+        "    return find_decoder('max-rule')(chart, words)\n"
+    )
+    install_plugin("elsewhere", code, "sapwood.formats", upper="elsewhere:upper")
+    found = sapwood(["parse", "-m", "m", "--to", "upper"], b"the dog barks .\n")
+    assert (found.code, found.out) == (0, "1 (ROOT (S (NP (DT THE) (NN DOG)) (VP (VBZ BARKS)) (. .)))\n")
+    (folder / "loud").write_text("(S (A B))\n")
+    assert sapwood(["convert", "loud", "--from", "upper"]).out == "(s (a b))\n"
+    assert json.loads(sapwood(["eval", "loud", "loud", "--from", "upper", "--json"]).out)["matched"] == 1
+    assert "draw|upper]" in "".join(sapwood(["parse", "--help"]).out.split())
+    (folder / "elsewhere-1.5.dist-info" / "entry_points.txt").write_text("[sapwood.decoders]\nsame = elsewhere:same\n")
+    plain = sapwood(["parse", "-m", "m", "sentences.txt"])
+    assert sapwood(["parse", "-m", "m", "sentences.txt", "--decoder", "same"]) == plain
+    assert sapwood(["parse", "-m", "m", "--decoder", "sane"]).err.rstrip().endswith("did you mean 'same'?")

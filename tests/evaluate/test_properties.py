@@ -50,7 +50,7 @@ def slow_brackets(tree: Tree, parameters: EvalbParameters) -> list[tuple[str, fr
     """Return the label of each bracket with the set of the words below it."""
     kept = [number for number, tag in enumerate(tree.tags()) if tag not in parameters.delete_labels]
     found = []
-    for label, start, end in tree.spans():
+    for start, end, label in tree.spans():
         words = frozenset(number for number in kept if start <= number < end)
         deleted = any(same(label, other, parameters) for other in parameters.delete_labels)
         if words and not deleted:

@@ -121,9 +121,9 @@ def test_required_phrases_hold():
     parser = small_parser()
     sentence = SENTENCE
     free = parser.parse_one(sentence).tree
-    assert ("NP", 3, 8) not in free.spans()
-    assert ("NP", 3, 8) in parser.parse_one(sentence, phrases=[(3, 8, "NP")]).tree.spans()
-    assert ("NP", 3, 8) in parser.parse_one(sentence, phrases=[(3, 8, None)]).tree.spans()
+    assert (3, 8, "NP") not in free.spans()
+    assert (3, 8, "NP") in parser.parse_one(sentence, phrases=[(3, 8, "NP")]).tree.spans()
+    assert (3, 8, "NP") in parser.parse_one(sentence, phrases=[(3, 8, None)]).tree.spans()
     assert parser.parse_one(sentence, phrases=[(3, 5, "NP"), (0, 2, None)]).tree == free
     with pytest.raises(UsageError, match="no parse with the phrases"):
         parser.parse_one(sentence, phrases=[(3, 8, "VP")])
@@ -144,7 +144,7 @@ def test_constrained_marginals_by_enumeration(seed):
     kept = [
         found
         for found in all_trees(grammar, words)
-        if any((i, j) == (start, end) for _, i, j in found.tree.spans()) or end - start == 1
+        if any((i, j) == (start, end) for i, j, _ in found.tree.spans()) or end - start == 1
     ]
     total = sum(found.weight for found in kept)
     chart = Parser(grammar, threshold=0).chart(words, phrases=[(start, end, None)])
@@ -157,13 +157,13 @@ def test_constrained_marginals_by_enumeration(seed):
 def test_marginals_come_with_the_parse():
     parser = small_parser(marginals=True)
     result = parser.parse_one(SENTENCE)
-    found = {(label, i, j): p for label, i, j, p in result.marginals}
-    assert set(found) == {(t, i, i + 1) for i, t in enumerate(result.tree.tags())} | set(result.tree.spans()[1:])
+    found = {(i, j, label): p for i, j, label, p in result.marginals}
+    assert set(found) == {(i, i + 1, t) for i, t in enumerate(result.tree.tags())} | set(result.tree.spans()[1:])
     assert all(0 <= p <= 1 for p in found.values())
-    assert found["NP", 0, 2] == pytest.approx(1.0, abs=1e-3)
+    assert found[0, 2, "NP"] == pytest.approx(1.0, abs=1e-3)
     attached = parser.chart(SENTENCE).label_posteriors()
-    assert attached["NP", 3, 5] == pytest.approx(1.0, abs=1e-3)
-    assert 0.05 < attached["NP", 3, 8] < 0.5
+    assert attached[3, 5, "NP"] == pytest.approx(1.0, abs=1e-3)
+    assert 0.05 < attached[3, 8, "NP"] < 0.5
     plain = small_parser().parse_one(["joy", "won"])
     assert plain.marginals is None
     assert plain.alternatives is None

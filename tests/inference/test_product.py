@@ -18,7 +18,7 @@ from sapwood.grammar.bundle import save_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.chart import Chart, Workspace
-from sapwood.inference.decode import decode
+from sapwood.inference.decode import find_decoder
 from sapwood.inference.product import Ensemble, ProductChart, gather_grammars, log_mean
 from sapwood.learn import PCFG
 from sapwood.testing.grammars import random_grammar, random_states
@@ -137,7 +137,7 @@ def test_marginals_and_tree_probabilities_by_enumeration(seed):
         return
     parser = Parser(members, threshold=0, marginals=True, alternatives=3)
     result = parser.parse_one(words)
-    for label, start, end, posterior in result.marginals:
+    for start, end, label, posterior in result.marginals:
         symbol = members[0].symbols.index(label)
         assert posterior == pytest.approx(np.mean(twin.node((symbol, start, end))), rel=1e-9)
     best = parser.k_best(words, 10_000)
@@ -207,6 +207,10 @@ def treebank_members() -> list[TensorGrammar]:
 SENTENCES = [tree.words() for tree in made_up_treebank(25, 2)] + [["Xyzal", "of", "12", "gnorf"], ["the"]]
 
 
+def close_to(value: float | None, **tolerance: float):
+    return None if value is None else pytest.approx(value, **tolerance)
+
+
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_identical_members_are_as_one(treebank_members, decoder):
     grammar = treebank_members[2]
@@ -215,7 +219,7 @@ def test_identical_members_are_as_one(treebank_members, decoder):
     for sentence in SENTENCES:
         ours, theirs = one.parse_one(sentence), three.parse_one(sentence)
         assert (ours.tree, ours.status) == (theirs.tree, theirs.status)
-        assert theirs.log_probability == pytest.approx(ours.log_probability, rel=1e-12, nan_ok=True)
+        assert theirs.log_probability == close_to(ours.log_probability, rel=1e-12)
         for wanted, found in zip(ours.marginals or [], theirs.marginals or [], strict=True):
             assert found[:3] == wanted[:3]
             assert found[3] == pytest.approx(wanted[3], rel=1e-12)
@@ -226,7 +230,7 @@ def test_the_order_of_the_members_does_not_matter(treebank_members):
     assert there.grammar is back.grammars[-1]
     for ours, theirs in zip(there.parse(SENTENCES), back.parse(SENTENCES), strict=True):
         assert (ours.tree, ours.status) == (theirs.tree, theirs.status)
-        assert theirs.log_probability == pytest.approx(ours.log_probability, rel=1e-9, nan_ok=True)
+        assert theirs.log_probability == close_to(ours.log_probability, rel=1e-9)
 
 
 def test_pruning_changes_little(treebank_members):
@@ -234,7 +238,7 @@ def test_pruning_changes_little(treebank_members):
     for sentence in SENTENCES:
         ours, theirs = pruned.parse_one(sentence), exact.parse_one(sentence)
         assert ours.tree == theirs.tree
-        assert ours.log_probability == pytest.approx(theirs.log_probability, abs=1e-2, nan_ok=True)
+        assert ours.log_probability == close_to(theirs.log_probability, abs=1e-2)
 
 
 def test_threads_and_memory_do_not_change_results(treebank_members):
@@ -273,7 +277,7 @@ def test_given_tags_and_phrases(treebank_members):
 
 
 def _spans(tree: Tree) -> set[tuple[int, int]]:
-    return {(start, end) for _, start, end in tree.spans()}
+    return {(start, end) for start, end, _ in tree.spans()}
 
 
 def two_readings(first: float, second: float, *, unknown: float = 0.1) -> TensorGrammar:
@@ -348,7 +352,7 @@ def test_real_valued_members():
     plain, real = Parser(members, threshold=0), Parser(turned, threshold=0)
     ours, theirs = plain.chart(words), real.chart(words)
     np.testing.assert_allclose(theirs.node_posterior, ours.node_posterior, rtol=1e-6, atol=1e-9)
-    assert theirs.log_probability == pytest.approx(ours.log_probability, rel=1e-6)
+    assert theirs.log_probability == close_to(ours.log_probability, rel=1e-6)
     assert real.parse_one(words).tree == plain.parse_one(words).tree
     with pytest.raises(GrammarError, match="probabilistic"):
         Parser([members[0], turned[1]], threshold=0).sample(words, 1)
@@ -362,7 +366,7 @@ def test_viterbi_takes_one_grammar():
     chart = Parser(members).chart(["w0"])
     if chart is not None:
         with pytest.raises(UsageError, match="viterbi takes one grammar"):
-            decode(chart, ["w0"], "viterbi")
+            find_decoder("viterbi")(chart, ["w0"])
 
 
 def test_what_a_parser_can_be_given(tmp_path):

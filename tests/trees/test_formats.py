@@ -10,7 +10,15 @@ from hypothesis import given
 
 from sapwood.errors import InputError, TreeFormatError, UsageError
 from sapwood.trees import formats
-from sapwood.trees.formats import INPUT_FORMATS, OUTPUT_FORMATS, BadTrees, format_as, read_trees
+from sapwood.trees.formats import (
+    INPUT_FORMATS,
+    OUTPUT_FORMATS,
+    BadTrees,
+    format_as,
+    read_tagged,
+    read_tokens,
+    read_trees,
+)
 from sapwood.trees.tree import Tree
 from strategies import writable_trees
 
@@ -67,9 +75,9 @@ def test_missing_files(tmp_path):
 def test_unknown_formats(tmp_path):
     (tmp_path / "x").write_text("(A a)")
     with pytest.raises(UsageError, match=r"no input format 'xml'; choose from auto, brackets, export"):
-        read_trees(tmp_path / "x", format="xml")  # type: ignore[arg-type]
+        read_trees(tmp_path / "x", format="xml")
     with pytest.raises(UsageError, match=r"no output format 'xml'; choose from brackets, pretty"):
-        format_as(TREE, "xml")  # type: ignore[arg-type]
+        format_as(TREE, "xml")
     assert (len(INPUT_FORMATS), len(OUTPUT_FORMATS)) == (3, 6)
 
 
@@ -140,3 +148,38 @@ def test_writing_export(tmp_path):
 def test_brackets_and_pretty_read_back(tree):
     for format in ("brackets", "pretty"):
         assert Tree.parse(format_as(tree, format)) == tree
+
+
+def test_formats_of_other_packages(tmp_path, install_plugin):
+    code = (
+        "from sapwood.trees.tree import Tree\n"
+        "class Words:\n"
+        "    @staticmethod\n"
+        "    def read(lines, source):\n"
+        "        return (Tree('S', [Tree('X', word=word) for word in line.split()]) for _, line in lines)\n"
+        "class Numbers:\n"
+        "    @staticmethod\n"
+        "    def write(tree, number):\n"
+        "        return f'{number}: {len(tree)}'\n"
+    )
+    install_plugin(
+        "shapes_of_trees", code, "sapwood.formats", words="shapes_of_trees:Words", numbers="shapes_of_trees:Numbers"
+    )
+    (tmp_path / "lines").write_text("a b\nc\n")
+    assert [str(tree) for tree in read_trees(tmp_path / "lines", format="words")] == ["(S (X a) (X b))", "(S (X c))"]
+    assert format_as(TREE, "numbers", 7) == f"7: {len(TREE)}"
+    with pytest.raises(UsageError, match="the format 'numbers' has no `read`, so it is no input format"):
+        read_trees(tmp_path / "lines", format="numbers")
+    with pytest.raises(UsageError, match=r"no output format 'number'; choose from brackets, .*, numbers, words"):
+        format_as(TREE, "number")
+
+
+def test_sentences_in_lines_are_read_as_they_are_written(tmp_path):
+    tree = Tree.parse("(S (NN -LRB-) (NN a/b) (NN \u00a0x))")
+    (tmp_path / "tokens").write_text(format_as(tree, "tokens") + "\n\n", encoding="utf-8")
+    assert list(read_tokens(tmp_path / "tokens")) == [tree.words(), []]
+    (tmp_path / "tagged").write_text(format_as(tree, "tagged") + "\n", encoding="utf-8")
+    pairs = list(zip(tree.words(), tree.tags(), strict=True))
+    assert list(read_tagged(tmp_path / "tagged")) == list(read_tagged(tmp_path / "tagged", {"NN"})) == [pairs]
+    with pytest.raises(InputError, match=r"tagged:1: the model has no tag 'NN'; it has: VB"):
+        list(read_tagged(tmp_path / "tagged", {"VB"}))

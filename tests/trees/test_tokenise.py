@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.trees.tokenise import split_sentences, token_spans, tokenise
+from sapwood.trees import sentences as sentences_module
+from sapwood.trees.sentences import split_sentences, tokenise_text
+from sapwood.trees.tokenise import Token, find_tokens, tokenise
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def plain(text: str) -> str:
 fragments = st.sampled_from(
     [*"aZ09 \n.,:;!?'\"`()-–—…’‘“”„«%$€#@&/+*=_。！「」\u0301\u200d\u200b👍🇩।", "n't", "'s", "U.S.", "Mr",
      "cannot", "http://", "www.", "x@y.z", "...", "--", "''", "``", " I ", "'tis", "No. ", "etc", "1,0",
-     "ı", "İ"]
+     "ı", "İ", "\r\n", "\n\n", "\u2029", "\x85"]
 )  # fmt: skip
 texts = st.lists(fragments, max_size=25).map("".join) | st.text(max_size=40)
 
@@ -126,13 +128,68 @@ def test_nothing_is_lost_but_space(text: str, split_hyphens: bool):
     assert all(token and plain(token) and not any(c.isspace() for c in token) for token in tokens)
 
 
-@given(texts)
-def test_spans_are_in_order_and_hold_the_tokens(text: str):
-    spans = token_spans(text)
-    assert [text[start:end] for start, end in spans] == tokenise(text, rewrite=False)
-    edges = [edge for span in spans for edge in span]
+def check_places(text: str, tokens: list[Token], rewrite: bool) -> None:
+    """Tokens are in order, do not overlap, and cover everything but white space."""
+    edges = [edge for token in tokens for edge in token[:2]]
     assert edges == sorted(edges)
-    assert all(start < end for start, end in spans)
+    assert all(token.start < token.end for token in tokens)
+    covered = {place for token in tokens for place in range(token.start, token.end)}
+    assert covered == {place for place, char in enumerate(text) if plain(char)}
+    for token in tokens:
+        surface = text[token.start : token.end]
+        assert plain(surface) == plain(token.word) if rewrite else surface == token.word
+
+
+@given(texts, st.booleans(), st.booleans())
+def test_places_of_tokens_in_a_sentence(text: str, rewrite: bool, split_hyphens: bool):
+    tokens = find_tokens(text, rewrite=rewrite, split_hyphens=split_hyphens)
+    check_places(text, tokens, rewrite)
+    assert [token.word for token in tokens] == tokenise(text, rewrite=rewrite, split_hyphens=split_hyphens)
+
+
+@given(texts, st.booleans(), st.booleans())
+def test_places_of_tokens_in_a_text(text: str, rewrite: bool, split_hyphens: bool):
+    found = list(tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens))
+    check_places(text, [token for sentence in found for token in sentence], rewrite)
+    words = [[token.word for token in sentence] for sentence in found]
+    assert words == [tokenise(s, rewrite=rewrite, split_hyphens=split_hyphens) for s in split_sentences(text)]
+
+
+@given(texts)
+def test_paragraphs_by_lines(text: str):
+    """Sentences are those of the paragraphs, which are found the slow way: line by line."""
+    lines = text.replace("\r\n", "\n").replace("\u2029", "\n\n")
+    for end in "\r\f\x85\u2028":
+        lines = lines.replace(end, "\n")
+    paragraphs = [""]
+    for line in lines.split("\n"):
+        words = "".join(char if plain(char) else " " for char in line).split()
+        paragraphs[-1] = " ".join([*paragraphs[-1].split(), *words])
+        if not words:
+            paragraphs.append("")
+    assert split_sentences(text) == [sentence for part in paragraphs for sentence in split_sentences(part)]
+
+
+@given(st.lists(fragments | st.sampled_from(["One. ", "Two!\n", "\r", "Mr. "]), max_size=40), st.integers(0, 9))
+def test_pieces_of_a_text_are_as_the_whole(pieces: list[str], much: int):
+    with pytest.MonkeyPatch.context() as patch:
+        whole = list(tokenise_text("".join(pieces)))
+        patch.setattr(sentences_module, "_MUCH", much)
+        assert list(tokenise_text(pieces)) == whole
+
+
+def test_sentences_come_as_soon_as_they_are_over():
+    taken = []
+
+    def lines():
+        for line in ("It rains.\n", "Go\n", "\n", "Stay.\n"):
+            taken.append(line)
+            yield line
+
+    found = tokenise_text(lines())
+    assert [[token.word for token in next(found)] for _ in range(2)] == [["It", "rains", "."], ["Go"]]
+    assert len(taken) == 3
+    assert [tuple(token) for token in next(found)] == [(14, 18, "Stay"), (18, 19, ".")]
 
 
 @given(texts)

@@ -81,18 +81,18 @@ def test_fold_keeps_results_that_are_none_or_empty():
 def test_spans():
     tree = Tree.parse("(S (NP (NP (N a) (N b)) (PP (P c) (NP (N d)))) (V e))")
     assert tree.spans() == [
-        ("S", 0, 5), ("NP", 0, 4), ("NP", 0, 2), ("PP", 2, 4), ("NP", 3, 4),
+        (0, 5, "S"), (0, 4, "NP"), (0, 2, "NP"), (2, 4, "PP"), (3, 4, "NP"),
     ]  # fmt: skip
     assert Tree("N", word="x").spans() == []
-    assert Tree("X", [Tree("Y", [Tree("N", word="x")])]).spans() == [("X", 0, 1), ("Y", 0, 1)]
+    assert Tree("X", [Tree("Y", [Tree("N", word="x")])]).spans() == [(0, 1, "X"), (0, 1, "Y")]
 
 
 @given(trees())
 def test_spans_by_recursion(tree):
-    def slow(node: Tree, start: int) -> list[tuple[str, int, int]]:
+    def slow(node: Tree, start: int) -> list[tuple[int, int, str]]:
         if node.word is not None:
             return []
-        found = [(node.label, start, start + len(node.words()))]
+        found = [(start, start + len(node.words()), node.label)]
         for child in node.children:
             found += slow(child, start)
             start += len(child.words())
@@ -206,7 +206,7 @@ def test_deep_trees(deep_tree):
     assert sum(1 for _ in deep_tree.nodes()) == LEVELS + words
     spans = deep_tree.spans()
     assert len(spans) == LEVELS
-    assert spans[0] == ("S", 0, words)
+    assert spans[0] == (0, words, "S")
     again = pickle.loads(pickle.dumps(deep_tree))
     assert again is not deep_tree
     assert again == deep_tree

@@ -3,36 +3,80 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from sapwood.errors import InputError, TreeFormatError, UsageError
 from sapwood.files import STANDARD_STREAM, check_readable, explained, is_regular, name_of, read_lines
+from sapwood.run.plugins import plugins
 from sapwood.run.progress import Bars, Progress, Silent
+from sapwood.trees.formats import GROUP as FORMATS
 from sapwood.trees.formats import INPUT_FORMATS, BadTrees, InputFormat, read_trees
-from sapwood.trees.normalise import Normaliser
+from sapwood.trees.normalise import FunctionTags, Normaliser
 from sapwood.trees.transform import Direction, TreeTransform
 from sapwood.trees.tree import Tree
+
+if TYPE_CHECKING:
+    from sapwood.inference import Parser
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The names in sapwood.inference.decode, without the seconds that importing it costs.
 DECODERS = ("max-rule", "max-rule-sum", "recall", "viterbi")
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return the question that goes behind a complaint about an unknown name, if one of these is like it."""
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+class Choice(click.ParamType):
+    """One of several names or, with a group of entry points, of those that other packages add to them."""
+
+    name = "choice"
+
+    def __init__(self, own: Sequence[str], group: str | None = None) -> None:
+        self._own = own
+        self._group = group
+
+    def _names(self) -> list[str]:
+        # A plugin's name alone; its code runs when it is used.
+        return [*self._own, *(plugins(self._group) if self._group else ())]
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002
+        """Return all names for the help."""
+        return f"[{'|'.join(self._names())}]"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return a name that there is; others fail, with the one that may be meant."""
+        if value not in self._own and value not in (names := self._names()):
+            listed = ", ".join(map(repr, names))
+            self.fail(f"{value!r} is not one of {listed}{suggestion(value, names)}", param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Return the names that begin with what is typed."""
+        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
+
+
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on standard error.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 skip_bad_option = click.option("--skip-bad", is_flag=True, help="Skip malformed trees and report how many.")
 format_option = click.option(
     "--from",
     "input_format",
-    type=click.Choice(INPUT_FORMATS),
+    type=Choice(INPUT_FORMATS, FORMATS),
     default="auto",
     show_default=True,
     help="Format of the trees.",
@@ -53,7 +97,7 @@ def normaliser_options(function: F) -> F:
         click.option("--keep-empties", is_flag=True, help="Keep empty elements (traces, zero words)."),
         click.option(
             "--function-tags",
-            type=click.Choice(["phrases", "all", "none"]),
+            type=Choice(["phrases", "all", "none"]),
             default="phrases",
             show_default=True,
             help="Where to cut function tags (NP-SBJ to NP).",
@@ -75,7 +119,7 @@ def parser_options(function: F) -> F:
         ),
         click.option(
             "--decoder",
-            type=click.Choice(DECODERS),
+            type=Choice(DECODERS, "sapwood.decoders"),
             default="max-rule",
             show_default=True,
             help="How the tree is chosen from the posteriors.",
@@ -160,9 +204,10 @@ def check_inputs(*paths: str | None) -> None:
             check_readable(path)
 
 
-def make_normaliser(function_tags: Any, keep_empties: bool, keep_repeated: bool) -> Normaliser:
+def make_normaliser(function_tags: str, keep_empties: bool, keep_repeated: bool) -> Normaliser:
     """Return the normaliser that the options ask for."""
-    return Normaliser(function_tags=function_tags, empties=not keep_empties, repeated_unaries=not keep_repeated)
+    where = cast(FunctionTags, function_tags)
+    return Normaliser(function_tags=where, empties=not keep_empties, repeated_unaries=not keep_repeated)
 
 
 def make_progress(quiet: bool) -> Progress:
@@ -231,7 +276,7 @@ def refuse_replacing(outputs: dict[str, str | None], inputs: Sequence[str | None
         seen[place] = option
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Mapping[str, object]) -> None:
     """Print one JSON object on a line of standard output."""
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
@@ -250,26 +295,27 @@ def compiling_note(progress: Progress, seconds: float = 2.0) -> Iterator[None]:
         timer.cancel()
 
 
-def bundled_model() -> str:
-    """Return the path of the bundled model, which a build from source may lack."""
-    from sapwood.models import default_model_path
+class ParserOptions(TypedDict, total=False):
+    """What a parser is told besides its model."""
 
-    path = default_model_path()
-    if not path.is_file():
-        raise InputError(f"{path}: the bundled model is missing from this installation; name another one")
-    return str(path)
+    decoder: str
+    threshold: float
+    threads: int
+    max_words: int
+    marginals: bool
+    alternatives: int
 
 
-def load_parser(model: str | Sequence[str] | None, progress: Progress, **options: Any) -> Any:
-    """Load a model or several (none: the bundled one) and make their parser ready to go."""
+def load_parser(model: str | Sequence[str] | None, progress: Progress, **options: Unpack[ParserOptions]) -> Parser:
+    """Load a model or several (none: the included one) and make their parser ready to go."""
     from sapwood.inference import Parser
 
-    paths = [model] if isinstance(model, str) else list(model or [bundled_model()])
+    paths = [model] if isinstance(model, str) else list(model or [])
     if STANDARD_STREAM in paths:
         raise UsageError("a model cannot be read from standard input; name a file")
     if "" in paths:
         raise UsageError("-m: the name of the model is empty")
     with compiling_note(progress):
-        parser = Parser(paths, **options)
+        parser = Parser(paths or None, **options)
         parser.parse_one(["warm", "up"])
     return parser

@@ -9,7 +9,7 @@ import click
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
 from sapwood.files import name_of, open_output
-from sapwood.trees.formats import OUTPUT_FORMATS, format_as
+from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, format_as
 from sapwood.trees.symbols import parse_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
@@ -21,7 +21,7 @@ from sapwood.trees.tree import Tree
 @click.option(
     "--to",
     "output_format",
-    type=click.Choice(OUTPUT_FORMATS),
+    type=common.Choice(OUTPUT_FORMATS, GROUP),
     default="brackets",
     show_default=True,
     help="Format of the output; tokens prints the words, tagged word/TAG (with --normalise: without traces).",
@@ -32,7 +32,7 @@ from sapwood.trees.tree import Tree
 @click.option(
     "--binarise",
     "direction",
-    type=click.Choice(["right", "left", "head"]),
+    type=common.Choice(["right", "left", "head"]),
     help="Normalise, collapse unary chains and binarise: the trees that a grammar sees.",
 )
 @common.transform_options

@@ -11,7 +11,6 @@ from sapwood.errors import InputError, UsageError
 from sapwood.evaluate import EvaluationResult, get_parameters
 from sapwood.evaluate.files import score_files
 from sapwood.files import name_of
-from sapwood.inference.decode import Decoder
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
 
@@ -50,7 +49,7 @@ def command(
     models: tuple[str, ...],
     params: str,
     gold_tags: bool,
-    decoder: Decoder,
+    decoder: str,
     threshold: float,
     no_normalise: bool,
     threads: int | None,

@@ -10,6 +10,7 @@ import click
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import is_regular, name_of
+from sapwood.models import default_model_path
 from sapwood.storage import read_header
 
 
@@ -48,7 +49,7 @@ def command(
       sapwood inspect model.sapwood --json
       sapwood inspect train.mrg --tree 3
     """
-    path = common.bundled_model() if file is None else file
+    path = str(default_model_path()) if file is None else file
     common.check_inputs(path)
     if is_regular(path) and is_sapwood_file(path):
         if tree_number:

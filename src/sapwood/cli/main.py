@@ -24,6 +24,8 @@ _COMMANDS = {
     "lm": "sapwood.cli.lm",
     "identify": "sapwood.cli.identify",
 }
+# Other names of commands, understood but not listed.
+_ALIASES = {"minimize": "minimise", "evaluate": "eval"}
 _INTERRUPTED = 130
 _BUG = 70
 
@@ -39,11 +41,22 @@ class _LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        name = name if name in _COMMANDS else _ALIASES.get(name, name)
         if name not in _COMMANDS:
             return None
         command = importlib.import_module(_COMMANDS[name]).command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if not name.startswith("-") and self.get_command(context, name) is None and not context.resilient_parsing:
+            from sapwood.cli._common import suggestion
+
+            context.fail(f"no command {name!r}{suggestion(name, [*_COMMANDS, *_ALIASES])}")
+        return super().resolve_command(context, arguments)
 
     def invoke(self, context: click.Context) -> object:
         try:

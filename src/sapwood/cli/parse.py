@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-import math
-import re
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM, explained, is_regular, name_of, open_output, read_lines
-from sapwood.trees.brackets import unescape
-from sapwood.trees.formats import OUTPUT_FORMATS, format_as
-
-if TYPE_CHECKING:
-    from sapwood.inference import ParseResult
-
-# How many characters of running text without a blank line are gathered before the sentences in them are parsed.
-_PARAGRAPH = 1 << 16
-# As in brackets, tokens stand apart by ASCII white space alone.
-_TOKEN = re.compile(r"\S+", re.ASCII)
+from sapwood.files import STANDARD_STREAM, explained, is_regular, open_output, read_lines
+from sapwood.models import default_model_path, find_model
+from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, format_as, read_tagged, read_tokens
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
@@ -35,7 +22,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
     "--model",
     "models",
     multiple=True,
-    help="Model file; give several to parse with their product. [default: the bundled English model]",
+    help="Model file; give several to parse with their product. [default: the included English model]",
 )
 @click.option("-s", "--sentence", "text", help="Parse this plain text instead of a file.")
 @click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
@@ -43,7 +30,7 @@ _TOKEN = re.compile(r"\S+", re.ASCII)
 @click.option(
     "--to",
     "output_format",
-    type=click.Choice(OUTPUT_FORMATS),
+    type=common.Choice(OUTPUT_FORMATS, GROUP),
     default="brackets",
     show_default=True,
     help="Format of the output.",
@@ -67,7 +54,7 @@ def command(
     text: str | None,
     raw: bool,
     tags: bool,
-    output_format: Any,
+    output_format: str,
     output: str | None,
     decoder: str,
     threshold: float,
@@ -87,7 +74,8 @@ def command(
 
     With --json each line is an object with words, tree, log_probability and status: parsed, loosened (pruning had
     left no parse), coarse (only a simpler grammar had one), fallback or too long (a flat tree over the best tags),
-    empty (a blank line; its tree is null). --marginals adds [label, start, end, probability] for each phrase and tag,
+    empty (a blank line; its tree is null). Of plain text it also has offsets: [start, end] of each word, in characters
+    of the text. --marginals adds [start, end, label, probability] for each phrase and tag,
     --alternatives the best trees with their log probabilities.
 
     Several models (-m more than once, or a file that holds several) must have been trained on the same trees. The
@@ -118,8 +106,8 @@ def command(
     from_stream = text is None and source == STANDARD_STREAM
     if text is None:
         common.check_inputs(source)
-    if output is not None:
-        common.check_output(output)
+    read = [str(find_model(model)) for model in models] or [str(default_model_path())]
+    common.refuse_replacing({"-o": output}, [*read, None if text is not None else source])
     progress = common.make_progress(quiet)
     if from_stream and sys.stdin.isatty():
         unit = "paragraphs, each ended by a blank line" if raw else "sentences, one a line"
@@ -137,19 +125,20 @@ def command(
         alternatives=alternatives,
     )
     if text is not None or raw:
-        style = parser.grammar.info.get("tokeniser", {})
-        sentences: Iterable[list[Any]] = _tokenised(_lines_of(text, source), style)
+        results = parser.parse_text(text if text is not None else (line for _, line in read_lines(source)))
+    elif tags:
+        results = parser.parse(read_tagged(source, set(parser.grammar.emissions.tags)))
     else:
-        sentences = _tokens(source, tags, set(parser.grammar.emissions.tags))
+        results = parser.parse(read_tokens(source))
     with (
         open_output(output) as stream,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
         if output_format == "export":
             stream.write("#FORMAT 3\n")
-        for number, result in enumerate(parser.parse(sentences), 1):
+        for number, result in enumerate(results, 1):
             if as_json:
-                line = _as_json(result)
+                line = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)
             elif result.tree is None:
                 line = ""
             else:
@@ -173,78 +162,3 @@ def _check_text(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(f"-s: not valid UTF-8 at character {error.start + 1}") from None
-
-
-def _lines_of(text: str | None, source: str) -> Iterator[tuple[int, str]]:
-    return enumerate(io.StringIO(text), 1) if text is not None else read_lines(source)
-
-
-def _tokens(source: str, tagged: bool, known_tags: set[str]) -> Iterator[list[Any]]:
-    """Yield the tokens of each line; with tags, as `(word, tag)` pairs."""
-    for number, line in read_lines(source):
-        tokens = _TOKEN.findall(line)
-        if not tagged:
-            yield [unescape(token) for token in tokens]
-            continue
-        pairs = []
-        for token in tokens:
-            word, slash, tag = token.rpartition("/")
-            if not slash or not word or not tag:
-                raise InputError(f"{name_of(source)}:{number}: expected word/TAG, found {token!r}")
-            if tag not in known_tags:
-                raise InputError(
-                    f"{name_of(source)}:{number}: the model has no tag {tag!r}; it has: {' '.join(sorted(known_tags))}"
-                )
-            pairs.append((unescape(word), tag))
-        yield pairs
-
-
-def _tokenised(lines: Iterable[tuple[int, str]], style: dict[str, bool]) -> Iterator[list[str]]:
-    """Yield the tokenised sentences of running text."""
-    from sapwood.trees.tokenise import tokenise
-
-    for sentence in _sentences(lines):
-        tokens = tokenise(sentence, **style)
-        if tokens:
-            yield tokens
-
-
-def _sentences(lines: Iterable[tuple[int, str]]) -> Iterator[str]:
-    """Yield the sentences of running text as soon as a blank line, or much more text, has come after them."""
-    from sapwood.trees.tokenise import split_sentences
-
-    waiting: list[str] = []
-    size, limit = 0, _PARAGRAPH
-    for _, line in lines:
-        if not line.strip():
-            yield from split_sentences("".join(waiting))
-            waiting, size, limit = [], 0, _PARAGRAPH
-            continue
-        waiting.append(line)
-        size += len(line)
-        if size > limit:
-            *done, last = split_sentences("".join(waiting)) or [""]
-            yield from done
-            waiting, size = [last + "\n"], len(last)
-            limit = max(_PARAGRAPH, 2 * size)
-    yield from split_sentences("".join(waiting))
-
-
-def _as_json(result: ParseResult) -> str:
-    value: dict[str, Any] = {
-        "words": result.words,
-        "tree": None if result.tree is None else str(result.tree),
-        "log_probability": _finite(result.log_probability),
-        "status": result.status,
-    }
-    if result.marginals is not None:
-        value["marginals"] = [[*phrase, round(posterior, 6)] for *phrase, posterior in result.marginals]
-    if result.alternatives is not None:
-        value["alternatives"] = [
-            {"tree": str(tree), "log_probability": _finite(score)} for tree, score in result.alternatives
-        ]
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -35,7 +35,7 @@ from sapwood.evaluate.parameters import PARAMETER_SETS, UNLABELED, EvalbParamete
 from sapwood.evaluate.result import EvaluationResult, LabelScore, f1_of, percent
 from sapwood.trees.tree import Tree
 
-Bracket = tuple[str, int, int]
+Bracket = tuple[int, int, str]
 
 _QUOTE_WORDS = frozenset({"'", '"', "/"})
 
@@ -111,8 +111,8 @@ def score_tree(
 
     gold_brackets, predicted_brackets = Counter(left.brackets), Counter(right.brackets)
     matched = gold_brackets & predicted_brackets
-    gold_spans = Counter([(start, end) for _, start, end in left.brackets])
-    predicted_spans = Counter([(start, end) for _, start, end in right.brackets])
+    gold_spans = Counter([bracket[:2] for bracket in left.brackets])
+    predicted_spans = Counter([bracket[:2] for bracket in right.brackets])
     return SentenceScore(
         status="ok" if predicted is not None else "failed",
         length=left.length,
@@ -176,7 +176,7 @@ class Scorer:
 class _Flat(NamedTuple):
     """A tree as scoring sees it.
 
-    `brackets` has `(label, start, end)`, children before parents. `quotes` has, for each word that may
+    `brackets` has `(start, end, label)`, children before parents. `quotes` has, for each word that may
     be misquoted, `(number of words kept before it, tag, number of words before it)`.
     """
 
@@ -215,7 +215,7 @@ def _flatten(tree: Tree, parameters: EvalbParameters, keep: frozenset[int] = fro
             stack.append((node, len(words)))
             stack.extend([(child, -1) for child in reversed(node.children)])
         elif start < len(words) and label not in deleted_phrases:
-            brackets.append((names.get(label, label) if labeled else UNLABELED, start, len(words)))
+            brackets.append((start, len(words), names.get(label, label) if labeled else UNLABELED))
     return _Flat(words, tags, brackets, length, quotes)
 
 
@@ -261,10 +261,10 @@ def _count_equal(gold: list[str], predicted: list[str], names: Mapping[str, str]
 def _by_label(
     gold: list[Bracket], predicted: list[Bracket], matched: Counter[Bracket]
 ) -> dict[str, tuple[int, int, int]]:
-    in_gold = Counter([label for label, _, _ in gold])
-    in_predicted = Counter([label for label, _, _ in predicted])
+    in_gold = Counter([label for _, _, label in gold])
+    in_predicted = Counter([label for _, _, label in predicted])
     in_both: Counter[str] = Counter()
-    for (label, _, _), count in matched.items():
+    for (_, _, label), count in matched.items():
         in_both[label] += count
     return {label: (in_gold[label], in_predicted[label], in_both[label]) for label in in_gold | in_predicted}
 

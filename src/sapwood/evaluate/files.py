@@ -10,7 +10,7 @@ from sapwood.files import name_of, read_lines
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.brackets import parse_trees
 from sapwood.trees.export import parse_export
-from sapwood.trees.formats import InputFormat, detect_format, read_trees
+from sapwood.trees.formats import INPUT_FORMATS, InputFormat, detect_format, read_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
 
@@ -60,6 +60,8 @@ def score_files(
 
 def _read_predictions(path: str, input_format: InputFormat, expected: int) -> list[Tree | None]:
     """Read predicted trees; in a file of one tree a line a blank line (or `()`) is a missing one."""
+    if input_format not in INPUT_FORMATS:  # of another package
+        return list(read_trees(path, format=input_format))
     lines = list(read_lines(path))
     if input_format == "export" or (input_format == "auto" and detect_format(lines) == "export"):
         return list(parse_export(lines, source=name_of(path)))

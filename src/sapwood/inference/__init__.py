@@ -1,5 +1,6 @@
 """Inference: charts, posteriors, decoders, the parser."""
 
-from sapwood.inference.parser import Parser, ParseResult
+from sapwood.inference.parser import Parser
+from sapwood.inference.result import Marginal, ParseResult
 
-__all__ = ["ParseResult", "Parser"]
+__all__ = ["Marginal", "ParseResult", "Parser"]

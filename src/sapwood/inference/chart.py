@@ -85,7 +85,7 @@ class Forest(NamedTuple):
     children: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Posteriors:
     """What decoders need to know about a sentence.
 
@@ -108,6 +108,10 @@ class Posteriors:
     node_posterior: np.ndarray
     edge_posterior: np.ndarray
 
+    def __repr__(self) -> str:
+        size = f"{self.n} words, {len(self.node_posterior)} nodes, {len(self.edge_posterior)} edges"
+        return f"<{type(self).__name__}: {size}, log probability {self.log_probability:.2f}>"
+
     @property
     def n(self) -> int:
         """Number of words."""
@@ -123,24 +127,24 @@ class Posteriors:
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(self.node_posterior, 0)), np.log(np.maximum(self.edge_posterior, 0))
 
-    def label_posteriors(self) -> dict[tuple[str, int, int], float]:
-        """Return the posterior probability of each phrase `(label, start, end)`; tags are phrases of one word here.
+    def label_posteriors(self) -> dict[tuple[int, int, str], float]:
+        """Return the posterior probability of each phrase `(start, end, label)`; tags are phrases of one word here.
 
         A label's posterior over a span is that of all symbols that stand for it there. Intermediate symbols stand for
         none. Real-valued grammars can give numbers outside [0, 1]; they are clipped.
         """
         chains = self.compiled.coarse.symbols.chain
-        found: dict[tuple[str, int, int], float] = {}
+        found: dict[tuple[int, int, str], float] = {}
         for symbol, (start, end), posterior in zip(
             self.forest.node_symbol, self.spans().tolist(), self.node_posterior.tolist(), strict=True
         ):
             for label in chains[symbol]:
-                key = (label, start, end)
+                key = (start, end, label)
                 found[key] = found.get(key, 0.0) + posterior
         return {key: min(max(value, 0.0), 1.0) for key, value in found.items()}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Chart(Posteriors):
     """What inference with one grammar knows about a sentence.
 

@@ -46,7 +46,7 @@ class PairTables(NamedTuple):
     pair_of_code: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CompiledGrammar:
     """Arrays that the kernels take; see `compile_grammar`.
 
@@ -86,6 +86,9 @@ class CompiledGrammar:
     row_order: np.ndarray
     # Coarser versions with the same symbols and rules, the coarsest first.
     levels: tuple[Level, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<CompiledGrammar: {self.grammar!r}, {self.n_coarse} coarse symbols>"
 
     @property
     def n_coarse(self) -> int:

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse
 
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float64, Int32
 
 # The share of pure chance in all tables: no neighbour is impossible.
 _CHANCE = 1e-4
@@ -30,17 +31,17 @@ _STEPS = 500
 
 
 class Contexts(NamedTuple):
-    """Tables of a one-state grammar with `S` symbols and `T` tags; tag `T` is the end of the sentence on either side.
+    """Tables of a one-state grammar; behind its tags there is one more, the end of the sentence on either side.
 
-    `tag (S,)` is each preterminal's tag (-1 for interminals) and `share (S,)` how often it is the one with that tag;
-    `steps (T + 1, T + 1)` are the probabilities of the next tag.
+    `tag` is each preterminal's tag (-1 for interminals) and `share` how often it is the one with that tag; `steps` are
+    the probabilities of the next tag.
     """
 
-    tag: np.ndarray
-    share: np.ndarray
-    begins: np.ndarray
-    follows: np.ndarray
-    steps: np.ndarray
+    tag: Int32[Array, "symbols"]
+    share: Float64[Array, "symbols"]
+    begins: Float64[Array, "tags_and_end symbols"]
+    follows: Float64[Array, "tags_and_end symbols"]
+    steps: Float64[Array, "tags_and_end tags_and_end"]
 
 
 def find_contexts(coarse: TensorGrammar) -> Contexts:

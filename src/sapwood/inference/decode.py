@@ -13,32 +13,41 @@
 Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, the others count
 them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their posteriors,
 `max-rule-sum` and `recall` their mean; `viterbi` is for one grammar only.
+
+Other packages can add decoders: functions like those here, `(chart, words) -> skeletal tree`, as entry points of the
+group `sapwood.decoders`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.inference._decode_kernels import best_by_edges, viterbi_states
 from sapwood.inference.chart import Chart, Posteriors
+from sapwood.run.plugins import named
+from sapwood.shapes import Array, Float64
 from sapwood.trees.tree import Tree, from_preorder
 
-Decoder = Literal["max-rule", "max-rule-sum", "recall", "viterbi"]
-DECODERS: tuple[str, ...] = get_args(Decoder)
+# Chooses a skeletal tree (base symbols; the grammar's own for `viterbi`), None if there is none.
+Decoder: TypeAlias = Callable[[Posteriors, list[str]], Tree | None]
 # Those that work with several grammars: states of different grammars have nothing to do with each other.
-PRODUCT_DECODERS = tuple(name for name in DECODERS if name != "viterbi")
+PRODUCT_DECODERS = ("max-rule", "max-rule-sum", "recall")
+DECODERS = (*PRODUCT_DECODERS, "viterbi")
+GROUP = "sapwood.decoders"
 
 
-def decode(chart: Posteriors, words: list[str], decoder: Decoder) -> Tree | None:
-    """Return the chosen skeletal tree (base symbols; the grammar's own for `viterbi`), None if there is none."""
-    if decoder == "viterbi":
-        if not isinstance(chart, Chart):
-            raise UsageError(f"viterbi takes one grammar; for several choose from {', '.join(PRODUCT_DECODERS)}")
-        return _viterbi(chart, words)
+def find_decoder(name: str) -> Decoder:
+    """Return the decoder of that name, of those above or of other packages."""
+    own: dict[str, Decoder] = {name: partial(_by_edges, decoder=name) for name in PRODUCT_DECODERS}
+    return named(name, own | {"viterbi": _viterbi}, GROUP, "decoder")
+
+
+def _by_edges(chart: Posteriors, words: list[str], decoder: str) -> Tree | None:
     forest, coarse = chart.forest, chart.compiled.coarse
     leaf_score, score, gain = edge_scores(chart, decoder)
     best, choice = best_by_edges(leaf_score, forest.group_parent, forest.group_offsets, forest.children, score, gain)
@@ -56,8 +65,10 @@ def decode(chart: Posteriors, words: list[str], decoder: Decoder) -> Tree | None
     return _assemble(root, children, lambda node: coarse.symbols[forest.node_symbol[node]], words)
 
 
-def edge_scores(chart: Posteriors, decoder: Decoder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what leaves, edges and inner nodes score: `(nodes,)`, `(edges,)`, `(nodes,)`."""
+def edge_scores(
+    chart: Posteriors, decoder: str
+) -> tuple[Float64[Array, "nodes"], Float64[Array, "edges"], Float64[Array, "nodes"]]:
+    """Return what leaves, edges and inner nodes score."""
     is_leaf = chart.forest.node_symbol >= chart.compiled.coarse.n_interminals
     if decoder == "max-rule":
         log_nodes, log_edges = chart.log_posteriors()
@@ -68,7 +79,9 @@ def edge_scores(chart: Posteriors, decoder: Decoder) -> tuple[np.ndarray, np.nda
     return np.where(is_leaf, nodes, -np.inf), np.zeros(len(edges)), nodes
 
 
-def _viterbi(chart: Chart, words: list[str]) -> Tree | None:
+def _viterbi(chart: Posteriors, words: list[str]) -> Tree | None:
+    if not isinstance(chart, Chart):
+        raise UsageError(f"viterbi takes one grammar; for several choose from {', '.join(PRODUCT_DECODERS)}")
     forest, compiled = chart.forest, chart.compiled
     is_leaf = np.repeat(forest.node_symbol >= compiled.coarse.n_interminals, np.diff(chart.vector_offsets))
     with np.errstate(divide="ignore", invalid="ignore"):

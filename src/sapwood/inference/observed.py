@@ -16,15 +16,18 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from sapwood.errors import GrammarError, UsageError
+from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _observed_kernels as kernels
+from sapwood.inference._shards import Shard, prepare
 from sapwood.run.parallel import map_in_order
+from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
 
@@ -42,9 +45,9 @@ class NodeVectors:
     Attributes
     ----------
     nodes
-        `(n,)`: the corpus' node numbers; the arrays below are in this order.
+        The corpus' node numbers; the arrays below are in this order.
     offsets
-        `(n + 1,)`: where each node's vector begins.
+        Where each node's vector begins.
     inside, exponent
         The inside vector of node `v` is `inside[offsets[v]:offsets[v + 1]] * 2 ** exponent[v]`.
     outside
@@ -52,11 +55,11 @@ class NodeVectors:
         times outside divided by its sum is the posterior of the node's states.
     """
 
-    nodes: np.ndarray
-    offsets: np.ndarray
-    inside: np.ndarray
-    exponent: np.ndarray
-    outside: np.ndarray
+    nodes: Int[Array, "nodes"]
+    offsets: Int64[Array, "nodes+1"]
+    inside: Float[Array, "inside"]
+    exponent: Int32[Array, "nodes"]
+    outside: Float[Array, "outside"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +69,13 @@ class InsidePass:
     Attributes
     ----------
     log_likelihoods
-        `(trees,)`: natural logarithm of each tree's probability; -inf if it is impossible, NaN if a
-        real-valued grammar gives it a negative weight.
+        Natural logarithm of each tree's probability; -inf if it is impossible, NaN if a real-valued grammar gives it a
+        negative weight.
     vectors
         Inside vectors by shard, if they were to be kept.
     """
 
-    log_likelihoods: np.ndarray
+    log_likelihoods: Float64[Array, "trees"]
     vectors: tuple[NodeVectors, ...] = ()
 
     @property
@@ -83,7 +86,7 @@ class InsidePass:
 
 @dataclass(frozen=True, eq=False)
 class Expectations:
-    """Expected counts given the trees, float64; trees without probability count nowhere.
+    """Expected counts given the trees; trees without probability count nowhere.
 
     Attributes
     ----------
@@ -94,41 +97,22 @@ class Expectations:
         The states of the leaves with pair `p` of preterminal and word:
         `lexical[lexical_offsets[p]:lexical_offsets[p + 1]]`; pairs are those of `ObservedTrees`.
     root, occupancy
-        `(sum of states,)`: how often each state is expected at a root, and anywhere.
+        How often each state is expected at a root, and anywhere.
     log_likelihoods
-        `(trees,)`, as in `InsidePass`.
+        As in `InsidePass`.
     """
 
-    tensors: np.ndarray
-    lexical: np.ndarray
-    lexical_offsets: np.ndarray
-    root: np.ndarray
-    occupancy: np.ndarray
-    log_likelihoods: np.ndarray
+    tensors: Float64[Array, "entries"]
+    lexical: Float64[Array, "lexical_entries"]
+    lexical_offsets: Int64[Array, "pair_bounds"]
+    root: Float64[Array, "all_states"]
+    occupancy: Float64[Array, "all_states"]
+    log_likelihoods: Float64[Array, "trees"]
 
     @property
     def log_likelihood(self) -> float:
         """Sum over all trees."""
         return float(self.log_likelihoods.sum())
-
-
-@dataclass(frozen=True, eq=False)
-class _Shard:
-    """Consecutive trees, prepared; see `_observed_kernels` for the order of the nodes."""
-
-    nodes: np.ndarray
-    symbol: np.ndarray
-    n_leaves: int
-    pairs: np.ndarray
-    pair_nodes: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
-    block_rule: np.ndarray
-    block_nodes: np.ndarray
-    rules: np.ndarray
-    rule_nodes: np.ndarray
-    members: np.ndarray
-    roots: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,17 +138,17 @@ class TreeWeights(Protocol):
     @property
     def n_interminals(self) -> int: ...  # noqa: D102
     @property
-    def states(self) -> np.ndarray: ...  # noqa: D102
+    def states(self) -> Int[Array, "symbols"]: ...  # noqa: D102
     @property
-    def rules(self) -> np.ndarray: ...  # noqa: D102
+    def rules(self) -> Int[Array, "rules 3"]: ...  # noqa: D102
     @property
-    def tensors(self) -> np.ndarray: ...  # noqa: D102
+    def tensors(self) -> Float[Array, "entries"]: ...  # noqa: D102
     @property
-    def root(self) -> np.ndarray: ...  # noqa: D102
+    def root(self) -> Float[Array, "all_states"]: ...  # noqa: D102
     @property
-    def state_offsets(self) -> np.ndarray: ...  # noqa: D102
+    def state_offsets(self) -> Int64[Array, "symbols+1"]: ...  # noqa: D102
     @property
-    def tensor_offsets(self) -> np.ndarray: ...  # noqa: D102
+    def tensor_offsets(self) -> Int64[Array, "rules+1"]: ...  # noqa: D102
 
 
 class ObservedTrees:
@@ -181,7 +165,7 @@ class ObservedTrees:
     Attributes
     ----------
     pair_symbol, pair_word
-        `(pairs,)`: the distinct pairs of preterminal and word at the leaves, as corpus numbers, sorted.
+        The distinct pairs of preterminal and word at the leaves, as corpus numbers, sorted.
 
     Examples
     --------
@@ -205,22 +189,22 @@ class ObservedTrees:
         # Trees go to the shard in which their first node falls.
         ends = np.searchsorted(corpus.offsets[:-1], np.arange(1, shards) * (corpus.n_nodes / shards))
         limits = corpus.offsets[np.unique([0, *ends, corpus.n_trees])]
-        self._shards = [_prepare(corpus, int(first), int(last), height, pair_keys) for first, last in pairwise(limits)]
+        self._shards = [prepare(corpus, int(first), int(last), height, pair_keys) for first, last in pairwise(limits)]
 
     @property
     def n_shards(self) -> int:
         """Number of parts that are worked on independently."""
         return len(self._shards)
 
-    def lexical_offsets(self, grammar: TreeWeights) -> np.ndarray:
-        """Return `(pairs + 1,)`: where each pair's vector begins in tables of lexical vectors."""
-        return _offsets(grammar.states[self.pair_symbol])
+    def lexical_offsets(self, grammar: TreeWeights) -> Int64[Array, "pair_bounds"]:
+        """Return where each pair's vector begins in tables of lexical vectors, and where the last one ends."""
+        return offsets_of(grammar.states[self.pair_symbol])
 
     def inside(
         self,
         grammar: TreeWeights,
         *,
-        lexical: np.ndarray | None = None,
+        lexical: Float[Array, "lexical_entries"] | None = None,
         dtype: DTypeLike = np.float32,
         threads: int = 1,
         executor: Executor | None = None,
@@ -244,7 +228,7 @@ class ObservedTrees:
         """
         weights = self._weights(grammar, lexical, dtype)
         log_likelihoods, vectors = [], []
-        for found, theirs in self._run(_inside, weights, threads, executor, keep):
+        for found, theirs in self._run(_inside, weights, threads, executor, keep=keep):
             log_likelihoods.append(found)
             if theirs is not None:
                 vectors.append(theirs)
@@ -254,7 +238,7 @@ class ObservedTrees:
         self,
         grammar: TreeWeights,
         *,
-        lexical: np.ndarray | None = None,
+        lexical: Float[Array, "lexical_entries"] | None = None,
         dtype: DTypeLike = np.float32,
         threads: int = 1,
         executor: Executor | None = None,
@@ -267,7 +251,7 @@ class ObservedTrees:
         self,
         grammar: TreeWeights,
         *,
-        lexical: np.ndarray | None = None,
+        lexical: Float[Array, "lexical_entries"] | None = None,
         dtype: DTypeLike = np.float32,
         threads: int = 1,
         executor: Executor | None = None,
@@ -280,7 +264,7 @@ class ObservedTrees:
         log_likelihoods = []
         results = self._run(_expectations, weights, threads, executor)
         for shard, part in zip(self._shards, results, strict=True):
-            slots = _offsets(np.diff(weights.tensor_offsets)[shard.rules])
+            slots = offsets_of(np.diff(weights.tensor_offsets)[shard.rules])
             kernels.add_slots(shard.rules, slots, part.tensors, weights.tensor_offsets, tensors)
             kernels.add_slots(shard.pairs, part.lexical_offsets, part.lexical, weights.lexical_offsets, lexical_sums)
             root += part.root
@@ -328,27 +312,23 @@ class ObservedTrees:
         weights: _Weights,
         threads: int,
         executor: Executor | None,
-        *arguments: Any,
+        **settings: bool,
     ) -> Iterator[T]:
         """Yield the results of all shards in their order, at most a few of them waiting on our own threads."""
         if threads < 1:
             raise UsageError(f"threads must be at least 1, not {threads}")
         # A partial, not a closure: it can be sent to other processes.
-        call = partial(_apply, work, weights, arguments)
+        call = partial(work, weights=weights, **settings)
         return map_in_order(call, self._shards, threads=threads, executor=executor)
 
 
-def _apply(work: Callable[..., T], weights: _Weights, arguments: tuple[Any, ...], shard: _Shard) -> T:
-    return work(shard, weights, *arguments)
-
-
-def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> np.ndarray:
+def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lexical_entries"]:
     """Return `q(a -> x)` for all pairs of preterminal and word at the corpus' leaves, one behind the other.
 
     Words are looked up as they are in the middle of a sentence, which makes a difference for unknown ones only.
     """
     symbol, word, _ = corpus.lexical_counts()
-    offsets = _offsets(grammar.states[symbol])
+    offsets = offsets_of(grammar.states[symbol])
     row_offsets = grammar.emissions.state_offsets
     table = np.empty(offsets[-1])
     order = np.argsort(word, kind="stable")
@@ -371,42 +351,9 @@ def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, threads: 
     return float(passed.log_likelihoods[possible].sum() / max(leaves[possible].sum(), 1))
 
 
-def _prepare(corpus: Corpus, first: int, last: int, height: np.ndarray, pair_keys: np.ndarray) -> _Shard:
-    """Put nodes `first .. last - 1` in order."""
-    nodes = slice(first, last)
-    leaf = corpus.rule[nodes] < 0
-    keys = corpus.symbol[nodes].astype(np.int64) * len(corpus.words) + corpus.word[nodes]
-    pair = np.searchsorted(pair_keys, keys)
-    order = np.lexsort((np.where(leaf, pair, corpus.rule[nodes]), height[nodes]))
-    place = np.empty(last - first, np.int32)
-    place[order] = np.arange(last - first, dtype=np.int32)
-    n_leaves = int(leaf.sum())
-    inner = first + order[n_leaves:]
-    rule = corpus.rule[inner]
-    starts = _run_starts(height[inner].astype(np.int64) * len(corpus.rules) + rule)
-    pairs, pair_starts = np.unique(pair[order[:n_leaves]], return_index=True)
-    members = np.argsort(rule, kind="stable")
-    rules, rule_starts = np.unique(rule[members], return_index=True)
-    return _Shard(
-        nodes=first + order,
-        symbol=corpus.symbol[first + order],
-        n_leaves=n_leaves,
-        pairs=pairs,
-        pair_nodes=np.append(pair_starts, n_leaves),
-        left=place[corpus.left[inner] - first],
-        right=place[corpus.right[inner] - first],
-        block_rule=rule[starts],
-        block_nodes=np.append(starts, len(inner)),
-        rules=rules,
-        rule_nodes=np.append(rule_starts, len(inner)),
-        members=members,
-        roots=place[corpus.parent[nodes] < 0],
-    )
-
-
-def _inside(shard: _Shard, weights: _Weights, keep: bool = True) -> tuple[np.ndarray, NodeVectors | None]:
+def _inside(shard: Shard, weights: _Weights, keep: bool = True) -> tuple[np.ndarray, NodeVectors | None]:
     """Return the log-likelihoods of a shard's trees and the inside vectors."""
-    offsets = _offsets(weights.states[shard.symbol])
+    offsets = offsets_of(weights.states[shard.symbol])
     inside = np.empty(offsets[-1], weights.tensors.dtype)
     exponent = np.empty(len(shard.symbol), np.int32)
     log_likelihoods = np.empty(len(shard.roots))
@@ -425,12 +372,12 @@ def _inside(shard: _Shard, weights: _Weights, keep: bool = True) -> tuple[np.nda
     return log_likelihoods, vectors
 
 
-def _inside_outside(shard: _Shard, weights: _Weights) -> NodeVectors:
+def _inside_outside(shard: Shard, weights: _Weights) -> NodeVectors:
     """Return inside and outside vectors of a shard's nodes."""
     return _both_ways(shard, weights)[1]
 
 
-def _both_ways(shard: _Shard, weights: _Weights) -> tuple[np.ndarray, NodeVectors]:
+def _both_ways(shard: Shard, weights: _Weights) -> tuple[np.ndarray, NodeVectors]:
     log_likelihoods, up = _inside(shard, weights)
     assert up is not None
     outside = np.empty_like(up.inside)
@@ -442,20 +389,20 @@ def _both_ways(shard: _Shard, weights: _Weights) -> tuple[np.ndarray, NodeVector
     return log_likelihoods, NodeVectors(up.nodes, up.offsets, up.inside, up.exponent, outside)
 
 
-def _expectations(shard: _Shard, weights: _Weights) -> Expectations:
+def _expectations(shard: Shard, weights: _Weights) -> Expectations:
     """Return the expected counts of a shard: of its own rules (not yet times the weights) and pairs only."""
     log_likelihoods, vectors = _both_ways(shard, weights)
     offsets, inside, outside = vectors.offsets, vectors.inside, vectors.outside
     widest = _widest(weights)
     occupancy, root = np.zeros(len(weights.root)), np.zeros(len(weights.root))
-    slots = _offsets(np.diff(weights.tensor_offsets)[shard.rules])
+    slots = offsets_of(np.diff(weights.tensor_offsets)[shard.rules])
     tensors = np.empty(slots[-1])
     kernels.expected_rules(
         shard.n_leaves, shard.rules, shard.rule_nodes, shard.members, shard.left, shard.right, shard.symbol,
         weights.state_offsets, offsets, weights.sizes, inside, vectors.exponent, outside, _MOST[inside.itemsize],
         np.empty(4 * widest**2, inside.dtype), np.empty((4, widest), inside.dtype), slots, tensors, occupancy,
     )  # fmt: skip
-    slots = _offsets(np.diff(weights.lexical_offsets)[shard.pairs])
+    slots = offsets_of(np.diff(weights.lexical_offsets)[shard.pairs])
     lexical = np.zeros(slots[-1])
     kernels.expected_leaves(
         shard.pairs, shard.pair_nodes, slots, shard.symbol, weights.state_offsets, offsets, inside, outside,
@@ -467,13 +414,3 @@ def _expectations(shard: _Shard, weights: _Weights) -> Expectations:
 
 def _widest(weights: _Weights) -> int:
     return int(weights.states.max())
-
-
-def _offsets(sizes: np.ndarray) -> np.ndarray:
-    """Return where runs of the given sizes begin, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-
-
-def _run_starts(keys: np.ndarray) -> np.ndarray:
-    """Return where runs of equal values begin."""
-    return np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.zeros(0, np.int64)

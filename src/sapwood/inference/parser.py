@@ -11,26 +11,30 @@ With several grammars all of this is done with the product of their posteriors (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Literal
+from typing import TypeVar
 
 import numpy as np
 
 from sapwood.errors import GrammarError, InputError, UsageError
 from sapwood.grammar.emissions import Emissions
+from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
-from sapwood.inference.decode import DECODERS, PRODUCT_DECODERS, Decoder, decode
+from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
+from sapwood.inference.result import Marginal, ParseResult, Status
+from sapwood.models import default_model_path
 from sapwood.run.parallel import map_in_order
+from sapwood.trees.sentences import tokenise_text
+from sapwood.trees.tokenise import Token
 from sapwood.trees.transform import base_tree
 from sapwood.trees.tree import Tree
 
-Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "empty"]
 # How much lower the threshold is at the second attempt, how low at the third, and the longest sentences to get them:
 # beyond, their charts would take too much memory.
 _LOOSER = 1e-3
@@ -44,43 +48,7 @@ _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
 Sentence = Iterable[str | tuple[str, str | None]]
-
-
-@dataclass(frozen=True)
-class ParseResult:
-    """One sentence's parse.
-
-    Attributes
-    ----------
-    words
-        The sentence.
-    tree
-        The tree, labels and all as in the treebank; None for an empty sentence.
-    log_probability
-        Natural logarithm of the sentence's probability under the grammar (the mean of its probabilities under several
-        ones); NaN where it has no parse.
-    status
-        `parsed`; `loosened` (pruning had left no parse and was loosened); `coarse` (the grammar has no parse, the
-        coarse grammar that it implies has); `fallback` (no parse at all: a flat tree over the best tags); `too long`
-        (beyond the parser's `max_words`: likewise flat); `empty`.
-    marginals
-        For each phrase of the tree and each tag, `(label, start, end, posterior)`, if the parser was asked for them;
-        means of the posteriors of several grammars.
-    alternatives
-        The best trees with `log p(tree)`, if the parser was asked for them (see `Parser.k_best`).
-    """
-
-    words: list[str]
-    tree: Tree | None
-    log_probability: float
-    status: Status
-    marginals: list[tuple[str, int, int, float]] | None = field(default=None, repr=False)
-    alternatives: list[Derivation] | None = field(default=None, repr=False)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the tree comes from no grammar at all."""
-        return self.status not in ("parsed", "loosened", "coarse")
+T = TypeVar("T")
 
 
 class Parser:
@@ -89,12 +57,13 @@ class Parser:
     Parameters
     ----------
     model
-        A grammar, or the path of a file with one or several; or a sequence of these. Several grammars must have the
-        same symbols, rules and words, as those have that were trained on the same trees from different seeds.
+        A grammar, the path of a file with one or several, or the name of an included model; or a sequence of these.
+        Several grammars must have the same symbols, rules and words, as those have that were trained on the same trees
+        from different seeds. Without one it is the included English model.
     decoder
-        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall` or `viterbi`. Of several
-        grammars `max-rule` takes the product of posteriors, `max-rule-sum` and `recall` the mean, and `viterbi`, which
-        looks at states, is for one grammar alone.
+        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `viterbi`, or what another
+        package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the product of posteriors,
+        `max-rule-sum` and `recall` the mean, and `viterbi`, which looks at states, is for one grammar alone.
     threshold
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
@@ -112,21 +81,27 @@ class Parser:
         All grammars.
     grammar
         The first of them: symbols, rules, words and how trees are turned back are the same for all.
+
+    Examples
+    --------
+    >>> for result in Parser().parse_text("She saw it. Did you?"):
+    ...     print(result.tree)
+    (ROOT (S (NP (PRP She)) (VP (VBD saw) (NP (PRP it))) (. .)))
+    (ROOT (SQ (VBD Did) (NP (PRP you)) (. ?)))
     """
 
     def __init__(
         self,
-        model: Model,
+        model: Model | None = None,
         *,
-        decoder: Decoder = "max-rule",
+        decoder: str = "max-rule",
         threshold: float = 6e-6,
         threads: int = 1,
         max_words: int = 500,
         marginals: bool = False,
         alternatives: int = 0,
     ) -> None:
-        if decoder not in DECODERS:
-            raise UsageError(f"no decoder {decoder!r}; choose from {', '.join(DECODERS)}")
+        self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
         if threads < 1:
@@ -134,15 +109,15 @@ class Parser:
         for name, value in (("max_words", max_words), ("alternatives", alternatives)):
             if value < 0:
                 raise UsageError(f"{name} must not be negative: {value}")
-        self.grammars = gather_grammars(model)
+        self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
-        if len(self.grammars) > 1 and decoder not in PRODUCT_DECODERS:
+        if len(self.grammars) > 1 and decoder == "viterbi":
             raise UsageError(
                 f"{decoder} takes one grammar, not {len(self.grammars)}; choose from {', '.join(PRODUCT_DECODERS)}"
             )
         if decoder == "viterbi" and not self.grammar.probabilistic:
             raise GrammarError("viterbi needs a probabilistic grammar; this one has real-valued weights")
-        self.decoder: Decoder = decoder
+        self.decoder = decoder
         self.threshold = float(threshold)
         self.threads = threads
         self.max_words = max_words
@@ -157,12 +132,43 @@ class Parser:
         self._leaves: dict[int, Leaf] = {}
         self._workspace = Workspace()
 
+    def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
+        # What is laid out for the kernels, and the memory that they work in, is made anew.
+        names = ("decoder", "threshold", "threads", "max_words", "marginals", "alternatives")
+        return partial(type(self), **{name: getattr(self, name) for name in names}), (self.grammars,)
+
+    def __repr__(self) -> str:
+        count = f"{len(self.grammars)} grammars like " if len(self.grammars) > 1 else ""
+        return f"<Parser: {count}{self.grammar!r}, {self.decoder}, threshold {self.threshold:g}>"
+
+    def __call__(self, text: str) -> list[ParseResult]:
+        """Parse plain text: the results of `parse_text` in a list."""
+        return list(self.parse_text(text))
+
+    def parse_text(self, text: str | Iterable[str]) -> Iterator[ParseResult]:
+        """Return an iterator of one result per sentence of plain text, cut and spelt as the grammar's treebank does.
+
+        The results' `offsets` say where in the text their words stand. Text can also be given in pieces, such as the
+        lines of an open file, which are read only as they are needed.
+        """
+        style = self.grammar.info.get("tokeniser", {})
+        rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
+        sentences = tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
+        return self._map(self._parse_tokens, sentences)
+
+    def _parse_tokens(self, tokens: Sequence[Token]) -> ParseResult:
+        found = self.parse_one([token.word for token in tokens])
+        return replace(found, offsets=[(token.start, token.end) for token in tokens])
+
+    def _map(self, call: Callable[[T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
+        return map_in_order(call, sentences, threads=self.threads, window=_WINDOW * self.threads)
+
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        return map_in_order(self.parse_one, sentences, threads=self.threads, window=_WINDOW * self.threads)
+        return self._map(self.parse_one, sentences)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree.
@@ -172,12 +178,12 @@ class Parser:
         words, leaves = self._read(sentence)
         phrases = [Phrase(*phrase) for phrase in phrases]
         if not words:
-            return ParseResult([], None, math.nan, "empty")
+            return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
-            return ParseResult(words, self._flat(words, leaves), math.nan, "too long")
+            return ParseResult(words, self._flat(words, leaves), None, "too long")
         for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
             chart = ensemble.chart(attempt_leaves, threshold=threshold, workspace=self._workspace, phrases=phrases)
-            tree = None if chart is None else decode(chart, words, self.decoder)
+            tree = None if chart is None else self._decode(chart, words)
             if tree is not None and chart is not None:
                 clean = self.grammar.transform.invert(tree)
                 marginals = _phrases_of(clean, chart) if self.marginals else None
@@ -186,11 +192,12 @@ class Parser:
                     if self.alternatives
                     else None
                 )
-                score = chart.log_probability if status != "coarse" else math.nan
+                known = status != "coarse" and not math.isnan(chart.log_probability)
+                score = chart.log_probability if known else None
                 return ParseResult(words, clean, score, status, marginals, best)
         if phrases:
             raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
-        return ParseResult(words, self._flat(words, leaves), math.nan, "fallback")
+        return ParseResult(words, self._flat(words, leaves), None, "fallback")
 
     def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | ProductChart | None:
         """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse."""
@@ -261,7 +268,7 @@ class Parser:
 
     def _read(self, sentence: Sentence) -> tuple[list[str], list[Leaf]]:
         if isinstance(sentence, str):
-            raise UsageError("a sentence is a sequence of words, not a string: split or tokenise it first")
+            raise UsageError("a sentence is a sequence of words, not a string: `parse_text` takes plain text")
         words: list[str] = []
         leaves: list[Leaf] = []
         for token in sentence:
@@ -342,9 +349,9 @@ def _tagged_row(emissions: Emissions, terminal: int, tag: str) -> np.ndarray:
     return restricted
 
 
-def _phrases_of(tree: Tree, chart: Posteriors) -> list[tuple[str, int, int, float]]:
+def _phrases_of(tree: Tree, chart: Posteriors) -> list[Marginal]:
     """Return the tree's phrases (without the root label, if it was added) and tags with their posteriors."""
     posterior = chart.label_posteriors()
-    tags = [(label, position, position + 1) for position, label in enumerate(tree.tags())]
+    tags = [(position, position + 1, label) for position, label in enumerate(tree.tags())]
     found = [key for key in tree.spans() if key in posterior] + tags
-    return [(*key, posterior.get(key, 0.0)) for key in found]
+    return [Marginal(*key, posterior.get(key, 0.0)) for key in found]

@@ -34,6 +34,7 @@ from sapwood.inference.chart import (
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
 from sapwood.inference.constraints import Phrase
 from sapwood.inference.forest_trees import sample, tree_log_probability
+from sapwood.models import find_model
 from sapwood.trees.tree import Tree
 
 Source = TensorGrammar | str | os.PathLike[str]
@@ -47,7 +48,7 @@ _TINY = float(np.finfo(float).tiny)
 _CHUNK = 1 << 15
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProductChart(Posteriors):
     """What several grammars together know about a sentence.
 
@@ -232,7 +233,7 @@ def gather_grammars(model: Model) -> list[TensorGrammar]:
             continue
         if not isinstance(source, str | os.PathLike):
             raise UsageError(f"a model is a grammar or the path of one, not {source!r}")
-        found = load_models(os.fspath(source))
+        found = load_models(find_model(source))
         for place, grammar in enumerate(found, 1):
             named.append((f"{source}" if len(found) == 1 else f"{source} (grammar {place})", grammar))
     if not named:

@@ -11,10 +11,12 @@ Nothing is looked for at import, and a plugin's code runs only when its name is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sapwood.errors import SapwoodError, UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -23,6 +25,8 @@ class _Plugins(Mapping[str, Any]):
     """Entry points by name; getting one loads it."""
 
     def __init__(self, group: str) -> None:
+        from importlib.metadata import entry_points  # takes its time
+
         self._group = group
         self._found: dict[str, list[EntryPoint]] = {}
         for entry in entry_points(group=group):

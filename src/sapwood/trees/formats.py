@@ -1,23 +1,33 @@
-"""Reading and writing trees in any format sapwood knows."""
+"""Reading and writing trees in any format sapwood knows, and sentences in lines.
+
+Other packages can add formats: objects with `read(lines, source)`, which yields the trees of numbered lines, or
+`write(tree, number)`, which returns a tree as text, or both, as entry points of the group `sapwood.formats`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, TypeVar
 
-from sapwood.errors import TreeFormatError, UsageError
+from sapwood.errors import InputError, TreeFormatError, UsageError
 from sapwood.files import name_of, read_lines
-from sapwood.trees.brackets import OnBad, escape, format_pretty, format_tree, parse_trees
+from sapwood.run.plugins import named
+from sapwood.trees.brackets import OnBad, escape, format_pretty, format_tree, parse_trees, unescape
 from sapwood.trees.export import format_export, parse_export
 from sapwood.trees.tree import Tree
 
-InputFormat = Literal["auto", "brackets", "export"]
-OutputFormat = Literal["brackets", "pretty", "export", "tokens", "tagged", "draw"]
-INPUT_FORMATS: tuple[str, ...] = get_args(InputFormat)
-OUTPUT_FORMATS: tuple[str, ...] = get_args(OutputFormat)
+T = TypeVar("T")
+GROUP = "sapwood.formats"
+# Names of formats that trees are read from: one of `INPUT_FORMATS`, or what another package adds.
+InputFormat: TypeAlias = str
+Lines: TypeAlias = Iterable[tuple[int, str]]
 _EXPORT_STARTS = ("#FORMAT", "#BOT", "#BOS", "%%")
+# As in brackets, tokens stand apart by ASCII white space alone.
+_TOKEN = re.compile(r"\S+", re.ASCII)
 
 
 class BadTrees:
@@ -48,45 +58,94 @@ def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad 
     path
         The file.
     format
-        `brackets`, `export` (NEGRA), or `auto` to tell by the first line.
+        `brackets`, `export` (NEGRA), `auto` to tell these two by the first line, or what another package adds.
     on_bad
-        Called with each malformed tree, which is then skipped; without it the first one raises `TreeFormatError`.
+        Called with each malformed tree, which is then skipped; without it, and in formats of other packages, the first
+        one raises `TreeFormatError`.
     """
-    lines: Iterable[tuple[int, str]] = read_lines(path)
-    if format == "auto":
-        lines = iter(lines)
-        seen = []
-        for line in lines:
-            seen.append(line)
-            if line[1].strip():
-                break
-        format = detect_format(seen)
-        lines = chain(seen, lines)
-    if format == "export":
-        return parse_export(lines, source=name_of(path), on_bad=on_bad)
-    if format == "brackets":
-        return parse_trees(lines, source=name_of(path), on_bad=on_bad)
-    raise UsageError(f"no input format {format!r}; choose from {', '.join(INPUT_FORMATS)}")
+    own: dict[str, Callable[..., Iterator[Tree]]] = {
+        name: partial(read, on_bad=on_bad) for name, read in _READERS.items()
+    }
+    return _find(format, own, "read", "input format")(read_lines(path), source=name_of(path))
 
 
-def detect_format(lines: Iterable[tuple[int, str]]) -> Literal["brackets", "export"]:
+def detect_format(lines: Lines) -> Literal["brackets", "export"]:
     """Return the format of numbered lines, going by the first that is not blank."""
     first = next((text for _, text in lines if text.strip()), "")
     return "export" if first.startswith(_EXPORT_STARTS) else "brackets"
 
 
-def format_as(tree: Tree, format: OutputFormat, number: int = 1) -> str:
+def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None) -> Iterator[Tree]:
+    lines = iter(lines)
+    seen = []
+    for line in lines:
+        seen.append(line)
+        if line[1].strip():
+            break
+    return _READERS[detect_format(seen)](chain(seen, lines), source=source, on_bad=on_bad)
+
+
+def format_as(tree: Tree, format: str, number: int = 1) -> str:
     """Return a tree in an output format, without the final line end; `number` counts sentences (for `export`)."""
-    if format == "brackets":
-        return format_tree(tree)
-    if format == "pretty":
-        return format_pretty(tree)
-    if format == "tokens":
-        return " ".join(escape(word) for word in tree.words())
-    if format == "tagged":
-        return " ".join(f"{escape(node.word or '')}/{escape(node.label)}" for node in tree.preterminals())
-    if format == "draw":
-        return tree.draw() + "\n"
-    if format == "export":
-        return format_export(tree, number).rstrip("\n")
-    raise UsageError(f"no output format {format!r}; choose from {', '.join(OUTPUT_FORMATS)}")
+    return _find(format, _WRITERS, "write", "output format")(tree, number)
+
+
+def _tokens(tree: Tree, _: int) -> str:
+    return " ".join(escape(word) for word in tree.words())
+
+
+def _tagged(tree: Tree, _: int) -> str:
+    return " ".join(f"{escape(node.word or '')}/{escape(node.label)}" for node in tree.preterminals())
+
+
+_READERS: dict[str, Callable[..., Iterator[Tree]]] = {
+    "auto": _read_any,
+    "brackets": parse_trees,
+    "export": parse_export,
+}
+_WRITERS: dict[str, Callable[[Tree, int], str]] = {
+    "brackets": lambda tree, _: format_tree(tree),
+    "pretty": lambda tree, _: format_pretty(tree),
+    "export": lambda tree, number: format_export(tree, number).rstrip("\n"),
+    "tokens": _tokens,
+    "tagged": _tagged,
+    "draw": lambda tree, _: tree.draw() + "\n",
+}
+INPUT_FORMATS, OUTPUT_FORMATS = tuple(_READERS), tuple(_WRITERS)
+
+
+def _find(
+    name: str, own: Mapping[str, Callable[..., T]], what: Literal["read", "write"], kind: str
+) -> Callable[..., T]:
+    """Return what reads or writes a format, of sapwood's own or of another package."""
+    if name in own:
+        return own[name]
+    found = getattr(named(name, own, GROUP, kind), what, None)
+    if found is None:
+        raise UsageError(f"the format {name!r} has no `{what}`, so it is no {kind}")
+    return found
+
+
+def read_tokens(path: str | Path) -> Iterator[list[str]]:
+    """Yield the tokens of each line of a file, as the output format `tokens` writes them; none for a blank line."""
+    for _, line in read_lines(path):
+        yield [unescape(token) for token in _TOKEN.findall(line)]
+
+
+def read_tagged(path: str | Path, tags: Collection[str] | None = None) -> Iterator[list[tuple[str, str]]]:
+    """Yield the `(word, tag)` pairs of each line of a file, as the output format `tagged` writes them.
+
+    Tags that are not among `tags`, if those are given, raise an `InputError` that names the line.
+    """
+    for number, line in read_lines(path):
+        pairs = []
+        for token in _TOKEN.findall(line):
+            word, _, tag = token.rpartition("/")
+            if not word or not tag:
+                raise InputError(f"{name_of(path)}:{number}: expected word/TAG, found {token!r}")
+            if tags is not None and tag not in tags:
+                raise InputError(
+                    f"{name_of(path)}:{number}: the model has no tag {tag!r}; it has: {' '.join(sorted(tags))}"
+                )
+            pairs.append((unescape(word), tag))
+        yield pairs

@@ -19,6 +19,7 @@ from sapwood.trees.tree import Tree
 _TRACE = re.compile(r"\*(?:[A-Za-z?]+\*)?(?:-\d+)|\*[A-Za-z?]+\*")
 # A lone "0" or "*" is an empty element unless its tag says that it is a number or a sign.
 _NUMBER_OR_SIGN = re.compile(r"[^A-Za-z]|CD|NUM|SYM|LS|NFP|X|FW|PUNCT|CARD")
+FunctionTags = Literal["phrases", "all", "none"]
 _ROOTS = frozenset({"", "ROOT", "TOP", "S1", "VROOT"})
 
 
@@ -42,7 +43,7 @@ class Normaliser:
         without a label are renamed to it.
     """
 
-    function_tags: Literal["phrases", "all", "none"] = "phrases"
+    function_tags: FunctionTags = "phrases"
     empties: bool = True
     repeated_unaries: bool = True
     drop: tuple[str, ...] = ("ID", "CODE", "META", "REF")

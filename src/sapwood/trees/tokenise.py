@@ -1,4 +1,4 @@
-"""Plain text into sentences and tokens, in the manner of the Penn Treebank.
+"""Sentences into tokens, in the manner of the Penn Treebank; `sapwood.trees.sentences` finds the sentences.
 
 Tokens are pieces of the text: nothing but white space is lost, and nothing is added. White space
 means, here, also control characters, the zero width space and the byte order mark. The pieces are
@@ -19,146 +19,48 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 
-def _words(text: str) -> frozenset[str]:
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a table."""
     return frozenset(text.split())
 
 
 # Abbreviations, without their last stop. Capitalised ones count only capitalised (`Sat.`, not `sat.`).
 # Always followed by more of the sentence.
-_LEADING: Final = _words("""
+LEADING: Final = words_of("""
     Mr Mrs Ms Mx Messrs Mme Mlle Dr Drs Prof Rev Hon Sen Rep Reps Sens Gov Pres Gen Col Maj Capt Cmdr Lt Sgt
     Cpl Pvt Adm Supt Insp Amb Atty Msgr Mt Ft e.g i.e E.g I.e cf Cf v vs viz approx Approx ca esp
 """)
 # Followed by a number, or else ordinary words and letters (`no.`, `art.`).
-_NUMBERED: Final = _words("""
+NUMBERED: Final = words_of("""
     No no Nos nos p pp Fig Figs fig figs Vol vol Vols vols Ch ch Chap chap Sec sec Sect sect Art art Arts arts
     Eq eq Eqs eqs par para Op op c b d n l ver Nr nr Tab Tel tel
 """)
 # May also end a sentence.
-_OTHER: Final = _words("""
+OTHER: Final = words_of("""
     Inc Corp Co Cos Ltd Bros Jr Sr Esq etc al St Sts Ave Blvd Rd Hwy Dept dept Univ Assn assn eds
     Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Tue Tues Wed Thu Thur Thurs Fri Sat
     Ala Ariz Ark Calif Colo Conn Fla Ga Ill Ind Kan Ky La Mass Md Mich Minn Miss Mo Mont Neb Nev Okla Ore
     Pa Penn Tenn Tex Va Vt Wash Wis Wyo Ph.D Ph.Ds B.Sc M.Sc D.Phil
     incl excl resp est misc govt max avg min mins hr hrs yr yrs lb lbs oz ft sq
 """)
-# Words that, capitalised after an abbreviation, begin a new sentence.
-_STARTERS: Final = _words("""
-    A After All Also Although An And Another Are As At Because Before Both But By Can Did Do Does Each
-    Even For From Had Has Have He Her Here His How However I If In Instead Is It Its Just Like Many
-    Meanwhile Most My No Nobody Nor Not Nothing Now On Once One Only Or Other Others Our Perhaps She
-    Since So Some Still Such That The Their Then There These They This Those Though Thus To Today Under
-    Until Was We Were What When Where Whether Which While Who Why Will With Yet You Your
-""")
 
 
-def _known(word: str, table: frozenset[str]) -> bool:
+def known(word: str, table: frozenset[str]) -> bool:
     """Whether the word stands in the table, as written there or in capitals."""
     return word in table or (len(word) > 1 and word.isupper() and word.capitalize() in table)
 
 
-# Sentences
-
 _TO_SPACE: Final = dict.fromkeys((*range(32), *range(127, 160), 0x200B, 0xFEFF), " ")
-_TO_LINE: Final = dict.fromkeys((0x0A, 0x0C, 0x0D, 0x85, 0x2028), "\n") | {0x2029: "\n\n"}
-_TO_SPACE_OR_LINE: Final = _TO_SPACE | _TO_LINE
-
-_STOP = re.compile(
-    r"""
-    (?P<stop> (?<![.!?…])[.!?…]++ | [।॥؟۔።]++ | [。！？｡．]++ )
-    (?P<close> ["'”’»›)\]}」』）】》〉]*+ )
-    (?: (?=(?P<space>[ ])) | $ | (?<=[。！？｡．"'”’」』）】》〉]) )
-    """,
-    re.VERBOSE,
-)
-_OPENING = re.compile(r"[\"'“‘„«‹(\[{`「『（【《〈]*")
-_LAST_WORD = re.compile(r"[^\s\"'“‘„«(\[{`]*$")
-_LEAST_OF_SENTENCE = re.compile(r"[(\[]?(?:[0-9]{1,3}(?:\.[0-9]{1,3})*|[^\W\d_]|[ivxIVX]{1,4})")
-_LETTERS_AND_STOPS = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
-_WORD = re.compile(r"\w+")
-_WIDE_STOPS = "。！？｡．"
 
 
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text, white space in each reduced to single blanks.
-
-    A sentence ends at a blank line, at the end of the text, at `。！？`, and at `.`, `!`, `?` or `...`
-    with any closing quotes and brackets after it, when white space and something that can begin a
-    sentence follows: not a small letter, nor for `...` a digit. A stop after an abbreviation, an initial
-    or the number of a list item ends nothing, unless the abbreviation is one that may end a sentence
-    and a word follows that usually begins one.
-
-    Examples
-    --------
-    >>> split_sentences("Dr. Moss came at 3 p.m. She left at 4.30. (Why?) Nobody knows!")
-    ['Dr. Moss came at 3 p.m.', 'She left at 4.30.', '(Why?)', 'Nobody knows!']
-    """
-    sentences: list[str] = []
-    lines: list[str] = []
-    for line in [*text.replace("\r\n", "\n").translate(_TO_SPACE_OR_LINE).split("\n"), ""]:
-        if line.strip():
-            lines.append(line)
-        elif lines:
-            _split_paragraph(" ".join(" ".join(lines).split()), sentences)
-            lines = []
-    return sentences
+def blanked(text: str) -> str:
+    """Return the text with a blank for every control character, zero width space and byte order mark."""
+    return text.translate(_TO_SPACE)
 
 
-def _split_paragraph(text: str, sentences: list[str]) -> None:
-    start = 0
-    for match in _STOP.finditer(text):
-        end = match.end()
-        if end < len(text) and _ends_sentence(text, start, match):
-            sentences.append(text[start:end])
-            start = end + (match["space"] is not None)
-    if start < len(text):
-        sentences.append(text[start:])
-
-
-def _ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
-    stop, end = match["stop"], match.end()
-    if match["space"] is None:
-        # Only the stops of scripts without spaces end a sentence here, and not before a particle.
-        return stop[-1] in _WIDE_STOPS and not (
-            text[end] in "、，,；;"
-            or (stop[-1] == "．" and text[end].isdigit())
-            or (match["close"] and "\u3041" <= text[end] <= "\u309f")
-        )
-    begin = _OPENING.match(text, end + 1)
-    at = begin.end() if begin else end + 1
-    first = text[at : at + 1]
-    if first in ",;:)]}%…-–—.!?" or first.islower():
-        return False
-    if not set(stop) - set(".…") and stop != ".":
-        return first.isalpha()
-    if stop != ".":
-        return True
-    before = text[max(start, match.start() - 40) : match.start()]
-    if _LEAST_OF_SENTENCE.fullmatch(text, start, match.start()):
-        return False
-    found = _LAST_WORD.search(before)
-    word = found[0] if found else ""
-    if _known(word, _LEADING):
-        return False
-    if _known(word, _NUMBERED) and first.isdigit():
-        return False
-    if word == "I" and before[:-2].rsplit(" ", 1)[-1][:1].islower():
-        return True
-    initial = len(word) == 1 and word.isupper()
-    if initial or _LETTERS_AND_STOPS.fullmatch(word) or _known(word, _OTHER):
-        following = _WORD.match(text, at)
-        if following is None:
-            return True
-        is_initial = following.end() - at == 1 and text[following.end() : following.end() + 1] == "."
-        return following[0] in _STARTERS and not is_initial
-    return True
-
-
-# Tokens
-#
 # The patterns below do not run over the text but over its shape, one character for each: `a` letter,
 # `0` digit, `m` mark or invisible character inside words, `j` joiner, `s` symbol, `r` half a flag,
 # `$` currency, `p` other punctuation, and the punctuation that the patterns name as itself.
@@ -254,8 +156,8 @@ _FUSED: Final[dict[str, tuple[int, ...]]] = {
     "d'ye": (2,),
     "d'ya": (2,),
 }
-_DOLLARS: Final = _words("US C A HK NZ S")
-_PREFIXES: Final = _words("anti co cross de e ex extra intra inter mid mini multi non over post pre pro re semi sub")
+_DOLLARS: Final = words_of("US C A HK NZ S")
+_PREFIXES: Final = words_of("anti co cross de e ex extra intra inter mid mini multi non over post pre pro re semi sub")
 
 _TO_PENN: Final = {ord("’"): "'", ord("‘"): "'", ord("—"): "--"}
 _OPENS_BEFORE = " ([{<—–-/=“„`‘"
@@ -266,7 +168,7 @@ class _Tokeniser:
     """One sentence on its way to tokens; `spans` are the pieces and `written` what they become."""
 
     def __init__(self, sentence: str, split_hyphens: bool) -> None:
-        self.text = sentence.translate(_TO_SPACE)
+        self.text = blanked(sentence)
         self.shape = "".join(map(_shape, self.text))
         self.split_hyphens = split_hyphens
         self.spans: list[tuple[int, int]] = []
@@ -333,14 +235,14 @@ class _Tokeniser:
         word = text[start:end]
         if _SINGLE_LETTERS.fullmatch(shape, start, end):
             return True
-        listed = _known(word, _LEADING) or _known(word, _OTHER)
+        listed = known(word, LEADING) or known(word, OTHER)
         if listed and "." in word:
             return True
         if _FINAL.match(shape, end + 1):
             return False
         if listed or (shape[end + 1] in ",;" and "0" not in shape[start:end]):
             return True
-        if _known(word, _NUMBERED) and _THEN_NUMBER.match(shape, end + 1):
+        if known(word, NUMBERED) and _THEN_NUMBER.match(shape, end + 1):
             return True
         if len(word) == 1 and word.isupper():
             return word != "I" or not self.written or self.written[-1][:1].isupper()
@@ -409,6 +311,30 @@ class _Tokeniser:
         return opens, after in _CLOSES_AFTER
 
 
+class Token(NamedTuple):
+    """A word as the treebank writes it, and where it stands: characters `start .. end - 1` of the text."""
+
+    start: int
+    end: int
+    word: str
+
+
+def find_tokens(sentence: str, *, rewrite: bool = True, split_hyphens: bool = False) -> list[Token]:
+    """Return the tokens of a sentence and their places in it; see `tokenise`.
+
+    Tokens are in order, do not overlap, and leave out nothing but white space.
+
+    Examples
+    --------
+    >>> [tuple(token) for token in find_tokens("“Can’t!”")]
+    [(0, 1, '``'), (1, 3, 'Ca'), (3, 6, "n't"), (6, 7, '!'), (7, 8, "''")]
+    """
+    work = _Tokeniser(sentence, split_hyphens)
+    work.run()
+    words = work.written if rewrite else [sentence[start:end] for start, end in work.spans]
+    return [Token(*span, word) for span, word in zip(work.spans, words, strict=True)]
+
+
 def tokenise(sentence: str, *, rewrite: bool = True, split_hyphens: bool = False) -> list[str]:
     """Return the tokens of a sentence.
 
@@ -428,13 +354,4 @@ def tokenise(sentence: str, *, rewrite: bool = True, split_hyphens: bool = False
     >>> tokenise('"It can\\'t rain," said Mr. Moss.')
     ['``', 'It', 'ca', "n't", 'rain', ',', "''", 'said', 'Mr.', 'Moss', '.']
     """
-    work = _Tokeniser(sentence, split_hyphens)
-    work.run()
-    return work.written if rewrite else [sentence[start:end] for start, end in work.spans]
-
-
-def token_spans(sentence: str, *, split_hyphens: bool = False) -> list[tuple[int, int]]:
-    """Return where in the sentence each token of `tokenise` starts and ends."""
-    work = _Tokeniser(sentence, split_hyphens)
-    work.run()
-    return work.spans
+    return [token.word for token in find_tokens(sentence, rewrite=rewrite, split_hyphens=split_hyphens)]

@@ -111,21 +111,21 @@ class Tree:
         """Return the part-of-speech tags, left to right."""
         return [node.label for node in self.preterminals()]
 
-    def spans(self) -> list[tuple[str, int, int]]:
-        """Return `(label, start, end)` of every phrase (not the tags), parents before children."""
-        found: list[tuple[str, int, int]] = []
+    def spans(self) -> list[tuple[int, int, str]]:
+        """Return `(start, end, label)` of every phrase (not the tags), parents before children."""
+        found: list[tuple[int, int, str]] = []
         position = 0
         # A frame is (node, slot in `found`); a negative slot closes the phrase.
         stack: list[tuple[Tree, int]] = [(self, 0)]
         while stack:
             node, slot = stack.pop()
             if slot < 0:
-                label, start, _ = found[~slot]
-                found[~slot] = (label, start, position)
+                start, _, label = found[~slot]
+                found[~slot] = (start, position, label)
             elif node.word is not None:
                 position += 1
             else:
-                found.append((node.label, position, -1))
+                found.append((position, -1, node.label))
                 stack.append((node, ~(len(found) - 1)))
                 stack.extend((child, 0) for child in reversed(node.children))
         return found

@@ -335,7 +335,7 @@ def test_heads_of_binarised_phrases_are_those_of_the_phrases(direction):
     for node in range(table.n_nodes):
         labels, _, _, intermediate = as_symbol(label_of(table, node)).parts
         if not intermediate and corpus.word[node] < 0:
-            assert table.start[table.head[node]] == wanted[labels[-1], int(table.start[node]), int(table.end[node])]
+            assert table.start[table.head[node]] == wanted[int(table.start[node]), int(table.end[node]), labels[-1]]
             checked += 1
     assert checked == 5
     # And what the first other head above each phrase or word is.

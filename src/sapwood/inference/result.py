@@ -1,0 +1,84 @@
+"""What a parser says about a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from sapwood.inference.forest_trees import Derivation
+from sapwood.trees.tree import Tree
+
+Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "empty"]
+
+
+class Marginal(NamedTuple):
+    """How probable it is that words `start .. end - 1` are a phrase of that label, or one word of that tag."""
+
+    start: int
+    end: int
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True, repr=False)
+class ParseResult:
+    """One sentence's parse.
+
+    Attributes
+    ----------
+    words
+        The sentence.
+    tree
+        The tree, labels and all as in the treebank; None for an empty sentence.
+    log_probability
+        Natural logarithm of the sentence's probability under the grammar (the mean of its probabilities under several
+        ones); None where it has no parse.
+    status
+        `parsed`; `loosened` (pruning had left no parse and was loosened); `coarse` (the grammar has no parse, the
+        coarse grammar that it implies has); `fallback` (no parse at all: a flat tree over the best tags); `too long`
+        (beyond the parser's `max_words`: likewise flat); `empty`.
+    marginals
+        How probable each phrase of the tree and each tag is, if the parser was asked for it; means of the posteriors
+        of several grammars.
+    alternatives
+        The best trees with `log p(tree)`, if the parser was asked for them (see `Parser.k_best`).
+    offsets
+        Where each word stands in the text that it comes from, if there was one (`Parser.parse_text`): characters
+        `start .. end - 1`, however the treebank writes them.
+    """
+
+    words: list[str]
+    tree: Tree | None
+    log_probability: float | None
+    status: Status
+    marginals: list[Marginal] | None = None
+    alternatives: list[Derivation] | None = None
+    offsets: list[tuple[int, int]] | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the tree comes from no grammar at all."""
+        return self.status not in ("parsed", "loosened", "coarse")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result in lists, numbers and strings: what `sapwood parse --json` prints.
+
+        Trees are in brackets, probabilities rounded to six places, and what there is none of is left out.
+        """
+        value: dict[str, Any] = {"words": list(self.words)}
+        if self.offsets is not None:
+            value["offsets"] = [list(place) for place in self.offsets]
+        value["tree"] = None if self.tree is None else str(self.tree)
+        value["log_probability"] = self.log_probability
+        value["status"] = self.status
+        if self.marginals is not None:
+            value["marginals"] = [[*phrase, round(probability, 6)] for *phrase, probability in self.marginals]
+        if self.alternatives is not None:
+            value["alternatives"] = [{"tree": str(tree), "log_probability": score} for tree, score in self.alternatives]
+        return value
+
+    def __repr__(self) -> str:
+        text = " ".join(self.words)
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        score = "" if self.log_probability is None else f", log probability {self.log_probability:.2f}"
+        return f"<ParseResult: {shown!r}, {self.status}{score}>"
