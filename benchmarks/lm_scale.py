@@ -235,7 +235,7 @@ def measure(counts: scipy.sparse.csr_array, states: int, iterations: int, pivots
     }
     if pivots:
         watch, began, work = Stopwatch(), time.perf_counter(), time.process_time()
-        AggregateMarkov(method="pivot", pivot_iterations=10, least=least, **settings).fit(
+        AggregateMarkov(method="pivot", pivot_iterations=10, anchor_count=least, **settings).fit(
             counts, vocabulary=vocabulary, log=watch
         )
         figures["pivot"] = time.perf_counter() - began

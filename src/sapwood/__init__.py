@@ -104,12 +104,29 @@ __all__ = [
     "train",
 ]
 
+# Rooms, which are there as `sapwood.lm` and so on without being imported by name.
+_ROOMS = (
+    "anchors",
+    "automata",
+    "evaluate",
+    "grammar",
+    "induction",
+    "inference",
+    "learn",
+    "lm",
+    "models",
+    "plots",
+    "trees",
+)
+
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"sapwood.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'sapwood' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_ROOMS])

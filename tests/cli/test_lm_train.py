@@ -26,7 +26,7 @@ from sapwood.lm import (
 from sapwood.run.log import read_log
 
 SMALL = ["--states", 4, "--iterations", 8]
-PIVOT = [*SMALL, "--least", 5]
+PIVOT = [*SMALL, "--anchor-count", 5]
 
 
 @pytest.fixture
@@ -94,7 +94,8 @@ def test_the_same_seed_gives_the_same_bytes(sapwood: Sapwood, folder: Path, meth
 
 def test_settings_reach_the_learner(sapwood: Sapwood, folder: Path) -> None:
     settings = ["--states", 3, "--iterations", 5, "--prior", 0.5, "--word-prior", 2, "--batches", 2, "--seed", 7]
-    train(sapwood, "train.txt", *settings, "--min-count", 3, "--vocabulary", 12, "-o", "m", "-q")
+    words = ["--min-count", 3, "--vocabulary", 12]
+    train(sapwood, "train.txt", "--method", "em", *settings, *words, "-o", "m", "-q")
     counts = count_text("train.txt", min_count=3, max_words=12)
     learner = AggregateMarkov(states=3, iterations=5, prior=0.5, word_prior=2.0, batches=2, random_state=7)
     wanted, model = learner.fit(counts), load_model("m")
@@ -132,10 +133,10 @@ class TestCounts:
         for order in (1, 2):
             assert sapwood(["lm", "count", "train.txt", "--order", order, "-o", f"c{order}", "-q"]).code == 0
         for call, message in (
-            (["c2", "--method", "kn", "--order", 3], "orders up to 2; --order 3 needs longer ones"),
-            (["c1"], "--method em needs bigrams, and there are none"),
+            (["c2", "--method", "kn", "--order", 3], "orders up to 2; order 3 needs longer ones"),
+            (["c1", "--method", "em"], "method em needs bigrams, and there are none"),
             (["c2", "--method", "mixed-order"], "needs the text itself"),
-            (["c2", "--boundaries", "stream"], "made with --boundaries sentence, not stream"),
+            (["c2", "--boundaries", "stream"], "made with boundaries sentence, not stream"),
         ):
             assert message in train(sapwood, *call, "-o", "m", code=2)
         train(sapwood, "c2", "--method", "kn", "-o", "m", "-q")
@@ -150,15 +151,17 @@ class TestFiles:
             train(sapwood, "train.txt", "--method", "mkn", "--order", 2, "-o", name, "-q")
             assert read_arpa(name).vocabulary.words == wanted.vocabulary.words
             assert read_arpa(name).perplexity(ids) == pytest.approx(wanted.perplexity(ids), rel=1e-6)
-        assert "ARPA files hold n-gram models only" in train(sapwood, "train.txt", "-o", "em.arpa", code=2)
+        assert "ARPA files hold n-gram models only" in train(
+            sapwood, "train.txt", "--method", "em", "-o", "em.arpa", code=2
+        )
 
     def test_standard_input(self, sapwood: Sapwood, folder: Path) -> None:
         content = Path("train.txt").read_bytes()
-        train(sapwood, "-", *SMALL, "-o", "piped", "-q", stdin=content)
-        train(sapwood, "train.txt", *SMALL, "-o", "named", "-q")
+        train(sapwood, "-", "--method", "em", *SMALL, "-o", "piped", "-q", stdin=content)
+        train(sapwood, "train.txt", "--method", "em", *SMALL, "-o", "named", "-q")
         assert Path("piped").read_bytes() == Path("named").read_bytes()
         call = ["-", "--dev", "dev.txt", "--method", "mix", "-o", "m"]
-        assert "-: is read more than once with --method mix; name a file" in train(sapwood, *call, code=2)
+        assert "-: is read more than once with method mix; name a file" in train(sapwood, *call, code=2)
 
     def test_several_texts_are_one(self, sapwood: Sapwood, folder: Path) -> None:
         lines = Path("train.txt").read_text().splitlines(keepends=True)
@@ -170,7 +173,7 @@ class TestFiles:
         assert Path("parts").read_bytes() == Path("whole").read_bytes()
 
     def test_a_log(self, sapwood: Sapwood, folder: Path) -> None:
-        call = ["train.txt", "--dev", "dev.txt", *SMALL, "--log", "log", "-o", "m", "-q"]
+        call = ["train.txt", "--dev", "dev.txt", "--method", "em", *SMALL, "--log", "log", "-o", "m", "-q"]
         train(sapwood, *call)
         log = read_log("log")
         assert (log[0]["event"], log[0]["method"], log[0]["settings"]["states"]) == ("start", "em", 4)
@@ -213,13 +216,13 @@ class TestFiles:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--order", 3], "--order goes with --method kn, mkn, mix"),
-        (["--method", "kn", "--states", 3], "--states goes with --method em, pivot, pivot+em, mixed-order, mix"),
+        (["--method", "em", "--order", 3], "order goes with method kn, mkn, mix; this is method em"),
+        (["--method", "kn", "--states", 3], "states goes with method em, pivot, pivot+em, mixed-order, mix; this is"),
         (["--method", "mkn", "--log", "log"], "--log goes with --method em"),
-        (["--method", "pivot", "--word-prior", 3], "--word-prior goes with --method em, pivot+em"),
-        (["--least", 3], "--least goes with --method pivot"),
-        (["--lags", 3], "--lags goes with --method mixed-order, mix"),
-        (["--method", "mix"], "--method mix needs --dev"),
+        (["--method", "pivot", "--word-prior", 3], "word_prior goes with method em, pivot+em"),
+        (["--anchor-count", 3], "anchor_count goes with method pivot, pivot+em, mix; this is method mkn"),
+        (["--lags", 3], "lags goes with method mixed-order, mix"),
+        (["--method", "mix"], "method mix needs dev"),
         (["--method", "pivot"], "no word was seen 30 times or more"),
         (["--method", "mkn", "--order", 9], "9 is not in the range 1<=x<=8"),
         (["--states", 0], "0 is not in the range"),
@@ -243,7 +246,7 @@ def test_options_that_do_not_go_together(sapwood: Sapwood, folder: Path, options
         (b"caf\xe9 b\n", b"a b\n", 3, "t:1:4: not valid UTF-8 (byte 0xe9)"),
         (b"a b\n", b"b \xff\n", 3, "d:1:3: not valid UTF-8 (byte 0xff)"),
         (b"word\n", b"word\n", 0, ""),
-        (b"word\n", b"word\n", 2, "--method em needs bigrams, and there are none"),
+        (b"word\n", b"word\n", 2, "method em needs bigrams, and there are none"),
         (b"a b a b\n", b"x y\n", 3, "d: the held-out text has no two words behind each other"),
     ],
 )  # fmt: skip
@@ -252,7 +255,7 @@ def test_odd_texts(sapwood: Sapwood, folder: Path, text: bytes, dev: bytes, code
     (folder / "d").write_bytes(dev)
     # What has no words to learn from as a stream still has the ends of sentences.
     boundaries = ["--boundaries", "stream"] if "bigrams" in message or "held-out" in message else []
-    outcome = sapwood(["lm", "train", "t", "--dev", "d", "--states", 2, *boundaries, "-o", "m"])
+    outcome = sapwood(["lm", "train", "t", "--dev", "d", "--method", "em", "--states", 2, *boundaries, "-o", "m"])
     assert outcome.code == code
     if code:
         assert outcome.out == ""

@@ -94,7 +94,7 @@ def test_a_falling_objective_is_an_error(text, monkeypatch):
         fitted(text[1], states=2, prior=0.0, word_prior=0.0)
 
 
-@pytest.mark.parametrize("settings", [{}, {"batches": 4}, {"method": "pivot+em", "least": 5}])
+@pytest.mark.parametrize("settings", [{}, {"batches": 4}, {"method": "pivot+em", "anchor_count": 5}])
 def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads(text, settings, monkeypatch):
     monkeypatch.setattr(tiles_module, "_BLOCK", 1000)
     models = [fitted(text[1], states=3, iterations=4, threads=threads, **settings) for threads in (1, 2, 4)]
@@ -168,7 +168,7 @@ def test_pivots_recover_separable_models_from_exact_matrices(size, states, kappa
     r, s, share = separable_model(rng, size, states)
     exact = share[:, None] * (r @ s.T)
     model = AggregateMarkov(
-        states=states, method="pivot", precision="double", prior=0.0, word_prior=0.0, kappa=kappa, least=0.0,
+        states=states, method="pivot", precision="double", prior=0.0, word_prior=0.0, kappa=kappa, anchor_count=0.0,
         pivot_iterations=20_000, tolerance=1e-14,
     ).fit(scipy.sparse.csr_array(exact), vocabulary=words(size))  # fmt: skip
     order = [int(np.argmax(model.emitted[anchor])) for anchor in range(states)]
@@ -181,9 +181,9 @@ def test_pivots_in_single_precision_and_with_held_out_text(text):
     made_by, ids = text
     dev = random_text(np.random.default_rng(9), made_by, 2000)
     log = Lines()
-    pivot = fitted(ids, states=4, method="pivot", least=30, dev=dev, prior=0.0, word_prior=0.0, log=log)
+    pivot = fitted(ids, states=4, method="pivot", anchor_count=30, dev=dev, prior=0.0, word_prior=0.0, log=log)
     assert pivot.info["iterations"] == 0 < pivot.info["pivot_iterations"]
-    both = fitted(ids, states=4, method="pivot+em", least=30, dev=dev, prior=0.0, word_prior=0.0)
+    both = fitted(ids, states=4, method="pivot+em", anchor_count=30, dev=dev, prior=0.0, word_prior=0.0)
     assert both.info["pivot_iterations"] == 1 <= both.info["iterations"]
     assert both.info["dev_perplexity"] < pivot.info["dev_perplexity"] < log.values("dev", "perplexity")[0]
     random = fitted(ids, states=4, dev=dev, prior=0.0, word_prior=0.0)
@@ -193,7 +193,7 @@ def test_pivots_in_single_precision_and_with_held_out_text(text):
 def test_em_never_ends_below_the_pivots_it_began_with(text):
     made_by, ids = text
     dev = random_text(np.random.default_rng(9), made_by, 1000)
-    settings = {"states": 8, "least": 10, "dev": dev, "prior": 0.0, "word_prior": 0.0, "pivot_iterations": 3}
+    settings = {"states": 8, "anchor_count": 10, "dev": dev, "prior": 0.0, "word_prior": 0.0, "pivot_iterations": 3}
     pivot = fitted(ids[:700], method="pivot", **settings)
     both = fitted(ids[:700], method="pivot+em", **settings)
     assert both.info["dev_perplexity"] <= pivot.info["dev_perplexity"]
@@ -212,7 +212,7 @@ def test_too_few_anchors_give_fewer_states(text):
             notes.append(message)
 
     _, ids = text
-    settings = {"states": 20, "method": "pivot", "least": float(np.sort(np.bincount(ids[1:]))[-7])}
+    settings = {"states": 20, "method": "pivot", "anchor_count": float(np.sort(np.bincount(ids[1:]))[-7])}
     model = AggregateMarkov(**settings).fit(bigrams(ids, 60), vocabulary=words(60), progress=Notes())
     assert model.states <= 7
     assert "states only" in notes[0]
@@ -279,8 +279,8 @@ def test_calls_that_cannot_be(text):
         AggregateMarkov(states=2).fit(counts, vocabulary=words(60), init=start)
     with pytest.raises(UsageError, match="own beginning"):
         AggregateMarkov(states=3, method="pivot").fit(counts, vocabulary=words(60), init=start)
-    with pytest.raises(UsageError, match="lower `least`"):
-        fitted(ids, states=2, method="pivot", least=1e9)
+    with pytest.raises(UsageError, match="lower anchor_count"):
+        fitted(ids, states=2, method="pivot", anchor_count=1e9)
 
 
 def test_held_out_words_never_seen_do_not_spoil_the_perplexity(text):

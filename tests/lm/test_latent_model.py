@@ -193,7 +193,7 @@ def test_files_that_are_none(model, tmp_path):
     with pytest.raises(ModelError, match="must have the shape"):
         LatentBigram.load(path)
     write_arrays(path, arrays, metadata, kind="corpus", version=1)
-    with pytest.raises(ModelError, match="holds a corpus, not a language model"):
+    with pytest.raises(ModelError, match="holds a treebank, not a language model"):
         load_model(path)
     with pytest.raises(ModelError, match="holds a corpus, not a latent-bigram"):
         LatentBigram.load(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,9 +12,7 @@ from sapwood.cli import _common as common
 from sapwood.cli import _lm_common as shared
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM
-
-if TYPE_CHECKING:
-    from sapwood.lm.counts import Counts
+from sapwood.lm.methods import LONGEST_ORDER, Boundaries
 
 
 @click.command("count", short_help="Count the n-grams of texts, and merge counts.")
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", required=True, help="Where to write the counts.")
 @click.option(
     "--order",
-    type=click.IntRange(1, shared.LONGEST_ORDER),
+    type=click.IntRange(1, LONGEST_ORDER),
     help="The longest n-grams. [default: 2, or that of the counts files]",
 )
 @click.option(
@@ -33,11 +31,7 @@ if TYPE_CHECKING:
     help="Words seen less often in all become <unk>.",
 )
 @shared.vocabulary_option
-@click.option(
-    "--boundaries",
-    type=click.Choice(shared.BOUNDARIES),
-    help="Each line is a sentence, or line ends mean nothing. [default: sentence, or that of the counts files]",
-)
+@shared.boundaries_option("sentence, or that of the counts files")
 @shared.memory_option
 @shared.threads_option
 @common.json_option
@@ -47,8 +41,8 @@ def count_command(
     output: str,
     order: int | None,
     min_count: int,
-    vocabulary: int | None,
-    boundaries: str | None,
+    max_words: int | None,
+    boundaries: Boundaries | None,
     memory: float,
     threads: int | None,
     as_json: bool,
@@ -71,15 +65,21 @@ def count_command(
     common.check_inputs(*text)
     common.refuse_replacing({"-o": output}, text)
     progress = common.make_progress(quiet)
+    workers = common.default_threads(threads)
     began = time.perf_counter()
-    counts = shared.read_counts(
+    from sapwood.lm.reading import read_counts
+    from sapwood.lm.training import warm_up
+
+    with common.compiling_note(progress):
+        warm_up(order or 2, threads=workers)
+    counts = read_counts(
         text,
         order=order,
         min_count=min_count,
-        vocabulary=vocabulary,
+        max_words=max_words,
         boundaries=boundaries,
-        threads=common.default_threads(threads),
-        memory=memory,
+        threads=workers,
+        memory=shared.in_bytes(memory),
         progress=progress,
     )
     counts.save(output)
@@ -91,10 +91,10 @@ def count_command(
         f"in {seconds:.1f} s"
     )
     if as_json:
-        common.print_json({"counts": output, **found, "seconds": round(seconds, 3)})
+        shared.print_json({"counts": output, **found, "seconds": round(seconds, 3)})
 
 
-_NAMES = ("words", "bigrams", "trigrams", *(f"{k}-grams" for k in range(4, shared.LONGEST_ORDER + 1)))
+_NAMES = ("words", "bigrams", "trigrams", *(f"{k}-grams" for k in range(4, LONGEST_ORDER + 1)))
 
 
 @click.command("show", short_help="Show what is in a file of counts or a model.")
@@ -110,17 +110,25 @@ def show_command(file: str, top: int, as_json: bool, quiet: bool) -> None:
       sapwood lm show train.counts --top 20
       sapwood lm show model.sapwood --json
     """
-    common.check_inputs(file)
-    if shared.kind_of(file) == "counts":
-        from sapwood.lm.counts import Counts
+    from sapwood.lm.counts import Counts
+    from sapwood.lm.models import kind_of
 
-        found = _describe_counts(Counts.load(file, mmap=True), top)
+    common.check_inputs(file)
+    if kind_of(file) == "counts":
+        counts = Counts.load(file)
+        most = [{"order": k, "ngrams": _listed(counts.most_frequent(k, top))} for k in range(1, counts.order + 1)]
+        figures = {name: value for name, value in counts.describe().items() if value is not None}
+        found = {"kind": "counts", **figures, "top": most}
     else:
-        found = describe_model(shared.load_model(file, common.make_progress(quiet)))
+        found = shared.load_model(file, common.make_progress(quiet)).describe()
     if as_json:
-        common.print_json({"file": file, **found})
+        shared.print_json({"file": file, **found})
         return
     click.echo("\n".join(_format(found)))
+
+
+def _listed(ngrams: list[tuple[str, int]]) -> list[dict[str, str | int]]:
+    return [{"ngram": ngram, "count": count} for ngram, count in ngrams]
 
 
 def _format(found: dict[str, Any]) -> Iterator[str]:
@@ -158,74 +166,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _describe_counts(counts: Counts, top: int) -> dict[str, Any]:
-    """Return figures of counts and the most frequent n-grams of each order, those before others that come first."""
-    import numpy as np
-
-    found = counts.describe()
-    words = counts.vocabulary.words
-    most = []
-    for k in range(1, counts.order + 1):
-        ngrams, numbers = counts.table(k)
-        best = np.argsort(-numbers, kind="stable")[:top]
-        listed = [
-            {"ngram": " ".join(words[word] for word in ngrams[place]), "count": int(numbers[place])} for place in best
-        ]
-        most.append({"order": k, "ngrams": listed})
-    sentences = {} if found["sentences"] is None else {"sentences": found["sentences"]}
-    return {
-        "kind": "counts",
-        "boundaries": found["boundaries"],
-        "tokens": found["tokens"],
-        "unknown": found["unknown"],
-        **sentences,
-        "words": found["words"],
-        "ngrams": found["ngrams"],
-        "top": most,
-    }
-
-
-def describe_model(model: Any) -> dict[str, Any]:
-    """Return what a model is and how it was learned, as JSON values."""
-    from sapwood.lm.latent_model import LatentBigram
-    from sapwood.lm.mixed_order import MixedOrder
-    from sapwood.lm.mixture import Mixture
-
-    common_part = {"boundaries": model.boundaries, "words": len(model.vocabulary)}
-    if isinstance(model, LatentBigram):
-        return {"kind": "latent bigram model", **common_part, "states": model.states, **_info(model)}
-    if isinstance(model, MixedOrder):
-        parts = {"lags": len(model.lags), "states": [lag.states for lag in model.lags]}
-        return {"kind": "mixed-order model", **common_part, **parts, **_info(model)}
-    if isinstance(model, Mixture):
-        members = [{**describe_model(member), "weight": share} for member, share in _shares(model)]
-        for member in members:
-            del member["boundaries"], member["words"]
-        return {"kind": "mixture", **common_part, "members": members, **_info(model)}
-    return {"kind": "n-gram model", **common_part, "order": model.order, "ngrams": model.describe()["ngrams"]}
-
-
-def _shares(mixture: Any) -> list[tuple[Any, float]]:
-    """Return the members with the mean of their weights, contexts counted as often as they were seen in training."""
-    import numpy as np
-
-    seen = np.maximum(mixture.vocabulary.counts, 0)
-    buckets = np.searchsorted(mixture.edges, seen, side="right")
-    totals = np.bincount(buckets, seen, len(mixture.weights))
-    mean = (totals @ mixture.weights / totals.sum()) if totals.sum() else mixture.weights.mean(axis=0)
-    return list(zip(mixture.models, mean.tolist(), strict=True))
-
-
-def _info(model: Any) -> dict[str, Any]:
-    return {"info": _plain(dict(model.info))} if model.info else {}
-
-
-def _plain(value: Any) -> Any:
-    """Return the value as JSON can hold it, `None` in place of what is not a finite number."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return shared.finite(value) if isinstance(value, float) else value

@@ -3,45 +3,33 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from sapwood.cli import _common as common
 from sapwood.cli import _lm_common as shared
-from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import STANDARD_STREAM, is_regular, name_of, open_output, read_lines
-from sapwood.run.progress import track
+from sapwood.errors import UsageError
+from sapwood.files import STANDARD_STREAM, is_regular, open_output
+from sapwood.lm.methods import Boundaries
 
 if TYPE_CHECKING:
-    import numpy as np
+    from sapwood.lm.scoring import ScoredLine
 
-    from sapwood.lm.models import AnyModel
-
-# White space and control characters of ASCII.
-_WORD = re.compile(r"[^\x00-\x20]+")
 # Lines of a file that are scored at a time.
 _BATCH = 512
-boundaries_option = click.option(
-    "--boundaries",
-    type=click.Choice(shared.BOUNDARIES),
-    help="Each line is a sentence, or line ends mean nothing. [default: as in training]",
-)
 
 
 @click.command("eval", short_help="Measure the perplexity of texts.")
 @click.argument("model")
 @click.argument("text", nargs=-1)
-@boundaries_option
+@shared.boundaries_option("as in training")
 @click.option("--no-ends", is_flag=True, help="Leave the ends of sentences out: predict words only.")
 @common.json_option
 @common.quiet_option
 def eval_command(
-    model: str, text: tuple[str, ...], boundaries: str | None, no_ends: bool, as_json: bool, quiet: bool
+    model: str, text: tuple[str, ...], boundaries: Boundaries | None, no_ends: bool, as_json: bool, quiet: bool
 ) -> None:
     """Measure how well MODEL predicts TEXT files (default: standard input), all together.
 
@@ -59,64 +47,26 @@ def eval_command(
     common.check_inputs(*texts)
     progress = common.make_progress(quiet)
     loaded = shared.load_model(model, progress)
-    shared.check_boundaries(boundaries, loaded, model)
-    from sapwood.lm.evaluation import evaluate
+    from sapwood.lm.scoring import evaluate_text
 
-    pieces = shared.encode(texts, loaded, boundaries)
-    found = evaluate(loaded, track(pieces, progress, "evaluating", unit="pieces"), ends=not no_ends)
-    if found.tokens + found.unknown == 0:
-        raise InputError(f"{', '.join(map(name_of, texts))}: no words in it")
-    note_infinite(found, progress)
-    report = {"model": model, "boundaries": boundaries or loaded.boundaries, **evaluation_report(found)}
+    found = evaluate_text(loaded, texts, boundaries=boundaries, ends=not no_ends, progress=progress)
+    report = shared.evaluation_report(found, progress)
     if as_json:
-        common.print_json(report)
+        shared.print_json({"model": model, "boundaries": boundaries or loaded.boundaries, **report})
     else:
-        click.echo(format_evaluation(found))
-
-
-def note_infinite(found: Any, progress: Any) -> None:
-    """Say why there is no perplexity, if there is none."""
-    if not found.tokens:
-        progress.note("there is no perplexity: the model knows none of the words")
-    elif found.log_probability == -math.inf:
-        progress.note("the perplexity is infinite: a word that the model knows has the probability 0")
-
-
-def evaluation_report(found: Any) -> dict[str, Any]:
-    """Return an evaluation as JSON values."""
-    return {
-        "perplexity": shared.finite(found.perplexity),
-        "tokens": found.tokens,
-        "unknown": found.unknown,
-        "log_probability": shared.finite(found.log_probability),
-    }
-
-
-def format_evaluation(found: Any) -> str:
-    """Return an evaluation as text."""
-    perplexity = f"{found.perplexity:.2f}" if found.tokens else "none"
-    return f"perplexity  {perplexity}\ntokens      {found.tokens:,}\nunknown     {found.unknown:,}"
-
-
-class _Line(NamedTuple):
-    """A line of text; its words with the marks of sentences; their ids; and which id is never predicted, or -1."""
-
-    text: str
-    words: list[str]
-    ids: list[int]
-    begin: int
+        click.echo(shared.format_evaluation(found))
 
 
 @click.command("score", short_help="Print log-probabilities of sentences or words.")
 @click.argument("model")
 @click.argument("text", default=STANDARD_STREAM)
 @click.option("--words", "by_word", is_flag=True, help="A line for each word instead of each line of the text.")
-@boundaries_option
+@shared.boundaries_option("as in training")
 @click.option("-o", "--output", help="Output file. [default: standard output]")
 @common.json_option
 @common.quiet_option
 def score_command(
-    model: str, text: str, by_word: bool, boundaries: str | None, output: str | None, as_json: bool, quiet: bool
+    model: str, text: str, by_word: bool, boundaries: Boundaries | None, output: str | None, as_json: bool, quiet: bool
 ) -> None:
     """Print the natural logarithm of the probability that MODEL gives to each line of TEXT (default: standard input).
 
@@ -137,119 +87,43 @@ def score_command(
         raise UsageError("--words does not go with --json, which has the words in it")
     common.check_inputs(text)
     common.refuse_replacing({"-o": output}, [model, text])
-    if (kind := shared.kind_of(text)) is not None:
-        raise ModelError(f"{text}: holds {shared.held(kind)}, not text")
     progress = common.make_progress(quiet)
     if text == STANDARD_STREAM and sys.stdin.isatty():
         progress.note("reading from the terminal, a sentence a line; end with Ctrl-D")
     loaded = shared.load_model(model, progress)
-    shared.check_boundaries(boundaries, loaded, model)
+    from sapwood.lm.scoring import score_lines
+
     form = _as_json if as_json else _as_words if by_word else _as_line
-    batch = 1 if not is_regular(text) else _BATCH
+    batch = _BATCH if is_regular(text) else 1
+    lines = score_lines(loaded, text, boundaries=boundaries, batch=batch)
     with open_output(output) as stream, progress.stage("scoring", unit="lines") as stage:
-        for line, values in _scored(_lines(text, loaded, boundaries or loaded.boundaries), loaded, batch):
-            stream.write(form(line, values))
+        for line in lines:
+            stream.write(form(line))
             if batch == 1:
                 stream.flush()
             stage.step()
 
 
-def _lines(path: str, model: AnyModel, boundaries: str) -> Iterator[_Line]:
-    """Yield each line of a text."""
-    from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN
-
-    index = model.vocabulary.index
-    begin = BEGIN if model.boundaries == "sentence" else -1
-    marks = SPECIAL[BEGIN], SPECIAL[END]
-    for line in _texts(path):
-        words = _WORD.findall(line)
-        text = " ".join(words)
-        if boundaries == "sentence":
-            sentences: list[list[str]] = [[]]
-            for word in words:
-                # A mark in the text ends a sentence.
-                if word in marks:
-                    sentences.append([])
-                else:
-                    sentences[-1].append(word)
-            words = [word for sentence in sentences if sentence for word in (marks[0], *sentence, marks[1])]
-        yield _Line(text, words, [index.get(word, UNKNOWN) for word in words], begin)
+def _as_line(line: ScoredLine) -> str:
+    found = line.evaluation
+    return f"{found.log_probability:.6f}\t{found.tokens}\t{found.unknown}\t{line.text}\n"
 
 
-def _texts(path: str) -> Iterator[str]:
-    """Yield the lines of a file; of a .zst file too."""
-    if not path.endswith(".zst"):
-        yield from (line for _, line in read_lines(path))
-        return
-    from sapwood.lm.zstd import open_zstd
-
-    with open_zstd(path) as stream:
-        rest, number = b"", 0
-        while block := stream.read(1 << 20):
-            *whole, rest = (rest + block).split(b"\n")
-            for line in whole:
-                number += 1
-                yield _decoded(line, path, number)
-        if rest:
-            yield _decoded(rest, path, number + 1)
-
-
-def _decoded(line: bytes, path: str, number: int) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}:{number}:{error.start + 1}: not valid UTF-8; convert the file to UTF-8 first"
-        ) from None
-
-
-def _scored(lines: Iterator[_Line], model: AnyModel, batch: int) -> Iterator[tuple[_Line, np.ndarray]]:
-    """Yield each line with the log-probabilities of its ids, some lines at a time."""
-    import itertools
-
-    import numpy as np
-
-    before = np.zeros(0, np.int32)
-    while some := list(itertools.islice(lines, batch)):
-        ids = np.array([number for line in some for number in line.ids], np.int32)
-        values = model.log_probabilities(ids, context=before)
-        before = np.concatenate([before, ids])[-16:]
-        ends = np.cumsum([len(line.ids) for line in some])
-        yield from zip(some, np.split(values, ends[:-1]), strict=True)
-
-
-def _predicted(line: _Line, values: np.ndarray) -> list[tuple[str, float, bool]]:
-    """Return each word but the beginning of a sentence, its log-probability, and whether it is known."""
-    from sapwood.lm.vocabulary import UNKNOWN
-
-    words = zip(line.words, line.ids, values.tolist(), strict=True)
-    return [(word, value, number != UNKNOWN) for word, number, value in words if number != line.begin]
-
-
-def _totals(predicted: list[tuple[str, float, bool]]) -> tuple[float, int, int]:
-    """Return the log-probability of what counts, how much that is, and how many unknown words do not."""
-    counted = [value for _, value, known in predicted if known]
-    return sum(counted), len(counted), len(predicted) - len(counted)
-
-
-def _as_line(line: _Line, values: np.ndarray) -> str:
-    total, tokens, unknown = _totals(_predicted(line, values))
-    return f"{total:.6f}\t{tokens}\t{unknown}\t{line.text}\n"
-
-
-def _as_words(line: _Line, values: np.ndarray) -> str:
+def _as_words(line: ScoredLine) -> str:
     mark = {True: "", False: "\tunknown"}
-    return "".join(f"{word}\t{value:.6f}{mark[known]}\n" for word, value, known in _predicted(line, values)) + "\n"
+    words = zip(line.words, line.log_probabilities, line.known, strict=True)
+    return "".join(f"{word}\t{value:.6f}{mark[known]}\n" for word, value, known in words) + "\n"
 
 
-def _as_json(line: _Line, values: np.ndarray) -> str:
-    predicted = _predicted(line, values)
-    total, tokens, unknown = _totals(predicted)
+def _as_json(line: ScoredLine) -> str:
+    from sapwood.lm.base import finite
+
+    found = line.evaluation
     report = {
-        "log_probability": shared.finite(total),
-        "tokens": tokens,
-        "unknown": unknown,
-        "words": [word for word, _, _ in predicted],
-        "log_probabilities": [shared.finite(value) for _, value, _ in predicted],
+        "log_probability": found.log_probability,
+        "tokens": found.tokens,
+        "unknown": found.unknown,
+        "words": line.words,
+        "log_probabilities": line.log_probabilities,
     }
-    return json.dumps(report, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(finite(report), ensure_ascii=False, allow_nan=False) + "\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +10,9 @@ from sapwood.cli import _common as common
 from sapwood.cli import _lm_common as shared
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import STANDARD_STREAM
+
+if TYPE_CHECKING:
+    from sapwood.lm.latent_model import By, Likeness
 
 EXPORTS = ("arpa", "word2vec", "word2vec-binary")
 
@@ -39,7 +42,7 @@ def next_command(model: str, context: tuple[str, ...], top: int, as_json: bool, 
         progress.note(f"the model does not know: {' '.join(unknown)}")
     found = loaded.next_words(words, top)
     if as_json:
-        common.print_json({"context": words, "unknown": unknown, "next": _pairs(found, "probability")})
+        shared.print_json({"context": words, "unknown": unknown, "next": _pairs(found, "probability")})
         return
     for word, probability in found:
         click.echo(f"{probability:.6f}\t{word}")
@@ -67,13 +70,13 @@ def generate_command(
     """
     import numpy as np
 
-    loaded: Any = shared.load_model(model, common.make_progress(quiet))
+    loaded = shared.load_model(model, common.make_progress(quiet))
     # Each is there as soon as it is drawn, and all are those of one call with this seed.
     rng = np.random.default_rng(seed)
     for _ in range(number):
         words = loaded.sample(1, random_state=rng, max_words=max_words, unknown=unknown)[0]
         if as_json:
-            common.print_json({"words": words})
+            shared.print_json({"words": words})
         else:
             click.echo(" ".join(words))
 
@@ -97,7 +100,7 @@ def generate_command(
 @common.quiet_option
 @click.pass_context
 def topics_command(
-    context: click.Context, /, model: str, top: int, by: Any, least: int | None, as_json: bool, quiet: bool
+    context: click.Context, /, model: str, top: int, by: By, least: int | None, as_json: bool, quiet: bool
 ) -> None:
     """Show the hidden states of MODEL, the most frequent first: their words, and the words that lead to them.
 
@@ -111,10 +114,10 @@ def topics_command(
     """
     if by != "lift":
         common.refuse_given(context, ["least"], "goes with --by lift")
-    loaded = shared.latent_part(shared.load_model(model, common.make_progress(quiet)), model)
+    loaded = shared.load_latent(model, common.make_progress(quiet))
     topics = loaded.topics(top, by=by, least=10 if least is None else least)
     if as_json:
-        common.print_json(
+        shared.print_json(
             {
                 "states": [
                     {
@@ -148,7 +151,7 @@ def topics_command(
 )
 @common.json_option
 @common.quiet_option
-def nearest_command(model: str, word: str, top: int, likeness: Any, as_json: bool, quiet: bool) -> None:
+def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json: bool, quiet: bool) -> None:
     """Print the words of MODEL that lead to the same hidden states as WORD, with how like it they are (at most 1).
 
     \b
@@ -157,12 +160,12 @@ def nearest_command(model: str, word: str, top: int, likeness: Any, as_json: boo
       sapwood lm nearest model.sapwood monday --top 3 --likeness cosine --json
     """
     _check_utf8([word])
-    loaded = shared.latent_part(shared.load_model(model, common.make_progress(quiet)), model)
+    loaded = shared.load_latent(model, common.make_progress(quiet))
     if word not in loaded.vocabulary:
         raise InputError(f"{model}: the model does not know the word {word!r}")
     found = loaded.nearest(word, top, likeness=likeness)
     if as_json:
-        common.print_json({"word": word, "nearest": _pairs(found, "likeness")})
+        shared.print_json({"word": word, "nearest": _pairs(found, "likeness")})
         return
     for other, value in found:
         click.echo(f"{value:.6f}\t{other}")
@@ -183,7 +186,7 @@ def nearest_command(model: str, word: str, top: int, likeness: Any, as_json: boo
     help="Word vectors whose inner products are this likeness. [default: the states' probabilities as they are]",
 )
 @common.quiet_option
-def export_command(model: str, output: str, form: str | None, likeness: Any, quiet: bool) -> None:
+def export_command(model: str, output: str, form: str | None, likeness: Likeness | None, quiet: bool) -> None:
     """Write MODEL in a format that other tools read.
 
     An n-gram model (--method kn or mkn) becomes an ARPA file, for KenLM, SRILM and others. Of a model with hidden
@@ -228,5 +231,5 @@ def _check_utf8(words: list[str]) -> None:
             raise InputError(f"not valid UTF-8: {word!r}") from None
 
 
-def _pairs(found: list[tuple[str, float]], name: str) -> list[dict[str, Any]]:
+def _pairs(found: list[tuple[str, float]], name: str) -> list[dict[str, str | float]]:
     return [{"word": word, name: value} for word, value in found]

@@ -33,8 +33,8 @@ def command() -> None:
 
     \b
     Examples:
-      sapwood lm train train.txt --dev dev.txt --states 128 -o model.sapwood
-      sapwood lm train train.txt --dev dev.txt --method mix -o best.sapwood
+      sapwood lm train train.txt --dev dev.txt -o best.sapwood
+      sapwood lm train train.txt --dev dev.txt --method pivot+em --states 128 -o model.sapwood
       sapwood lm eval best.sapwood test.txt
       sapwood lm next best.sapwood "the old"
     """

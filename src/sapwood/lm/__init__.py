@@ -24,63 +24,48 @@ if TYPE_CHECKING:
     from sapwood.lm.latent_model import LatentBigram, Topic
     from sapwood.lm.mixed_order import MixedOrder, MixedOrderMarkov
     from sapwood.lm.mixture import Mixture
-    from sapwood.lm.models import load_model
+    from sapwood.lm.models import load_model, save_model
     from sapwood.lm.ngram_model import NgramModel
+    from sapwood.lm.reading import read_counts
+    from sapwood.lm.scoring import ScoredLine, evaluate_text, score_lines
     from sapwood.lm.text import encode_sentences, encode_text
+    from sapwood.lm.training import fit, read_training_text, train
     from sapwood.lm.vectors import read_vectors, write_vectors
     from sapwood.lm.vocabulary import Vocabulary
 
+# Where the names are.
 _HOMES = {
-    "AggregateMarkov": "aggregate",
-    "Counts": "counts",
-    "Evaluation": "evaluation",
-    "KneserNey": "kneser_ney",
-    "LatentBigram": "latent_model",
-    "MixedOrder": "mixed_order",
-    "MixedOrderMarkov": "mixed_order",
-    "Mixture": "mixture",
-    "NgramModel": "ngram_model",
-    "Topic": "latent_model",
-    "Vocabulary": "vocabulary",
-    "count_text": "counts",
-    "encode_sentences": "text",
-    "encode_text": "text",
-    "evaluate": "evaluation",
-    "load_model": "models",
-    "read_arpa": "arpa",
-    "read_vectors": "vectors",
-    "write_arpa": "arpa",
-    "write_vectors": "vectors",
+    "aggregate": ("AggregateMarkov",),
+    "arpa": ("read_arpa", "write_arpa"),
+    "counts": ("Counts", "count_text"),
+    "evaluation": ("Evaluation", "evaluate"),
+    "kneser_ney": ("KneserNey",),
+    "latent_model": ("LatentBigram", "Topic"),
+    "mixed_order": ("MixedOrder", "MixedOrderMarkov"),
+    "mixture": ("Mixture",),
+    "models": ("load_model", "save_model"),
+    "ngram_model": ("NgramModel",),
+    "reading": ("read_counts",),
+    "scoring": ("ScoredLine", "evaluate_text", "score_lines"),
+    "text": ("encode_sentences", "encode_text"),
+    "training": ("fit", "read_training_text", "train"),
+    "vectors": ("read_vectors", "write_vectors"),
+    "vocabulary": ("Vocabulary",),
 }
 
 __all__ = [
-    "AggregateMarkov",
-    "Counts",
-    "Evaluation",
-    "KneserNey",
-    "LatentBigram",
-    "MixedOrder",
-    "MixedOrderMarkov",
-    "Mixture",
-    "NgramModel",
-    "Topic",
-    "Vocabulary",
-    "count_text",
-    "encode_sentences",
-    "encode_text",
-    "evaluate",
-    "load_model",
-    "read_arpa",
-    "read_vectors",
-    "write_arpa",
-    "write_vectors",
-]
+    "AggregateMarkov", "Counts", "Evaluation", "KneserNey", "LatentBigram", "MixedOrder", "MixedOrderMarkov",
+    "Mixture", "NgramModel", "ScoredLine", "Topic", "Vocabulary", "count_text", "encode_sentences", "encode_text",
+    "evaluate", "evaluate_text", "fit", "load_model", "read_arpa", "read_counts", "read_training_text",
+    "read_vectors", "save_model", "score_lines", "train", "write_arpa", "write_vectors",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sapwood.lm' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"sapwood.lm.{_HOMES[name]}"), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"sapwood.lm.{module}"), name)
+    raise AttributeError(f"module 'sapwood.lm' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -13,24 +13,28 @@ rarely.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 import scipy.sparse
 
 from sapwood.errors import UsageError
-from sapwood.lm.aggregate_training import Training
+from sapwood.lm.aggregate_training import PIVOT_ITERATIONS, Training
 from sapwood.lm.counts import Counts
 from sapwood.lm.latent_model import LatentBigram
-from sapwood.lm.text import Boundaries
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.transitions import HeldOut, Ids
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
 
-Method = Literal["em", "pivot", "pivot+em"]
+LatentMethod = Literal["em", "pivot", "pivot+em"]
+__all__ = ["PIVOT_ITERATIONS", "AggregateMarkov", "LatentMethod", "Precision"]
+
 Precision = Literal["single", "double"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class AggregateMarkov:
     """Learns a latent bigram model with `states` hidden states.
 
@@ -58,11 +62,11 @@ class AggregateMarkov:
         (Liang and Klein 2009); it gets further in one pass, which pays for very large counts.
     step_power
         See `batches`; above 0.5 and at most 1.
-    kappa, least
+    kappa, anchor_count
         Of `pivot_words`: how much rare words are held back, and how often anchors have been seen at least.
     pivot_iterations
-        The most iterations of the concave problem of `pivot`; by default 200, but 1 for `pivot+em` with held-out text:
-        EM does best from a smooth start, where each word still has many states, and stops in time by itself.
+        The most iterations of the concave problem of `pivot`; by default `PIVOT_ITERATIONS`, but 1 for `pivot+em`
+        with held-out text: EM does best from a smooth start, where each word still has many states, and stops in time.
     tolerance
         Without held-out text, iterations end when they gain less than this part of the objective.
     precision
@@ -84,67 +88,40 @@ class AggregateMarkov:
     ['a']
     """
 
-    def __init__(
-        self,
-        *,
-        states: int = 128,
-        method: Method = "em",
-        iterations: int = 100,
-        patience: int = 3,
-        prior: float = 3.0,
-        word_prior: float = 100.0,
-        noise: float = 0.1,
-        batches: int = 1,
-        step_power: float = 0.6,
-        kappa: float = 500.0,
-        least: float = 30.0,
-        pivot_iterations: int | None = None,
-        tolerance: float = 1e-6,
-        precision: Precision = "single",
-        random_state: int = 0,
-        threads: int = 1,
-    ) -> None:
-        counts = {
-            "states": states, "iterations": iterations, "patience": patience, "batches": batches, "threads": threads,
-            "pivot_iterations": 1 if pivot_iterations is None else pivot_iterations,
-        }  # fmt: skip
-        for name, value in counts.items():
-            if value < 1:
+    states: int = 128
+    method: LatentMethod = "em"
+    iterations: int = 100
+    patience: int = 3
+    prior: float = 3.0
+    word_prior: float = 100.0
+    noise: float = 0.1
+    batches: int = 1
+    step_power: float = 0.6
+    kappa: float = 500.0
+    anchor_count: float = 30.0
+    pivot_iterations: int | None = None
+    tolerance: float = 1e-6
+    precision: Precision = "single"
+    random_state: int = 0
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("states", "iterations", "patience", "batches", "threads", "pivot_iterations"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, not {value}")
-        sizes = {"prior": prior, "word_prior": word_prior, "noise": noise, "kappa": kappa, "least": least}
-        for name, size in sizes.items():
-            if not 0 <= size < float("inf"):
+        for name in ("prior", "word_prior", "noise", "kappa", "anchor_count"):
+            if not 0 <= (size := getattr(self, name)) < float("inf"):
                 raise UsageError(f"{name} must be 0 or more, not {size}")
-        if method not in get_args(Method):
-            raise UsageError(f"method must be one of {', '.join(get_args(Method))}, not {method!r}")
-        if precision not in get_args(Precision):
-            raise UsageError(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
-        if not 0.5 < step_power <= 1:
-            raise UsageError(f"step_power must be above 0.5 and at most 1, not {step_power}")
-        self.states = states
-        self.method: Method = method
-        self.iterations = iterations
-        self.patience = patience
-        self.prior = prior
-        self.word_prior = word_prior
-        self.noise = noise
-        self.batches = batches
-        self.step_power = step_power
-        self.kappa = kappa
-        self.least = least
-        self.pivot_iterations = pivot_iterations
-        self.tolerance = tolerance
-        self.precision: Precision = precision
-        self.random_state = random_state
-        self.threads = threads
+        for name, choices in (("method", get_args(LatentMethod)), ("precision", get_args(Precision))):
+            if getattr(self, name) not in choices:
+                raise UsageError(f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
+        if not 0.5 < self.step_power <= 1:
+            raise UsageError(f"step_power must be above 0.5 and at most 1, not {self.step_power}")
 
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the counts, as JSON values."""
-        names = (
-            "states", "method", "iterations", "patience", "prior", "word_prior", "noise", "batches", "step_power",
-            "kappa", "least", "pivot_iterations", "tolerance", "precision", "random_state",
-        )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "threads"}
 
     def fit(
         self,
@@ -162,7 +139,7 @@ class AggregateMarkov:
         Parameters
         ----------
         counts
-            Of bigrams: `Counts`, or a sparse matrix `(V, V)` with first words in rows.
+            Of bigrams: `Counts`, or a sparse square matrix with first words in rows.
         vocabulary, boundaries
             The words, and whether lines are sentences, if the counts are a matrix.
         dev

@@ -13,13 +13,14 @@ from sapwood.anchors.concave import maximise
 from sapwood.errors import SapwoodError, UsageError
 from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm.latent_model import LatentBigram
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.pivot_words import pivot_words
-from sapwood.lm.text import Boundaries
 from sapwood.lm.tiles import BigramTiles
 from sapwood.lm.transitions import HeldOut, Ids
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
+from sapwood.shapes import Array, Float
 
 if TYPE_CHECKING:
     from sapwood.lm.aggregate import AggregateMarkov
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 # By how much rounding may make the objective seem to fall, relative to its size.
 _ROUNDING = {"single": 1e-6, "double": 1e-12}
 # In single precision states of a word are at least this probable, so that nothing is impossible after any word.
-_LEAST_STATE = 1e-9
+_SMALLEST_STATE = 1e-9
 # Smaller probabilities of words are zero.
-_LEAST_WORD = 1e-30
+_SMALLEST_WORD = 1e-30
 # The most iterations of the concave problem.
-_PIVOT_ITERATIONS = 200
+PIVOT_ITERATIONS = 200
 
 
 @dataclass
@@ -42,8 +43,8 @@ class Best:
     step: int = 0
     pivot_iterations: int = 0
     iterations: int = 0
-    r: np.ndarray | None = None
-    s: np.ndarray | None = None
+    r: Float[Array, "words states"] | None = None
+    s: Float[Array, "words states"] | None = None
 
 
 class Training:
@@ -103,16 +104,18 @@ class Training:
                 self.tiles,
                 settings.states,
                 kappa=settings.kappa,
-                least=settings.least,
+                anchor_count=settings.anchor_count,
                 random_state=settings.random_state,
                 threads=settings.threads,
             ).astype(self.dtype)
             stage.step()
         smooth = settings.method == "pivot+em" and self.held_out is not None
-        iterations = settings.pivot_iterations or (1 if smooth else _PIVOT_ITERATIONS)
+        iterations = settings.pivot_iterations or (1 if smooth else PIVOT_ITERATIONS)
         m = self.s.shape[1]
         if m < settings.states:
-            self.progress.note(f"the words seen {settings.least:g} times or more have anchors for {m} states only")
+            self.progress.note(
+                f"the words seen {settings.anchor_count:g} times or more have anchors for {m} states only"
+            )
         self.r = np.full((self.size, m), 1 / m, self.dtype)
         if self.held_out is not None or settings.prior:
             self.iterate("pivot", iterations, rows_only=True)
@@ -131,7 +134,7 @@ class Training:
             tolerance=settings.tolerance,
             axis=1,
         )
-        self.r[:] = np.maximum(optimum.weights, _LEAST_STATE if self.dtype is np.float32 else 0.0)
+        self.r[:] = np.maximum(optimum.weights, _SMALLEST_STATE if self.dtype is np.float32 else 0.0)
         self.log_likelihood = optimum.objective * self.tiles.total
         for number, value in enumerate(optimum.objectives[:-1], 1):
             self.log.write(
@@ -230,8 +233,8 @@ class Training:
         return value
 
     def _row_settings(self) -> tuple[float, float]:
-        """Return what is added to each state's count of a word, and the least probability of a state."""
-        return self.settings.prior / self.r.shape[1], _LEAST_STATE if self.dtype is np.float32 else 0.0
+        """Return what is added to each state's count of a word, and the smallest probability of a state."""
+        return self.settings.prior / self.r.shape[1], _SMALLEST_STATE if self.dtype is np.float32 else 0.0
 
     def _maximise_rows(self, r_sums: np.ndarray) -> None:
         def rows(begin: int, end: int) -> None:
@@ -245,7 +248,7 @@ class Training:
         pseudo = self.settings.word_prior * self.share
 
         def words(begin: int, end: int) -> None:
-            kernels.maximise_columns(begin, end, self.s, expected, pseudo, scale, _LEAST_WORD)
+            kernels.maximise_columns(begin, end, self.s, expected, pseudo, scale, _SMALLEST_WORD)
 
         self.tiles.by_rows(words, self.size)
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from sapwood.errors import InputError
 from sapwood.files import name_of, open_output, read_lines
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.ngram_model import MissingBeginning, NgramModel, NgramTree
-from sapwood.lm.text import Boundaries
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, Vocabulary
 
 _NEVER = -99.0

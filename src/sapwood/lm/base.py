@@ -6,19 +6,25 @@ of; everything here follows from that.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm.evaluation import Evaluation, evaluate
-from sapwood.lm.text import Boundaries
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.transitions import Ids
 from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from sapwood.shapes import Array, Float, Float64, Int, Shaped
 from sapwood.storage import read_arrays, write_arrays
+
+# What a model is made of: arrays, and values of JSON.
+Parts: TypeAlias = tuple[dict[str, Shaped[Array, "..."]], dict[str, Any]]
 
 
 class LanguageModel(ABC):
@@ -26,18 +32,22 @@ class LanguageModel(ABC):
 
     Attributes
     ----------
-    kind, format_version
-        What its files are called inside, and the newest format of them that it reads and writes.
+    kind, title, format_version
+        What its files are called inside and to people, and the newest format of them that it reads and writes.
     vocabulary
         The words.
     boundaries
         Whether lines of text are sentences or line ends mean nothing.
+    info
+        How it was learned, as values of JSON.
     """
 
     kind: ClassVar[str]
+    title: ClassVar[str]
     format_version: ClassVar[int] = 1
     vocabulary: Vocabulary
     boundaries: Boundaries
+    info: Mapping[str, Any] = MappingProxyType({})
     # Ids that are neither suggested nor drawn, even where they have a probability; and what is said if no other has.
     _never_said: ClassVar[tuple[int, ...]] = (BEGIN,)
     _nothing_to_draw: ClassVar[str] = "the model gives no probability to any word but <unk>: there is nothing to draw"
@@ -45,14 +55,19 @@ class LanguageModel(ABC):
     # Probabilities.
 
     @abstractmethod
-    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
-        """Return the natural logarithm of each word's probability given those before it, `(n,)`."""
+    def log_probabilities(
+        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
+    ) -> Float64[Array, "tokens"]:
+        """Return the natural logarithm of each word's probability given those before it.
+
+        `<s>` of sentences, which nothing predicts, gets 0. `context` is what comes before the text.
+        """
 
     @abstractmethod
-    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """Return the probability of each word after the ids of a context, `(V,)` float64: a new array."""
+    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
+        """Return the probability of each word after the ids of a context: a new array."""
 
-    def evaluate(self, text: Ids, *, ends: bool = True, context: np.ndarray | None = None) -> Evaluation:
+    def evaluate(self, text: Ids, *, ends: bool = True, context: Int[Array, "before"] | None = None) -> Evaluation:
         """Say how well the model predicts a text of ids, in one piece or several; see `evaluation.evaluate`."""
         return evaluate(self, text, ends=ends, context=context)
 
@@ -102,13 +117,13 @@ class LanguageModel(ABC):
     # Files.
 
     @abstractmethod
-    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def parts(self) -> Parts:
         """Return arrays and JSON values that `from_parts` makes the model from again."""
 
     @classmethod
     @abstractmethod
-    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
-        """Undo `parts`."""
+    def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
+        """Undo `parts`; if they are not complete, any error of Python's or ours may be raised."""
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""
@@ -121,11 +136,32 @@ class LanguageModel(ABC):
         arrays, metadata = read_arrays(path, kind=cls.kind, version=cls.format_version)
         try:
             return cls.from_parts(arrays, metadata)
-        except ModelError as error:
-            raise ModelError(f"{path}: {error}") from error
+        except (KeyError, TypeError, ValueError, ModelError, UsageError) as error:
+            raise ModelError(f"{path}: not a complete {cls.title}: {error}; train it again") from error
+
+    # What it is.
+
+    def describe(self) -> dict[str, Any]:
+        """Return what kind of model this is, its figures and how it was learned, as values of JSON."""
+        about = {"info": finite(dict(self.info))} if self.info else {}
+        words = {"boundaries": self.boundaries, "words": len(self.vocabulary)}
+        return {"kind": self.title, **words, **self._figures(), **about}
+
+    @abstractmethod
+    def _figures(self) -> dict[str, Any]:
+        """Return the figures of `describe` that this kind of model has."""
 
 
-def top_words(scores: np.ndarray, vocabulary: Vocabulary, k: int) -> list[tuple[str, float]]:
+def finite(value: Any) -> Any:
+    """Return a value as JSON can hold it, `None` in place of each number that is not finite."""
+    if isinstance(value, Mapping):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def top_words(scores: Float[Array, "words"], vocabulary: Vocabulary, k: int) -> list[tuple[str, float]]:
     """Return the words with the highest scores, none of them 0 or less, the more frequent first among equals."""
     if k < 1:
         raise UsageError(f"k must be at least 1, not {k}")

@@ -17,9 +17,9 @@ import scipy.sparse
 
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm.grouping import Grouping, Table, blocks, group
+from sapwood.lm.methods import LONGEST_ORDER, Boundaries
 from sapwood.lm.store import Store
 from sapwood.lm.text import (
-    Boundaries,
     Piece,
     Sources,
     check_boundaries,
@@ -32,9 +32,8 @@ from sapwood.lm.text import (
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, WordTable
 from sapwood.run.progress import Progress, Silent
-from sapwood.storage import pack_strings, read_arrays, unpack_strings, write_arrays
+from sapwood.storage import read_arrays, write_arrays
 
-LONGEST_ORDER = 8
 _KIND, _FORMAT = "counts", 1
 
 
@@ -53,7 +52,7 @@ class Counts:
     tokens
         The words of the text, `<s>` and `</s>` not among them.
     tables
-        For each order k from 1 the n-grams `(n, k)` int32, sorted, and their counts `(n,)` int64.
+        For each order from 1 the n-grams, sorted, and their counts.
     """
 
     order: int
@@ -63,7 +62,7 @@ class Counts:
     tables: list[Table] = field(repr=False)
 
     def table(self, k: int) -> Table:
-        """Return the n-grams of order `k`, `(n, k)` int32 sorted lexicographically, and their counts `(n,)` int64."""
+        """Return the n-grams of order `k`, sorted lexicographically, and their counts."""
         if not 1 <= k <= self.order:
             raise UsageError(f"these counts have n-grams of orders 1 to {self.order}, not {k}")
         return self.tables[k - 1]
@@ -78,18 +77,18 @@ class Counts:
 
     def save(self, path: str | Path) -> None:
         """Write the counts to one file."""
-        arrays = {"words": pack_strings(self.vocabulary.words), "word_counts": self.vocabulary.counts}
+        arrays = self.vocabulary.arrays()
         for k, (ngrams, counts) in enumerate(self.tables, 1):
             arrays[f"ngrams_{k}"], arrays[f"counts_{k}"] = ngrams, counts
         metadata: dict[str, Any] = {"order": self.order, "boundaries": self.boundaries, "tokens": self.tokens}
         write_arrays(path, arrays, metadata, kind=_KIND, version=_FORMAT)
 
     @classmethod
-    def load(cls, path: str | Path, *, mmap: bool = False) -> Counts:
-        """Read counts that `save` wrote; with `mmap` they are views of the file."""
-        arrays, metadata = read_arrays(path, kind=_KIND, version=_FORMAT, mmap=mmap)
+    def load(cls, path: str | Path) -> Counts:
+        """Read counts that `save` wrote; they are views of the file, paged in as they are used."""
+        arrays, metadata = read_arrays(path, kind=_KIND, version=_FORMAT, mmap=True)
         try:
-            vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
+            vocabulary = Vocabulary.from_arrays(arrays)
             tables = [(arrays[f"ngrams_{k}"], arrays[f"counts_{k}"]) for k in range(1, metadata["order"] + 1)]
             return cls(metadata["order"], vocabulary, metadata["boundaries"], metadata["tokens"], tables)
         except (KeyError, TypeError) as error:
@@ -130,6 +129,12 @@ class Counts:
             ngrams = np.concatenate([ids[x][counts.table(k)[0]] for x, counts in enumerate(both)])
             tables.append(group(ngrams, np.concatenate([counts.table(k)[1] for counts in both]), len(vocabulary)))
         return Counts(self.order, vocabulary, self.boundaries, self.tokens + other.tokens, tables)
+
+    def most_frequent(self, k: int, number: int) -> list[tuple[str, int]]:
+        """Return the most frequent n-grams of order `k` with their counts, those before others that come first."""
+        ngrams, counts = self.table(k)
+        best = np.argsort(-counts, kind="stable")[:number]
+        return [(" ".join(self.vocabulary.decode(ngrams[place])), int(counts[place])) for place in best]
 
     def describe(self) -> dict[str, Any]:
         """Return figures: tokens, unknown ones, sentences, words, and for each order how many n-grams there are.

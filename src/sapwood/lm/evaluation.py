@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from sapwood.lm.text import Boundaries
+from sapwood.lm.methods import Boundaries
+from sapwood.lm.transitions import Ids
 from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN
+from sapwood.shapes import Array, Float64, Int
 
 
 class Predictor(Protocol):
@@ -21,7 +22,9 @@ class Predictor(Protocol):
         """Whether lines of text are sentences or line ends mean nothing."""
         ...
 
-    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
+    def log_probabilities(
+        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
+    ) -> Float64[Array, "tokens"]:
         """Return the natural logarithm of each word's probability, given those before it."""
         ...
 
@@ -49,7 +52,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: Predictor, text: np.ndarray | Iterable[np.ndarray], *, ends: bool = True, context: np.ndarray | None = None
+    model: Predictor, text: Ids, *, ends: bool = True, context: Int[Array, "before"] | None = None
 ) -> Evaluation:
     """Evaluate a model on a text given as ids, in one piece or several (as `encode_text` yields them).
 

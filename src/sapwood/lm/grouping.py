@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from sapwood.lm import _count_kernels as kernels
 from sapwood.lm.store import Store, empty
 from sapwood.lm.vocabulary import END
 from sapwood.run.parallel import map_in_order
+from sapwood.shapes import Array, Int, Int32, Int64
 
 _IN_CACHE = 1 << 16
 _MOST_BUCKETS = 1 << 10
-Table = tuple[np.ndarray, np.ndarray]
+# N-grams, sorted, and their counts.
+Table: TypeAlias = tuple[Int32[Array, "ngrams order"], Int64[Array, "ngrams"]]
 
 
 class Grouping:
@@ -29,7 +32,7 @@ class Grouping:
     Parameters
     ----------
     frequencies
-        How often each id occurs in all, `(V,)`.
+        How often each id occurs in all.
     order
         The longest n-grams.
     sentences
@@ -44,7 +47,7 @@ class Grouping:
 
     def __init__(
         self,
-        frequencies: np.ndarray,
+        frequencies: Int[Array, "words"],
         *,
         order: int,
         sentences: bool,
@@ -66,7 +69,7 @@ class Grouping:
         self._store = Store(memory // 4, folder)
         self._waiting = np.zeros(0, np.int32)
 
-    def add(self, ids: np.ndarray) -> None:
+    def add(self, ids: Int32[Array, "tokens"]) -> None:
         """Count the next block of the sequence, of about `block` ids."""
         # A block waits for the next one, in which its last n-grams end.
         ahead = self._order - 1
@@ -78,7 +81,7 @@ class Grouping:
         self._count(joined, waiting)
 
     def tables(self) -> list[Table]:
-        """End the sequence and return for each order the n-grams `(n, k)` int32, sorted, and counts `(n,)` int64."""
+        """End the sequence and return for each order the n-grams and counts."""
         self._count(self._waiting, len(self._waiting))
         buckets = self._merged() if len(self._runs) > 1 else (self._runs[0] if self._runs else [])
         sizes = np.zeros((len(buckets) + 1, self._order), np.int64)
@@ -163,8 +166,8 @@ def _reduce(keys: np.ndarray, columns: int) -> Table:
     return keys[:columns, :left].copy(), counts[:left].copy()
 
 
-def group(ngrams: np.ndarray, counts: np.ndarray, size: int) -> Table:
-    """Sort n-grams `(n, k)` of ids below `size` and add up the counts `(n,)` of those that are equal."""
+def group(ngrams: Int[Array, "all order"], counts: Int[Array, "all"], size: int) -> Table:
+    """Sort n-grams of ids below `size` and add up the counts of those that are equal."""
     order = ngrams.shape[1]
     bits = int(size).bit_length()
     fit = 64 // bits
@@ -179,7 +182,7 @@ def group(ngrams: np.ndarray, counts: np.ndarray, size: int) -> Table:
     return result
 
 
-def blocks(pieces: Iterator[np.ndarray], size: int) -> Iterator[np.ndarray]:
+def blocks(pieces: Iterator[Int32[Array, "_"]], size: int) -> Iterator[Int32[Array, "_"]]:
     """Yield arrays of about `size` elements, made of those that come."""
     held: list[np.ndarray] = []
     length = 0

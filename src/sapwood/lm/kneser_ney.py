@@ -19,6 +19,7 @@ from sapwood.errors import UsageError
 from sapwood.lm.counts import Counts
 from sapwood.lm.ngram_model import NgramModel, NgramTree
 from sapwood.lm.vocabulary import BEGIN, SPECIAL
+from sapwood.shapes import Array, Num
 
 # What counts 1, 2 and more lose where the counts of counts say nothing.
 _FALLBACK = (0.5, 1.0, 1.5)
@@ -124,7 +125,7 @@ class KneserNey:
         return np.array([0.0, *row])[np.minimum(adjusted, 3).astype(np.int64)]
 
 
-def estimate_discounts(counts: np.ndarray, modified: bool = True) -> tuple[float, float, float]:
+def estimate_discounts(counts: Num[Array, "ngrams"], modified: bool = True) -> tuple[float, float, float]:
     """Return the discounts of n-grams counted once, twice and more often.
 
     From the numbers n1, n2, .. of n-grams counted so often, with Y = n1 / (n1 + 2 n2): Y for all, or if modified

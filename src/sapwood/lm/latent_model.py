@@ -10,11 +10,12 @@ import numpy as np
 
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import _aggregate_kernels as kernels
-from sapwood.lm.base import LanguageModel, top_words
-from sapwood.lm.text import Boundaries, check_boundaries
+from sapwood.lm.base import LanguageModel, Parts, top_words
+from sapwood.lm.methods import Boundaries
+from sapwood.lm.text import check_boundaries
 from sapwood.lm.transitions import check_ids
 from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
-from sapwood.storage import pack_strings, unpack_strings
+from sapwood.shapes import Array, Float, Float64, Int, Shaped
 
 Likeness = Literal["hellinger", "cosine"]
 By = Literal["probability", "lift"]
@@ -51,11 +52,11 @@ class LatentBigram(LanguageModel):
     vocabulary
         The words.
     given
-        `r(h|w1)`, `(V, m)`: rows are distributions.
+        `r(h|w1)`: rows are distributions.
     emitted
-        `s(w2|h)`, `(V, m)`: columns are distributions.
+        `s(w2|h)`: columns are distributions.
     prior
-        `p(h)`, `(m,)` float64: how frequent the states are, which is what is expected where no word stands before.
+        `p(h)`: how frequent the states are, which is what is expected where no word stands before.
     boundaries
         Whether lines of text are sentences or line ends mean nothing.
     info
@@ -63,10 +64,11 @@ class LatentBigram(LanguageModel):
     """
 
     kind: ClassVar[str] = "latent-bigram"
+    title: ClassVar[str] = "latent bigram model"
     vocabulary: Vocabulary
-    given: np.ndarray = field(repr=False)
-    emitted: np.ndarray = field(repr=False)
-    prior: np.ndarray = field(repr=False)
+    given: Float[Array, "words states"] = field(repr=False)
+    emitted: Float[Array, "words states"] = field(repr=False)
+    prior: Float64[Array, "states"] = field(repr=False)
     boundaries: Boundaries = "stream"
     info: Mapping[str, Any] = field(default_factory=dict)
 
@@ -84,11 +86,10 @@ class LatentBigram(LanguageModel):
 
     # Probabilities.
 
-    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
-        """Return `log p(word | the word before)` for each id, `(n,)`; without one the states' `prior` takes its place.
-
-        `<s>` of sentences, which nothing predicts, gets 0. `context` is what comes before the text.
-        """
+    def log_probabilities(
+        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
+    ) -> Float64[Array, "tokens"]:
+        """Return `log p(word | the word before)` for each id; without one the states' `prior` takes its place."""
         ids = np.asarray(ids, np.int32)
         before = np.asarray(() if context is None else context, np.int32)[-1:]
         text = np.concatenate([before, ids])
@@ -107,8 +108,8 @@ class LatentBigram(LanguageModel):
             result[ids == BEGIN] = 0.0
         return result
 
-    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """Return the probability of each word after the ids of a context, of which only the last matters, `(V,)`."""
+    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
+        """Return the probability of each word after the ids of a context, of which only the last matters."""
         check_ids(np.asarray(context[-1:]), len(self.vocabulary))
         states = self.given[context[-1]] if len(context) else self.prior.astype(self.given.dtype)
         return np.asarray(self.emitted @ states, np.float64)
@@ -125,8 +126,8 @@ class LatentBigram(LanguageModel):
         scores[[UNKNOWN, BEGIN, END, self._id(word)]] = -1.0
         return top_words(scores, self.vocabulary, k)
 
-    def vectors(self, *, likeness: Likeness | None = None) -> np.ndarray:
-        """Return the rows of `r`, `(V, m)`; with a likeness, changed so that it is their inner product."""
+    def vectors(self, *, likeness: Likeness | None = None) -> Float[Array, "words states"]:
+        """Return the rows of `r`; with a likeness, changed so that it is their inner product."""
         if likeness is None:
             return self.given
         if likeness not in get_args(Likeness):
@@ -174,32 +175,20 @@ class LatentBigram(LanguageModel):
 
     # Files.
 
-    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def parts(self) -> Parts:
         """Return arrays and JSON values that `from_parts` makes the model from again."""
-        arrays = {
-            "words": pack_strings(self.vocabulary.words),
-            "word_counts": self.vocabulary.counts,
-            "given": self.given,
-            "emitted": self.emitted,
-            "prior": self.prior,
-        }
-        return arrays, {"boundaries": self.boundaries, "info": dict(self.info)}
+        own = {"given": self.given, "emitted": self.emitted, "prior": self.prior}
+        return {**self.vocabulary.arrays(), **own}, {"boundaries": self.boundaries, "info": dict(self.info)}
 
     @classmethod
-    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
+    def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
         """Undo `parts`."""
-        try:
-            vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
-            return cls(
-                vocabulary,
-                given=arrays["given"],
-                emitted=arrays["emitted"],
-                prior=arrays["prior"],
-                boundaries=metadata["boundaries"],
-                info=metadata["info"],
-            )
-        except (KeyError, TypeError, ValueError, UsageError) as error:
-            raise ModelError(f"not a complete latent bigram model: {error}; train it again") from error
+        own = {name: arrays[name] for name in ("given", "emitted", "prior")}
+        words = Vocabulary.from_arrays(arrays)
+        return cls(words, **own, boundaries=metadata["boundaries"], info=metadata["info"])
+
+    def _figures(self) -> dict[str, Any]:
+        return {"states": self.states}
 
     def _id(self, word: str) -> int:
         if word not in self.vocabulary:

@@ -19,14 +19,15 @@ import scipy.sparse
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm.aggregate import AggregateMarkov
-from sapwood.lm.base import LanguageModel
+from sapwood.lm.base import LanguageModel, Parts
 from sapwood.lm.evaluation import evaluate
 from sapwood.lm.latent_model import LatentBigram
-from sapwood.lm.text import Boundaries
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.transitions import HeldOut, Ids, check_ids, id_arrays, is_scored, lagged_pairs, since_begin
-from sapwood.lm.vocabulary import BEGIN, Vocabulary
+from sapwood.lm.vocabulary import ARRAYS, BEGIN, Vocabulary
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
+from sapwood.shapes import Array, Float64, Int, Shaped
 
 
 @dataclass(eq=False)
@@ -38,7 +39,7 @@ class MixedOrder(LanguageModel):
     lags
         The latent bigram model of each lag from 1.
     mixing
-        `lambda_k(w)`, `(K - 1, V)`: that of the last lag is 1.
+        `lambda_k(w)` for each lag but the last: that of the last lag is 1.
     info
         How it was learned.
     vocabulary, boundaries
@@ -46,8 +47,9 @@ class MixedOrder(LanguageModel):
     """
 
     kind: ClassVar[str] = "mixed-order"
+    title: ClassVar[str] = "mixed-order model"
     lags: Sequence[LatentBigram]
-    mixing: np.ndarray = field(repr=False)
+    mixing: Float64[Array, "_ words"] = field(repr=False)
     info: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Vocabulary = field(init=False, repr=False)
     boundaries: Boundaries = field(init=False)
@@ -57,11 +59,10 @@ class MixedOrder(LanguageModel):
             raise ModelError(f"{len(self.lags)} lags do not go with mixing weights of shape {self.mixing.shape}")
         self.vocabulary, self.boundaries = self.lags[0].vocabulary, self.lags[0].boundaries
 
-    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
-        """Return the natural logarithm of each word's probability given those before it, `(n,)`.
-
-        `<s>` of sentences, which nothing predicts, gets 0. `context` is what comes before the text.
-        """
+    def log_probabilities(
+        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
+    ) -> Float64[Array, "tokens"]:
+        """Return the natural logarithm of each word's probability given those before it."""
         ids = np.asarray(ids, np.int32)
         before = np.asarray(() if context is None else context, np.int32)[-len(self.lags) :]
         steps = Steps(np.concatenate([before, ids]), self)
@@ -72,8 +73,8 @@ class MixedOrder(LanguageModel):
             result[ids == BEGIN] = 0.0
         return result
 
-    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """Return the probability of each word after the ids of a context, `(V,)`."""
+    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
+        """Return the probability of each word after the ids of a context."""
         ids = np.asarray(context, np.int64)[-len(self.lags) :]
         check_ids(ids, len(self.vocabulary))
         reach = len(ids)
@@ -89,29 +90,28 @@ class MixedOrder(LanguageModel):
             rest -= share
         return result
 
-    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def parts(self) -> Parts:
         """Return arrays and JSON values that `from_parts` makes the model from again."""
-        arrays, metadata = {"mixing": self.mixing}, []
+        arrays: dict[str, Shaped[Array, "..."]] = {"mixing": self.mixing, **self.vocabulary.arrays()}
+        metadata = []
         for number, model in enumerate(self.lags, 1):
             own, about = model.parts()
-            for name, array in own.items():
-                if number == 1 or name not in ("words", "word_counts"):
-                    arrays[name if name in ("words", "word_counts") else f"{number}.{name}"] = array
+            arrays |= {f"{number}.{name}": array for name, array in own.items() if name not in ARRAYS}
             metadata.append(about)
         return arrays, {"lags": metadata, "info": dict(self.info)}
 
     @classmethod
-    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
+    def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
         """Undo `parts`."""
-        try:
-            lags = []
-            for number, about in enumerate(metadata["lags"], 1):
-                own = {name: arrays[f"{number}.{name}"] for name in ("given", "emitted", "prior")}
-                shared = {name: arrays[name] for name in ("words", "word_counts")}
-                lags.append(LatentBigram.from_parts({**own, **shared}, about))
-            return cls(lags, arrays["mixing"], metadata["info"])
-        except (KeyError, TypeError) as error:
-            raise ModelError(f"not a complete mixed-order model: {error}; train it again") from error
+        words = {name: arrays[name] for name in ARRAYS}
+        lags = []
+        for number, about in enumerate(metadata["lags"], 1):
+            own = {name: arrays[f"{number}.{name}"] for name in ("given", "emitted", "prior")}
+            lags.append(LatentBigram.from_parts({**own, **words}, about))
+        return cls(lags, arrays["mixing"], metadata["info"])
+
+    def _figures(self) -> dict[str, Any]:
+        return {"lags": len(self.lags), "states": [lag.states for lag in self.lags]}
 
 
 class Steps:
@@ -120,17 +120,22 @@ class Steps:
     Attributes
     ----------
     targets
-        The words, `(n,)`.
+        The words.
     contexts
-        `(n, K)`: the word at each lag, where the walk can get there.
+        The word at each lag, where the walk can get there.
     reach
-        `(n,)`: how far back it can get, at most `K`; 0 where nothing stands before.
+        How far back it can get, at most to the last lag; 0 where nothing stands before.
     probabilities
-        `(n, K)`: `p_k(w_t | w_{t-k})`, 0 where it cannot get; where nothing stands before, the first is that of the
+        `p_k(w_t | w_{t-k})` of each lag, 0 where it cannot get; where nothing stands before, the first is that of the
         word after nothing.
     """
 
-    def __init__(self, text: np.ndarray, model: MixedOrder) -> None:
+    targets: Int[Array, "tokens"]
+    contexts: Int[Array, "tokens lags"]
+    reach: Int[Array, "tokens"]
+    probabilities: Float64[Array, "tokens lags"]
+
+    def __init__(self, text: Int[Array, "tokens"], model: MixedOrder) -> None:
         check_ids(text, len(model.vocabulary))
         count = len(model.lags)
         back = since_begin(text) if model.boundaries == "sentence" else np.arange(len(text))
@@ -148,8 +153,8 @@ class Steps:
         alone = self.reach == 0
         self.probabilities[alone, 0] = model.lags[0].emitted[text[alone]] @ model.lags[0].prior
 
-    def weights(self, mixing: np.ndarray) -> np.ndarray:
-        """Return how likely the walk is to end at each lag, `(n, K)`."""
+    def weights(self, mixing: Float64[Array, "_ words"]) -> Float64[Array, "tokens lags"]:
+        """Return how likely the walk is to end at each lag."""
         count = self.contexts.shape[1]
         result = np.empty(self.contexts.shape)
         rest = np.ones(len(self.targets))
@@ -160,8 +165,8 @@ class Steps:
             rest = rest * (1 - ends)
         return result
 
-    def posteriors(self, mixing: np.ndarray) -> np.ndarray:
-        """Return how likely the walk was to end at each lag, given the word, `(n, K)`; 0 where there is no walk."""
+    def posteriors(self, mixing: Float64[Array, "_ words"]) -> Float64[Array, "tokens lags"]:
+        """Return how likely the walk was to end at each lag, given the word; 0 where there is no walk."""
         joint = self.weights(mixing) * self.probabilities
         total = joint.sum(axis=1)
         used = (total > 0) & (self.reach > 0)
@@ -169,11 +174,11 @@ class Steps:
 
 
 def mixing_weights(
-    texts: Sequence[Steps], size: int, *, prior: float, iterations: int = 20, start: np.ndarray | None = None
-) -> np.ndarray:
-    """Return `lambda`, `(K - 1, V)`, by EM; `prior` steps of each word are as those of all words are on the whole."""
+    texts: Sequence[Steps], size: int, *, prior: float, iterations: int = 20
+) -> Float64[Array, "_ words"]:
+    """Return `lambda` of all lags but the last by EM; `prior` steps of each word are as those of all words together."""
     count = texts[0].contexts.shape[1]
-    mixing = np.full((count - 1, size), 0.5) if start is None else start
+    mixing = np.full((count - 1, size), 0.5)
     for _ in range(iterations):
         ended, came = np.zeros(mixing.shape), np.zeros(mixing.shape)
         for steps in texts:

@@ -13,18 +13,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.lm.base import LanguageModel
+from sapwood.lm.base import LanguageModel, Parts
 from sapwood.lm.latent_model import LatentBigram
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.mixed_order import MixedOrder
 from sapwood.lm.ngram_model import NgramModel
-from sapwood.lm.text import Boundaries
 from sapwood.lm.transitions import Ids, check_ids, id_arrays, is_scored
-from sapwood.lm.vocabulary import Vocabulary
-from sapwood.storage import pack_strings
+from sapwood.lm.vocabulary import ARRAYS, Vocabulary
+from sapwood.shapes import Array, Float64, Int, Num, Shaped
 
 # What can be saved as a member.
 _MEMBERS: dict[str, type[LanguageModel]] = {member.kind: member for member in (LatentBigram, MixedOrder, NgramModel)}
-_WORDS = ("words", "word_counts")
 # Beyond this gain in log-likelihood per word no more iterations are worth it.
 _GAIN = 1e-7
 
@@ -38,9 +37,9 @@ class Mixture(LanguageModel):
     models
         The members.
     weights
-        `(buckets, members)`: rows are distributions.
+        Those of each bucket: rows are distributions.
     edges
-        `(buckets - 1,)`, rising: a context whose last word was seen `n` times is in the bucket numbered by how many of
+        Rising: a context whose last word was seen `n` times is in the bucket numbered by how many of
         these are at most `n`. A text's first word has the context of a word never seen.
     info
         How it was learned.
@@ -49,9 +48,10 @@ class Mixture(LanguageModel):
     """
 
     kind: ClassVar[str] = "mixture"
-    models: Sequence[Any]
-    weights: np.ndarray
-    edges: np.ndarray
+    title: ClassVar[str] = "mixture"
+    models: Sequence[LanguageModel]
+    weights: Float64[Array, "buckets members"]
+    edges: Num[Array, "buckets-1"]
     info: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Vocabulary = field(init=False, repr=False)
     boundaries: Boundaries = field(init=False)
@@ -142,48 +142,56 @@ class Mixture(LanguageModel):
             seen = np.concatenate([[0], seen])
         return np.searchsorted(self.edges, seen[: len(ids)], side="right")
 
-    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
-        """Return the natural logarithm of each word's probability given those before it, `(n,)`."""
+    def log_probabilities(
+        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
+    ) -> Float64[Array, "tokens"]:
+        """Return the natural logarithm of each word's probability given those before it."""
         members = self._members(ids, context)
         largest = np.maximum(members.max(axis=0), -1e300)
         mixed = (self.weights[self._buckets(ids, context)].T * np.exp(members - largest)).sum(axis=0)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(mixed) + largest)
 
-    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """Return the probability of each word after the ids of a context, `(V,)`."""
+    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
+        """Return the probability of each word after the ids of a context."""
         last = int(self.vocabulary.counts[context[-1]]) if len(context) else 0
         weights = self.weights[np.searchsorted(self.edges, last, side="right")]
         parts = (w * model.distribution(context) for w, model in zip(weights, self.models, strict=True))
         return np.asarray(sum(parts))
 
-    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def parts(self) -> Parts:
         """Return arrays and JSON values that `from_parts` makes the mixture with all its members from again."""
-        vocabulary = self.vocabulary
-        arrays: dict[str, np.ndarray] = {"weights": self.weights, "edges": np.asarray(self.edges, np.int64)}
-        arrays |= {"words": pack_strings(vocabulary.words), "word_counts": vocabulary.counts}
+        arrays = {**self.vocabulary.arrays(), "weights": self.weights, "edges": np.asarray(self.edges, np.int64)}
         members = []
         for number, model in enumerate(self.models):
-            if not isinstance(model, LanguageModel) or model.kind not in _MEMBERS:
+            if model.kind not in _MEMBERS:
                 raise UsageError(f"a mixture with a {type(model).__name__} in it cannot be saved")
             own, metadata = model.parts()
-            arrays |= {f"{number}/{name}": array for name, array in own.items() if name not in _WORDS}
+            arrays |= {f"{number}/{name}": array for name, array in own.items() if name not in ARRAYS}
             members.append({"kind": model.kind, "metadata": metadata})
         return arrays, {"members": members, "info": dict(self.info)}
 
     @classmethod
-    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
+    def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
         """Undo `parts`."""
-        try:
-            models = []
-            for number, member in enumerate(metadata["members"]):
-                start = f"{number}/"
-                own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
-                own |= {name: arrays[name] for name in _WORDS}
-                kind, about = member["kind"], member["metadata"]
-                if kind not in _MEMBERS:
-                    raise ModelError(f"a member is a {kind!r}, which this version does not know")
-                models.append(_MEMBERS[kind].from_parts(own, about))
-            return cls(models, arrays["weights"], arrays["edges"], metadata["info"])
-        except (KeyError, TypeError, ValueError, ModelError, UsageError) as error:
-            raise ModelError(f"not a complete mixture: {error}; make it again") from error
+        models = []
+        for number, member in enumerate(metadata["members"]):
+            start = f"{number}/"
+            own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+            own |= {name: arrays[name] for name in ARRAYS}
+            if member["kind"] not in _MEMBERS:
+                raise ModelError(f"a member is a {member['kind']!r}, which this version does not know")
+            models.append(_MEMBERS[member["kind"]].from_parts(own, member["metadata"]))
+        return cls(models, arrays["weights"], arrays["edges"], metadata["info"])
+
+    def _figures(self) -> dict[str, Any]:
+        """Return the members with the mean of their weights, contexts counted as often as they were seen."""
+        seen = np.maximum(self.vocabulary.counts, 0)
+        totals = np.bincount(np.searchsorted(self.edges, seen, side="right"), seen, len(self.weights))
+        mean = (totals @ self.weights / totals.sum()) if totals.sum() else self.weights.mean(axis=0)
+        members = [
+            {**model.describe(), "weight": share} for model, share in zip(self.models, mean.tolist(), strict=True)
+        ]
+        for member in members:
+            del member["boundaries"], member["words"]
+        return {"members": members}

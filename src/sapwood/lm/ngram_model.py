@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import _ngram_kernels as kernels
-from sapwood.lm.base import LanguageModel
-from sapwood.lm.text import Boundaries
+from sapwood.lm.base import LanguageModel, Parts
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, Vocabulary
-from sapwood.storage import pack_strings, read_arrays, unpack_strings
+from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64, Shaped
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,16 +29,16 @@ class NgramTree:
     Attributes
     ----------
     words
-        The last word of each n-gram, `(n,)` int32.
+        The last word of each n-gram.
     starts
-        Where the n-grams are that go on from each of those shorter than `order`, and one more, int64.
+        Where the n-grams are that go on from each of those shorter than `order`, the contexts, and one more.
     offsets
-        Where each order begins, `(order + 1,)`: order k is at `offsets[k - 1] : offsets[k]`.
+        Where each order begins: order k is at `offsets[k - 1] : offsets[k]`.
     """
 
-    words: np.ndarray
-    starts: np.ndarray
-    offsets: np.ndarray
+    words: Int32[Array, "ngrams"]
+    starts: Int64[Array, "starts"]
+    offsets: Int64[Array, "offsets"]
 
     @property
     def order(self) -> int:
@@ -51,8 +50,8 @@ class NgramTree:
         return slice(int(self.offsets[k - 1]), int(self.offsets[k]))
 
     @classmethod
-    def build(cls, tables: Sequence[np.ndarray], size: int) -> NgramTree:
-        """Make a tree of sorted n-grams `(n, k)` of orders 2, 3, .. and all ids below `size`.
+    def build(cls, tables: Sequence[Int32[Array, "_ _"]], size: int) -> NgramTree:
+        """Make a tree of sorted n-grams of orders 2, 3, .. and all ids below `size`.
 
         The first k - 1 words of each n-gram must be an n-gram of the order below; else `MissingBeginning` is raised.
         """
@@ -69,14 +68,14 @@ class NgramTree:
             starts[offsets[k - 2] + 1 : offsets[k - 1] + 1] = offsets[k - 1] + np.cumsum(numbers)
         return tree
 
-    def locate(self, ngrams: np.ndarray) -> np.ndarray:
-        """Return where n-grams `(n, k)` are, or -1."""
+    def locate(self, ngrams: Int32[Array, "some k"]) -> Int64[Array, "some"]:
+        """Return where n-grams are, or -1."""
         places = np.empty(len(ngrams), np.int64)
         kernels.locate(self.words, self.starts, ngrams, places)
         return places
 
-    def ngrams(self, places: np.ndarray, k: int) -> np.ndarray:
-        """Return the n-grams of order `k` that are at `places`, `(n, k)` int32."""
+    def ngrams(self, places: Int[Array, "some"], k: int) -> Int32[Array, "some k"]:
+        """Return the n-grams of order `k` that are at `places`."""
         result = np.empty((len(places), k), np.int32)
         for d in range(k - 1, -1, -1):
             result[:, d] = self.words[places]
@@ -102,7 +101,7 @@ class NgramModel(LanguageModel):
     tree
         The n-grams.
     log_probabilities
-        The natural logarithm of the probability of each n-gram's last word given the others, `(n,)`.
+        The natural logarithm of the probability of each n-gram's last word given the others.
     log_backoffs
         That of the weight of each n-gram shorter than the order as a context, for words not seen after it.
     vocabulary
@@ -112,6 +111,7 @@ class NgramModel(LanguageModel):
     """
 
     kind: ClassVar[str] = "ngram-model"
+    title: ClassVar[str] = "n-gram model"
     # In a stream whose text has `<s>` it is a word like any other.
     _never_said: ClassVar[tuple[int, ...]] = ()
     _nothing_to_draw: ClassVar[str] = "this model knows only <unk>; there is nothing to draw"
@@ -119,8 +119,8 @@ class NgramModel(LanguageModel):
     def __init__(
         self,
         tree: NgramTree,
-        log_probabilities: np.ndarray,
-        log_backoffs: np.ndarray,
+        log_probabilities: Float[Array, "ngrams"],
+        log_backoffs: Float[Array, "contexts"],
         vocabulary: Vocabulary,
         boundaries: Boundaries,
     ) -> None:
@@ -137,21 +137,13 @@ class NgramModel(LanguageModel):
         """The longest n-grams."""
         return self.tree.order
 
-    def describe(self) -> dict[str, Any]:
-        """Return figures: order, boundaries, words, and how many n-grams there are of each order."""
-        return {
-            "order": self.order,
-            "boundaries": self.boundaries,
-            "words": len(self.vocabulary),
-            "ngrams": np.diff(self.tree.offsets).tolist(),
-        }
+    def _figures(self) -> dict[str, Any]:
+        return {"order": self.order, "ngrams": np.diff(self.tree.offsets).tolist()}
 
-    def log_probabilities(self, ids: np.ndarray, *, context: np.ndarray | None = None) -> np.ndarray:
-        """Return the natural logarithm of each word's probability given those before it, `(n,)` float64.
-
-        In a model of sentences each `<s>` begins a new sentence, and its own entry is 0. A word that the model never
-        saw has minus infinity. `context` is what comes before.
-        """
+    def log_probabilities(
+        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
+    ) -> Float64[Array, "tokens"]:
+        """Return the natural logarithm of each word's probability; of one that was never seen, minus infinity."""
         before = np.zeros(0, np.int32) if context is None else np.asarray(context, np.int32)[-self.order :]
         both = self._checked(np.concatenate([before, np.asarray(ids, np.int32)]))
         begin = BEGIN if self.boundaries == "sentence" else -1
@@ -165,8 +157,8 @@ class NgramModel(LanguageModel):
             raise UsageError(f"ids are from 0 to {len(self.vocabulary) - 1}")
         return ids
 
-    def distribution(self, context: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """Return the probability of each word after the words of `context`, `(V,)`."""
+    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
+        """Return the probability of each word after the words of `context`."""
         ids = self._checked(np.asarray(context[max(0, len(context) - self.order + 1) :], np.int32))
         if self.boundaries == "sentence" and BEGIN in ids:
             ids = ids[len(ids) - 1 - int(np.argmax(ids[::-1] == BEGIN)) :]
@@ -180,11 +172,10 @@ class NgramModel(LanguageModel):
             result[self.tree.words[successors]] = np.exp(self.values[successors])
         return result
 
-    def parts(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def parts(self) -> Parts:
         """Return arrays and JSON values that `from_parts` makes the model from again."""
         arrays = {
-            "words": pack_strings(self.vocabulary.words),
-            "word_counts": self.vocabulary.counts,
+            **self.vocabulary.arrays(),
             "last_words": self.tree.words,
             "starts": self.tree.starts,
             "offsets": self.tree.offsets,
@@ -194,17 +185,8 @@ class NgramModel(LanguageModel):
         return arrays, {"boundaries": self.boundaries}
 
     @classmethod
-    def from_parts(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Self:
-        """Undo `parts`; what is missing raises a `KeyError`."""
-        vocabulary = Vocabulary(unpack_strings(arrays["words"]), arrays["word_counts"])
+    def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
+        """Undo `parts`."""
         tree = NgramTree(arrays["last_words"], arrays["starts"], arrays["offsets"])
-        return cls(tree, arrays["log_probabilities"], arrays["log_backoffs"], vocabulary, metadata["boundaries"])
-
-    @classmethod
-    def load(cls, path: str | Path, *, mmap: bool = False) -> Self:
-        """Read a model that `save` wrote; with `mmap` its arrays are views of the file."""
-        arrays, metadata = read_arrays(path, kind=cls.kind, version=cls.format_version, mmap=mmap)
-        try:
-            return cls.from_parts(arrays, metadata)
-        except KeyError as error:
-            raise ModelError(f"{path}: this model lacks {error}; train it again") from error
+        values = arrays["log_probabilities"], arrays["log_backoffs"]
+        return cls(tree, *values, Vocabulary.from_arrays(arrays), metadata["boundaries"])

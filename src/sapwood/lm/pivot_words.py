@@ -15,8 +15,10 @@ import numpy as np
 import scipy.linalg
 
 from sapwood.anchors.decomposition import half_from_points
+from sapwood.errors import UsageError
 from sapwood.lm.tiles import BigramTiles
 from sapwood.run.parallel import one_blas_thread
+from sapwood.shapes import Array, Float64
 
 # Up to this many cells the singular vectors are exact.
 _DENSE = 1 << 22
@@ -27,9 +29,9 @@ _FLAT = 1e-12
 
 
 def pivot_words(
-    tiles: BigramTiles, states: int, *, kappa: float, least: float, random_state: int = 0, threads: int = 1
-) -> np.ndarray:
-    """Return `s(w2|h)`, `(V, m)` in the inner order of columns; there can be fewer than `states`.
+    tiles: BigramTiles, states: int, *, kappa: float, anchor_count: float, random_state: int = 0, threads: int = 1
+) -> Float64[Array, "words found"]:
+    """Return `s(w2|h)` in the inner order of columns; there can be fewer states than asked for.
 
     Parameters
     ----------
@@ -39,25 +41,33 @@ def pivot_words(
         How many, which is also the dimension of the representation.
     kappa
         See above.
-    least
+    anchor_count
         Words seen less often are no anchors.
     random_state
         Seed of the projection with which singular vectors are sought.
     threads
         Of the least squares.
     """
+    if not (tiles.column_totals >= anchor_count).any():
+        raise UsageError(
+            f"no word was seen {anchor_count:g} times or more after another one, so none can stand for a state; lower "
+            "anchor_count, or use method em"
+        )
     with one_blas_thread():
         points = word_points(tiles, states, kappa=kappa, random_state=random_state)
         # Words never seen are nowhere, and would take the longest.
         seen = tiles.column_totals > 0
-        half = half_from_points(points[seen], tiles.column_totals[seen], states, least=least, threads=threads)
+        totals = tiles.column_totals[seen]
+        half = half_from_points(points[seen], totals, states, least=anchor_count, threads=threads)
     result = np.zeros((len(seen), half.states))
     result[seen] = half.rows
     return result
 
 
-def word_points(tiles: BigramTiles, dimensions: int, *, kappa: float, random_state: int = 0) -> np.ndarray:
-    """Return `E[phi(w1) | w2]`, `(V, l)` in the inner order of columns, with `phi` from canonical correlations."""
+def word_points(
+    tiles: BigramTiles, dimensions: int, *, kappa: float, random_state: int = 0
+) -> Float64[Array, "words _"]:
+    """Return `E[phi(w1) | w2]` in the inner order of columns, with `phi` from canonical correlations."""
     rows, columns = tiles.row_totals, tiles.column_totals
     left, right = _scales(rows, kappa), _scales(columns, kappa)
     if len(rows) * len(columns) <= _DENSE or dimensions + _MORE >= len(rows):

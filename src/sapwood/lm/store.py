@@ -11,6 +11,7 @@ from typing import IO
 import numpy as np
 
 from sapwood.files import explained
+from sapwood.shapes import Array, Shaped
 
 
 class Store:
@@ -36,7 +37,7 @@ class Store:
         """Whether some arrays are in the file."""
         return self._file is not None
 
-    def append(self, array: np.ndarray) -> int:
+    def append(self, array: Shaped[Array, "..."]) -> int:
         """Keep an array and return its number."""
         with self._lock:
             if array.nbytes <= self._room:
@@ -52,7 +53,7 @@ class Store:
             self._items.append((begin, array.dtype, array.shape))
             return len(self._items) - 1
 
-    def get(self, number: int, *, drop: bool = False) -> np.ndarray:
+    def get(self, number: int, *, drop: bool = False) -> Shaped[Array, "..."]:
         """Return an array; with `drop` it is not kept any longer if it was in memory."""
         with self._lock:
             item = self._items[number]
@@ -77,7 +78,7 @@ class Store:
             self._file = None
 
 
-def empty(shape: tuple[int, ...], dtype: type, in_file: bool, folder: str | Path | None = None) -> np.ndarray:
+def empty(shape: tuple[int, ...], dtype: type, in_file: bool, folder: str | Path | None = None) -> Shaped[Array, "..."]:
     """Return an array to be filled, in memory or in a file without a name."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if not in_file or size == 0:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import LifoQueue
-from typing import BinaryIO, Literal
+from typing import BinaryIO, TypeAlias, get_args
 
 import numpy as np
 
@@ -22,13 +22,16 @@ from sapwood.errors import InputError, UsageError
 from sapwood.files import is_regular, name_of, open_binary
 from sapwood.lm import _count_kernels as kernels
 from sapwood.lm._word_kernels import LONGEST, PADDING
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, NotText, WordTable
 from sapwood.lm.zstd import open_zstd
 from sapwood.run.parallel import map_in_order
+from sapwood.shapes import Array, Int32, UInt8
 
-Boundaries = Literal["sentence", "stream"]
-Sources = str | Path | Sequence[str | Path]
+Sources: TypeAlias = str | Path | Sequence[str | Path]
+# Which of several tables numbered some words, and the numbers.
+Numbered: TypeAlias = tuple[int, Int32[Array, "_"]]
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PIECE = 4 << 20
 _UNKNOWN_WORDS = 1 << 20
@@ -41,7 +44,7 @@ def source_list(sources: Sources) -> list[str | Path]:
 
 def check_boundaries(boundaries: str) -> None:
     """Raise a `UsageError` unless `boundaries` is one of the two kinds."""
-    if boundaries not in ("sentence", "stream"):
+    if boundaries not in get_args(Boundaries):
         raise UsageError(f'boundaries are "sentence" or "stream", not {boundaries!r}')
 
 
@@ -75,7 +78,7 @@ class Piece:
     """
 
     source: str
-    text: np.ndarray
+    text: UInt8[Array, "bytes"]
     column: int
     last: bool
 
@@ -118,7 +121,7 @@ def _last_separator(data: bytes) -> int:
         size *= 16
 
 
-def tokenise(pieces: Iterable[Piece], tables: Sequence[WordTable], lines: bool) -> Iterator[tuple[int, np.ndarray]]:
+def tokenise(pieces: Iterable[Piece], tables: Sequence[WordTable], lines: bool) -> Iterator[Numbered]:
     """Yield for each piece which of the tables was used and the numbers that it gives the words.
 
     Each table is used by one thread at a time, and there are as many threads as tables. With `lines` line ends and
@@ -155,9 +158,9 @@ def tokenise(pieces: Iterable[Piece], tables: Sequence[WordTable], lines: bool) 
 
 
 def renumber(
-    pieces: Iterable[tuple[int, np.ndarray]], ids_of: Sequence[np.ndarray], boundaries: Boundaries, threads: int = 1
-) -> Iterator[np.ndarray]:
-    """Yield the ids `(n,)` int32 of the words that `tokenise` numbered.
+    pieces: Iterable[Numbered], ids_of: Sequence[Int32[Array, "_"]], boundaries: Boundaries, threads: int = 1
+) -> Iterator[Int32[Array, "_"]]:
+    """Yield the ids of the words that `tokenise` numbered.
 
     `ids_of[table]` has the id of each of a table's numbers, and -1 for what ends a sentence.
     """
@@ -184,8 +187,10 @@ def special_ids(boundaries: Boundaries) -> list[int]:
     return [-1, UNKNOWN, -1, -1] if boundaries == "sentence" else [-1, UNKNOWN, BEGIN, END]
 
 
-def encode_text(sources: Sources, vocabulary: Vocabulary, boundaries: Boundaries = "sentence") -> Iterator[np.ndarray]:
-    """Yield the text as `int32` arrays of ids, a piece at a time.
+def encode_text(
+    sources: Sources, vocabulary: Vocabulary, boundaries: Boundaries = "sentence"
+) -> Iterator[Int32[Array, "_"]]:
+    """Yield the text as arrays of ids, a piece at a time.
 
     With `"sentence"` each piece is whole sentences, each with its `<s>` and `</s>`; with `"stream"` the pieces one
     behind the other are the sequence.
@@ -199,7 +204,7 @@ def encode_text(sources: Sources, vocabulary: Vocabulary, boundaries: Boundaries
     ids_of = np.arange(-1, len(vocabulary), dtype=np.int32)
     ids_of[:FIRST_WORD] = special_ids(boundaries)
 
-    def numbered() -> Iterator[tuple[int, np.ndarray]]:
+    def numbered() -> Iterator[Numbered]:
         for _, numbers in tokenise(read_pieces(sources), [table], boundaries == "sentence"):
             yield 0, np.where(numbers < known, numbers, 1 + UNKNOWN)
             if len(table) > known + _UNKNOWN_WORDS:
@@ -216,7 +221,7 @@ def encode_text(sources: Sources, vocabulary: Vocabulary, boundaries: Boundaries
         held.append(ids)
 
 
-def encode_sentences(sentences: Iterable[Iterable[str]], vocabulary: Vocabulary) -> np.ndarray:
+def encode_sentences(sentences: Iterable[Iterable[str]], vocabulary: Vocabulary) -> Int32[Array, "tokens"]:
     """Return tokenised sentences as one array of ids, each sentence with its `<s>` and `</s>`."""
     pieces = [np.concatenate([[BEGIN], vocabulary.encode(tokens), [END]]) for tokens in sentences]
     return np.concatenate(pieces).astype(np.int32) if pieces else np.zeros(0, np.int32)

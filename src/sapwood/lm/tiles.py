@@ -21,6 +21,7 @@ import scipy.sparse
 from sapwood.errors import UsageError
 from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.run.parallel import map_in_order
+from sapwood.shapes import Array, Float, Float64, Int32
 
 # Groups of rows and columns, and from how many bigrams on there are the larger number of them.
 _GROUPS, _MORE_GROUPS, _MANY = 8, 16, 1 << 22
@@ -38,7 +39,7 @@ class BigramTiles:
     Parameters
     ----------
     counts
-        `(V, V')`, at least 0: what is seen before and after each other.
+        At least 0: what is seen before (rows) and after each other (columns).
     width
         How many numbers passes keep of each word.
     groups
@@ -51,12 +52,17 @@ class BigramTiles:
     Attributes
     ----------
     rows, columns
-        The words in the inner order, `(V,)` and `(V',)` int32.
+        The words in the inner order.
     row_totals, column_totals
-        The sums of counts, in the inner order, float64.
+        The sums of counts, in the inner order.
     total
         The sum of all.
     """
+
+    rows: Int32[Array, "rows"]
+    columns: Int32[Array, "columns"]
+    row_totals: Float64[Array, "rows"]
+    column_totals: Float64[Array, "columns"]
 
     def __init__(
         self,
@@ -128,8 +134,8 @@ class BigramTiles:
     def _each(self, call: Callable[[int], object], numbers: Sequence[int]) -> list[object]:
         return list(map_in_order(call, numbers, threads=self.threads))
 
-    def round_totals(self) -> np.ndarray:
-        """Return the sum of the counts in each round, `(groups,)`."""
+    def round_totals(self) -> Float64[Array, "groups"]:
+        """Return the sum of the counts in each round."""
         ends = self._segment_begins[self._offsets[:: self._blocks]]
         sums = [float(self._counts[a:b].sum(dtype=np.float64)) for a, b in itertools.pairwise(ends)]
         tiles = np.array(sums).reshape(self.groups, self.groups)
@@ -143,10 +149,10 @@ class BigramTiles:
 
     def expect(
         self,
-        r: np.ndarray,
-        s: np.ndarray,
-        r_sums: np.ndarray,
-        s_sums: np.ndarray,
+        r: Float[Array, "rows states"],
+        s: Float[Array, "columns states"],
+        r_sums: Float[Array, "rows states"],
+        s_sums: Float[Array, "columns states"],
         rounds: Iterable[int] | None = None,
     ) -> float:
         """Add to the sums what `kernels.expect` does for all bigrams, or those of some rounds.
@@ -164,7 +170,12 @@ class BigramTiles:
             total += sum(map_in_order(tile, range(self.groups), threads=self.threads))
         return total
 
-    def expect_rows(self, r: np.ndarray, s: np.ndarray, r_sums: np.ndarray) -> float:
+    def expect_rows(
+        self,
+        r: Float[Array, "rows states"],
+        s: Float[Array, "columns states"],
+        r_sums: Float[Array, "rows states"],
+    ) -> float:
         """Do the rows' half of `expect`."""
 
         def group(number: int) -> float:
@@ -173,7 +184,7 @@ class BigramTiles:
 
         return sum(map_in_order(group, range(self.groups), threads=self.threads))
 
-    def multiply(self, dense: np.ndarray, *, transposed: bool = False) -> np.ndarray:
+    def multiply(self, dense: Float[Array, "given width"], *, transposed: bool = False) -> Float[Array, "made width"]:
         """Return the matrix of counts, or its transpose, times a dense one; both in the inner order."""
         result = np.zeros((len(self.columns if transposed else self.rows), dense.shape[1]), self.dtype)
         dense = np.ascontiguousarray(dense, self.dtype)
@@ -186,8 +197,8 @@ class BigramTiles:
         self._each(group, range(self.groups))
         return result
 
-    def dense(self) -> np.ndarray:
-        """Return the counts as a dense matrix in the inner order, float64."""
+    def dense(self) -> Float64[Array, "rows columns"]:
+        """Return the counts as a dense matrix in the inner order."""
         result = np.zeros((len(self.rows), len(self.columns)))
         rows = np.repeat(self._segment_rows, np.diff(self._segment_begins))
         np.add.at(result, (rows, self._columns), self._counts)

@@ -10,14 +10,15 @@ import numpy as np
 
 from sapwood.errors import InputError, UsageError
 from sapwood.lm import _aggregate_kernels as kernels
-from sapwood.lm.text import Boundaries
+from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, UNKNOWN
+from sapwood.shapes import Array, Bool, Float, Int, Int64, Num
 
 # Ids of a text, or of several that have nothing to do with each other.
-Ids: TypeAlias = np.ndarray | Iterable[np.ndarray]
+Ids: TypeAlias = Int[Array, "_"] | Iterable[Int[Array, "_"]]
 
 
-def id_arrays(ids: Ids) -> list[np.ndarray]:
+def id_arrays(ids: Ids) -> list[Int[Array, "_"]]:
     """Return the texts, each an array of one dimension."""
     arrays = [ids] if isinstance(ids, np.ndarray) else list(ids)
     for array in arrays:
@@ -26,19 +27,21 @@ def id_arrays(ids: Ids) -> list[np.ndarray]:
     return arrays
 
 
-def check_ids(ids: np.ndarray, size: int) -> None:
+def check_ids(ids: Num[Array, "tokens"], size: int) -> None:
     """Raise a `UsageError` unless all ids are those of a vocabulary with so many words."""
     if ids.size and not (ids.min() >= 0 and ids.max() < size):
         raise UsageError(f"ids from {ids.min()} to {ids.max()} are not all in a vocabulary of {size} words")
 
 
-def is_scored(targets: np.ndarray) -> np.ndarray:
+def is_scored(targets: Int[Array, "tokens"]) -> Bool[Array, "tokens"]:
     """Return which words count in perplexities: all but `<unk>`, and `<s>`, which nothing predicts."""
     return (targets != UNKNOWN) & (targets != BEGIN)
 
 
-def lagged_pairs(text: np.ndarray, lag: int, boundaries: Boundaries) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words with `lag - 1` words between them: contexts and targets, `(n,)` each.
+def lagged_pairs(
+    text: Int[Array, "tokens"], lag: int, boundaries: Boundaries
+) -> tuple[Int[Array, "pairs"], Int[Array, "pairs"]]:
+    """Return the words with `lag - 1` words between them: contexts and targets.
 
     If lines are sentences, both are of the same one, and `<s>` is no target.
     """
@@ -49,8 +52,8 @@ def lagged_pairs(text: np.ndarray, lag: int, boundaries: Boundaries) -> tuple[np
     return contexts[kept], targets[kept]
 
 
-def since_begin(text: np.ndarray) -> np.ndarray:
-    """Return for each word how far back the last `<s>` is (or the beginning of the text, if there is none), `(n,)`."""
+def since_begin(text: Int[Array, "tokens"]) -> Int64[Array, "tokens"]:
+    """Return for each word how far back the last `<s>` is (or the beginning of the text, if there is none)."""
     places = np.arange(len(text))
     return places - np.maximum.accumulate(np.where(text == BEGIN, places, 0))
 
@@ -83,8 +86,8 @@ class HeldOut:
         self.contexts, self.targets = contexts.astype(np.int32), targets.astype(np.int32)
         self.counts = counts
 
-    def of(self, words: np.ndarray) -> HeldOut:
-        """Return the bigrams whose second word is one of these, `(V,)` booleans.
+    def of(self, words: Bool[Array, "words"]) -> HeldOut:
+        """Return the bigrams whose second word is one of these.
 
         A word that was never seen has no probability, and one such word would make any perplexity infinite.
         """
@@ -96,7 +99,11 @@ class HeldOut:
         return result
 
     def perplexity(
-        self, r: np.ndarray, s: np.ndarray, row_place: np.ndarray | None = None, column_place: np.ndarray | None = None
+        self,
+        r: Float[Array, "words states"],
+        s: Float[Array, "words states"],
+        row_place: Int[Array, "words"] | None = None,
+        column_place: Int[Array, "words"] | None = None,
     ) -> float:
         """Return the perplexity under `r[context] . s[target]`; places are where a word's parameters stand."""
         contexts = self.contexts if row_place is None else row_place[self.contexts]

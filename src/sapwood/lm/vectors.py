@@ -16,6 +16,7 @@ from sapwood.errors import InputError, UsageError
 from sapwood.files import atomic_write, open_binary, open_output
 from sapwood.lm.latent_model import LatentBigram, Likeness
 from sapwood.lm.vocabulary import SPECIAL
+from sapwood.shapes import Array, Float32
 
 
 def write_vectors(
@@ -60,8 +61,8 @@ def write_vectors(
     return len(numbers)
 
 
-def read_vectors(path: str | Path, *, binary: bool = False) -> tuple[list[str], np.ndarray]:
-    """Read words and their vectors, `(n, m)` float32, in either format."""
+def read_vectors(path: str | Path, *, binary: bool = False) -> tuple[list[str], Float32[Array, "words dimensions"]]:
+    """Read words and their vectors, in either format."""
     with open_binary(path) as stream:
         content = stream.read()
     end = content.find(b"\n")

@@ -12,9 +12,13 @@ from functools import cached_property
 import numpy as np
 
 from sapwood.errors import UsageError
+from sapwood.shapes import Array, Int32, Int64, Num, Shaped
+from sapwood.storage import pack_strings, unpack_strings
 
 UNKNOWN, BEGIN, END = 0, 1, 2
 SPECIAL = ("<unk>", "<s>", "</s>")
+# What the arrays of a vocabulary are called in files.
+ARRAYS = ("words", "word_counts")
 
 
 class Vocabulary:
@@ -29,9 +33,9 @@ class Vocabulary:
     """
 
     words: list[str]
-    counts: np.ndarray
+    counts: Int64[Array, "words"]
 
-    def __init__(self, words: Sequence[str], counts: np.ndarray | None = None) -> None:
+    def __init__(self, words: Sequence[str], counts: Num[Array, "words"] | None = None) -> None:
         self.words = list(words)
         self.counts = np.zeros(len(self.words), np.int64) if counts is None else np.asarray(counts, np.int64)
         if tuple(self.words[:3]) != SPECIAL:
@@ -49,6 +53,16 @@ class Vocabulary:
         kept = [-n for n, _ in ordered]
         special = [total - sum(kept), sentences + seen.get("<s>", 0), sentences + seen.get("</s>", 0)]
         return cls([*SPECIAL, *(w for _, w in ordered)], np.array(special + kept, np.int64))
+
+    def arrays(self) -> dict[str, Shaped[Array, "..."]]:
+        """Return what `from_arrays` makes the vocabulary from again."""
+        return dict(zip(ARRAYS, (pack_strings(self.words), self.counts), strict=True))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]]) -> Vocabulary:
+        """Undo `arrays`."""
+        words, counts = (arrays[name] for name in ARRAYS)
+        return cls(unpack_strings(words), counts)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -69,8 +83,8 @@ class Vocabulary:
             raise UsageError("a vocabulary has a word twice")
         return index
 
-    def encode(self, tokens: Iterable[str]) -> np.ndarray:
-        """Return the ids of the tokens as `int32`; those it does not know are 0."""
+    def encode(self, tokens: Iterable[str]) -> Int32[Array, "tokens"]:
+        """Return the ids of the tokens; those it does not know are 0."""
         get = self.index.get
         return np.fromiter((get(token, UNKNOWN) for token in tokens), np.int32)
 

@@ -7,6 +7,7 @@ import numpy as np
 from sapwood.lm import _word_kernels as kernels
 from sapwood.lm._word_kernels import PADDING
 from sapwood.lm.vocabulary import SPECIAL
+from sapwood.shapes import Array, Int, Int32, Int64, UInt8
 
 FIRST_WORD = 1 + len(SPECIAL)
 TOO_LONG = f"a word of more than {kernels.LONGEST:,} bytes: this is not text with spaces between words"
@@ -26,8 +27,10 @@ class WordTable:
     Attributes
     ----------
     counts
-        How often each number was met, `(limit,)` int64.
+        How often each number was met.
     """
+
+    counts: Int64[Array, "limit"]
 
     def __init__(self, words: int = 1 << 15, letters: int = 1 << 19) -> None:
         self._sizes = np.array([1, words], np.int64)
@@ -58,8 +61,8 @@ class WordTable:
             self.counts = _longer(self.counts, int(self._sizes[1]))
             self._make_slots()
 
-    def tokenise(self, text: np.ndarray, lines: bool) -> tuple[np.ndarray, int]:
-        """Return the numbers of the words of `text` `(n,)` uint8, and how many lines it ends.
+    def tokenise(self, text: UInt8[Array, "bytes"], lines: bool) -> tuple[Int32[Array, "tokens"], int]:
+        """Return the numbers of the words of `text`, and how many lines it ends.
 
         The text ends with a separator, behind which `PADDING` bytes count for nothing. Words that are new are added.
         With `lines` each line end is among the numbers, as 0. Zero bytes, bytes that are not UTF-8 and words of more
@@ -92,7 +95,7 @@ class WordTable:
         self.counts[0] += done[2]
         return self._ids[: done[1]].copy(), int(done[2])
 
-    def add_table(self, other: WordTable) -> np.ndarray:
+    def add_table(self, other: WordTable) -> Int64[Array, "words"]:
         """Add the words of another table with their counts; return which number each of its numbers has here."""
         numbers = self._add(other._arena, other._starts, len(other))
         np.add.at(self.counts, numbers, other.counts[: len(other)])
@@ -122,7 +125,7 @@ class WordTable:
         self.counts[words:] = 0
         self._make_slots()
 
-    def words(self, numbers: np.ndarray) -> list[str]:
+    def words(self, numbers: Int[Array, "some"]) -> list[str]:
         """Return some words by their numbers."""
         target = np.empty(int((self._starts[numbers + 1] - self._starts[numbers]).sum()), np.uint8)
         kernels.copy_words(self._arena, self._starts, numbers, target)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from sapwood.errors import InputError
 from sapwood.files import explained
@@ -21,7 +22,7 @@ def open_zstd(path: str | Path) -> Iterator[BinaryIO]:
     new, problem = _library(path)
     with explained(path), Path(path).open("rb") as raw:
         try:
-            yield cast(BinaryIO, Frames(raw, new))
+            yield io.BufferedReader(Frames(raw, new))
         except (problem, Truncated) as error:
             raise InputError(f"{path}: damaged or truncated zstd file ({error})") from error
 
@@ -44,7 +45,7 @@ class Truncated(Exception):
     """The file ends within a frame."""
 
 
-class Frames:
+class Frames(io.RawIOBase):
     """The content of the frames of a file one behind the other.
 
     Parameters
@@ -59,24 +60,26 @@ class Frames:
         self._raw, self._new = raw, new
         self._frame: Any = None
         self._left = b""
-        self._held = b""
+        self._held = memoryview(b"")
 
-    def read(self, size: int) -> bytes:
-        """Return `size` bytes, fewer only at the end."""
-        parts, length = [self._held], len(self._held)
-        while length < size:
+    def readable(self) -> bool:
+        """Say that this is for reading."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer, or as much of it as the next step gives; nothing only at the end."""
+        while not self._held:
             data = self._left or self._raw.read(_STEP)
             if not data:
                 if self._frame is not None:
                     raise Truncated("it ends too early")
-                break
+                return 0
             if self._frame is None:
                 self._frame = self._new()
-            parts.append(self._frame.decompress(data))
-            length += len(parts[-1])
-            self._left = b""
+            self._held, self._left = memoryview(self._frame.decompress(data)), b""
             if self._frame.eof:
                 self._left, self._frame = self._frame.unused_data, None
-        joined = b"".join(parts)
-        self._held = joined[size:]
-        return joined[:size]
+        size = min(len(buffer), len(self._held))
+        buffer[:size] = self._held[:size]
+        self._held = self._held[size:]
+        return size

@@ -1,0 +1,313 @@
+"""From texts to a language model by any of the methods, which is what `sapwood lm train` does.
+
+>>> from pathlib import Path
+>>> from sapwood.lm import train
+>>> _ = Path("text.txt").write_text("the dog barks\\nthe cat sleeps\\na dog sleeps\\na cat barks\\n")
+>>> [word for word, _ in train("text.txt", method="mkn").next_words(["the"], 2)]
+['cat', 'dog']
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, cast
+
+import numpy as np
+
+from sapwood.errors import InputError, UsageError
+from sapwood.files import STANDARD_STREAM, is_regular, name_of
+from sapwood.lm.aggregate import PIVOT_ITERATIONS, AggregateMarkov, LatentMethod
+from sapwood.lm.counts import Counts, count_text
+from sapwood.lm.kneser_ney import KneserNey
+from sapwood.lm.methods import (
+    DEFAULT_MIN_COUNT,
+    DEFAULT_ORDER,
+    METHODS,
+    Boundaries,
+    Method,
+    Settings,
+    check_method,
+    default_method,
+)
+from sapwood.lm.mixed_order import MixedOrder, MixedOrderMarkov
+from sapwood.lm.mixture import Mixture
+from sapwood.lm.models import AnyModel, kind_of
+from sapwood.lm.reading import read_counts, read_whole
+from sapwood.lm.text import Sources, source_list
+from sapwood.run.log import Log, NoLog
+from sapwood.run.progress import Progress, Silent
+from sapwood.shapes import Array, Int32
+
+# They walk through the text itself, of which counts say too little.
+_WALKING = ("mixed-order", "mix")
+# A mixture has weights for contexts by how often their last word was seen: below these numbers, and from the last on.
+_EDGES = (3, 10, 30, 100, 300, 1000, 3000, 10000)
+# What a first run compiles its kernels with.
+_TINY = "one two three\ntwo one\nthree two one two\n"
+
+
+@dataclass(frozen=True)
+class TrainingText:
+    """What a model is learned from.
+
+    Attributes
+    ----------
+    counts
+        The n-grams.
+    ids
+        The text itself, if the method looks further back than n-grams go and it is there.
+    dev
+        Held-out text, if there is any.
+    dev_name
+        What messages call it.
+    min_count
+        How often words had to be seen to be known.
+    """
+
+    counts: Counts
+    ids: Int32[Array, "tokens"] | None = None
+    dev: Int32[Array, "dev_tokens"] | None = None
+    dev_name: str = "dev"
+    min_count: int = 1
+
+
+def train(
+    texts: Sources,
+    *,
+    method: Method | None = None,
+    dev: str | Path | None = None,
+    order: int | None = None,
+    min_count: int | None = None,
+    max_words: int | None = None,
+    boundaries: Boundaries | None = None,
+    memory: int = 4 << 30,
+    random_state: int = 0,
+    threads: int = 1,
+    progress: Progress | None = None,
+    log: Log | None = None,
+    **settings: Unpack[Settings],
+) -> AnyModel:
+    """Learn a language model from texts, or from files of counts.
+
+    Parameters
+    ----------
+    texts, dev, order, min_count, max_words, boundaries, memory
+        As `read_training_text` takes them.
+    method
+        See `sapwood.lm.methods`. By default the best, `mix`, or without `dev` modified Kneser-Ney smoothing, `mkn`.
+    random_state
+        Seed of every random choice.
+    threads
+        How many to use. The result does not depend on it.
+    progress, log
+        What to report to.
+    settings
+        Of the method.
+    """
+    method = method or default_method(dev is not None)
+    check_method(method, [*settings, *(["order"] if order is not None else [])], dev is not None)
+    text = read_training_text(
+        texts, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
+        memory=memory, threads=threads, progress=progress,
+    )  # fmt: skip
+    return fit(text, method, random_state=random_state, threads=threads, progress=progress, log=log, **settings)
+
+
+# Reading.
+
+
+def read_training_text(
+    texts: Sources,
+    *,
+    method: Method,
+    dev: str | Path | None = None,
+    order: int | None = None,
+    min_count: int | None = None,
+    max_words: int | None = None,
+    boundaries: Boundaries | None = None,
+    memory: int = 4 << 30,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> TrainingText:
+    """Read what a model is to be learned from.
+
+    Parameters
+    ----------
+    texts
+        Paths of texts and of files of counts; `.gz` and `.zst` are decompressed, `-` is standard input.
+    method
+        By which.
+    dev
+        The path of held-out text: to stop by, and to take the weights of mixtures from.
+    order
+        The longest n-grams: 3 by default where the method has an order, or that of the counts.
+    min_count
+        Words seen less often become `<unk>`: 2 by default, or 1 with files of counts.
+    max_words, boundaries, memory, threads, progress
+        As `read_counts` takes them.
+    """
+    progress = progress or Silent()
+    paths = source_list(texts)
+    from_counts = any(kind_of(path) is not None for path in paths)
+    if method == "mixed-order" and from_counts:
+        raise UsageError("method mixed-order needs the text itself; counts of n-grams do not have all it looks at")
+    walks = method in _WALKING and not from_counts
+    for path in paths if walks else ():
+        if str(path) == STANDARD_STREAM or (Path(path).exists() and not is_regular(path)):
+            raise UsageError(f"{path}: is read more than once with method {method}; name a file")
+    if min_count is None:
+        min_count = 1 if from_counts else DEFAULT_MIN_COUNT
+    counts = read_counts(
+        paths,
+        order=order,
+        default_order=DEFAULT_ORDER if "order" in METHODS[method] else 2,
+        min_count=min_count,
+        max_words=max_words,
+        boundaries=boundaries,
+        threads=threads,
+        memory=memory,
+        progress=progress,
+    )
+    if method not in ("kn", "mkn") and (counts.order < 2 or not len(counts.table(2)[1])):
+        raise UsageError(f"method {method} needs bigrams, and there are none")
+    held_out = None if dev is None else read_whole(dev, counts, progress)
+    if held_out is not None and not len(held_out):
+        raise InputError(f"{dev}: no words in it")
+    return TrainingText(
+        counts, read_whole(paths, counts, progress) if walks else None, held_out, name_of(dev or "dev"), min_count
+    )
+
+
+# Learning.
+
+
+def fit(
+    text: TrainingText,
+    method: Method,
+    *,
+    random_state: int = 0,
+    threads: int = 1,
+    progress: Progress | None = None,
+    log: Log | None = None,
+    **settings: Unpack[Settings],
+) -> AnyModel:
+    """Learn a model from what was read for its method; parameters are those of `train`."""
+    check_method(method, settings, text.dev is not None)
+    counts, several = text.counts, method in _WALKING
+    chosen = resolved_settings(method, **settings)
+    steps = _Steps(log or NoLog(), several)
+    steps.write(
+        "start", step=0, method=method, settings={**chosen, "order": counts.order, "seed": random_state},
+        tokens=counts.tokens, words=len(counts.vocabulary),
+    )  # fmt: skip
+    learner = _Learner(text, chosen, {"random_state": random_state, "threads": threads}, progress or Silent(), steps)
+    try:
+        model = learner.model(method)
+    except InputError as error:  # only the held-out text can be at fault
+        raise InputError(f"{text.dev_name}: {error}") from error
+    steps.write("end", step=steps.last)
+    return model
+
+
+def resolved_settings(method: Method, **settings: Unpack[Settings]) -> Settings:
+    """Return all settings that a method has (but for the order), those not given as they are by default."""
+    defaults: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(AggregateMarkov)}
+    defaults["lags"] = MixedOrderMarkov().lags
+    if method == "pivot":
+        defaults["iterations"] = PIVOT_ITERATIONS
+    # As floats or whole numbers whichever way they are written, so that the same settings give the same bytes.
+    chosen = {
+        name: type(defaults[name])(settings.get(name, defaults[name])) for name in METHODS[method] if name != "order"
+    }
+    return cast(Settings, chosen)
+
+
+class _Common(TypedDict):
+    random_state: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class _Learner:
+    """Learns models from one text."""
+
+    text: TrainingText
+    settings: Settings
+    common: _Common
+    progress: Progress
+    log: Log
+
+    def model(self, method: Method) -> AnyModel:
+        counts = self.text.counts
+        if method in ("kn", "mkn"):
+            return KneserNey(order=counts.order, modified=method == "mkn").fit(counts)
+        if method == "mixed-order":
+            return self._mixed_order()
+        if method != "mix":
+            return self._latent(cast(LatentMethod, method))
+        assert self.text.dev is not None
+        members: list[AnyModel] = [self._latent("pivot+em" if self._has_anchors() else "em")]
+        if self.text.ids is None:
+            self.progress.note("learning from counts: the mixture has no mixed-order model, which needs the text")
+        else:
+            members.append(self._mixed_order())
+        members.append(KneserNey(order=counts.order).fit(counts))
+        return Mixture.fit(members, self.text.dev, edges=_EDGES)
+
+    def _latent(self, method: LatentMethod) -> AnyModel:
+        own = {name: value for name, value in self.settings.items() if name != "lags"}
+        if method == "pivot":
+            own["pivot_iterations"] = own.pop("iterations")
+        learner = AggregateMarkov(method=method, **own, **self.common)  # type: ignore[arg-type]
+        return learner.fit(self.text.counts, dev=self.text.dev, progress=self.progress, log=self.log)
+
+    def _mixed_order(self) -> MixedOrder:
+        counts, ids = self.text.counts, self.text.ids
+        assert ids is not None
+        return MixedOrderMarkov(**self.settings, **self.common).fit(
+            ids,
+            counts.vocabulary,
+            boundaries=counts.boundaries,
+            dev=self.text.dev,
+            progress=self.progress,
+            log=self.log,
+        )
+
+    def _has_anchors(self) -> bool:
+        """Return whether a word was seen often enough, after another one, to stand for a state."""
+        ngrams, numbers = self.text.counts.table(2)
+        return bool(np.bincount(ngrams[:, 1], numbers).max() >= self.settings["anchor_count"])
+
+
+class _Steps:
+    """A log in which the steps of several trainings, one after the other, are counted on, and each has a number."""
+
+    def __init__(self, log: Log, several: bool) -> None:
+        self._log, self._several = log, several
+        self._before = self.last = self._member = 0
+
+    def write(self, event: str, *, step: int, seconds: float | None = None, **figures: object) -> None:
+        """Note an event; a step before the last one is of another training."""
+        if step < self.last:
+            self._before += self.last
+            self._member += 1
+        self.last = step
+        labels = {"member": self._member} if self._several and event not in ("start", "end") else {}
+        self._log.write(event, step=self._before + step, seconds=seconds, **labels, **figures)
+
+
+def warm_up(order: int = 2, method: Method | None = None, *, threads: int = 1) -> None:
+    """Count a few words, and learn from them by a method, so that all kernels are compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tiny.txt"
+        path.write_text(_TINY, encoding="utf-8")
+        counts = count_text(path, order=max(order, 2), threads=threads)
+        if method is None:
+            return
+        ids = read_whole(path, counts)
+    wanted = {"states": 2, "iterations": 2, "anchor_count": 0.0, "lags": 2}
+    own = cast(Settings, {name: value for name, value in wanted.items() if name in METHODS[method]})
+    fit(TrainingText(counts, ids, ids), method, threads=threads, **own)

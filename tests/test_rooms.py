@@ -1,0 +1,30 @@
+"""`import sapwood` is quick, and everything is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sapwood
+
+ROOMS = sorted(
+    path.parent.name
+    for path in Path(sapwood.__file__).parent.glob("*/__init__.py")
+    if path.parent.name not in ("cli", "testing", "run")
+)
+
+
+def test_rooms_are_there_without_being_imported_by_name():
+    script = "import sapwood, sys\nassert 'numpy' not in sys.modules\n" + "".join(
+        f"assert sapwood.{room}.__name__ == 'sapwood.{room}'\n" for room in ROOMS
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+    assert set(ROOMS) <= set(dir(sapwood))
+
+
+def test_other_names_are_not():
+    with pytest.raises(AttributeError, match="no attribute 'lmm'"):
+        sapwood.lmm  # noqa: B018
