@@ -18,12 +18,14 @@ _COMMANDS = {
     "eval": "sapwood.cli.evaluate",
     "inspect": "sapwood.cli.inspect",
     "convert": "sapwood.cli.convert",
-    "minimize": "sapwood.cli.minimize",
+    "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",
     "decompose": "sapwood.cli.decompose",
     "lm": "sapwood.cli.lm",
     "identify": "sapwood.cli.identify",
 }
+# Other names of commands, understood but not listed.
+_ALIASES = {"minimize": "minimise", "evaluate": "eval"}
 _INTERRUPTED = 130
 _BUG = 70
 
@@ -39,6 +41,7 @@ class _LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        name = _ALIASES.get(name, name)
         if name not in _COMMANDS:
             return None
         command = importlib.import_module(_COMMANDS[name]).command
