@@ -162,11 +162,13 @@ def test_choose_a_number():
 
 
 def test_choose_a_part():
-    assert choose_states(VALUES, keep=0.5).tolist() == [2, 1, 1]
-    assert choose_states(VALUES, keep=0.01).tolist() == [1, 1, 1]
-    assert choose_states(VALUES, keep=1.0).tolist() == [3, 1, 2]
-    assert choose_states(VALUES, keep=1 / 3).tolist() == [1, 1, 1]
-    assert choose_states(VALUES, keep=0.5, sizes=[6, 8, 2]).tolist() == [3, 1, 1]
+    # Each sort's first state stays, then the largest of all.
+    assert choose_states(VALUES, budget=0.5).tolist() == [1, 1, 1]
+    assert choose_states(VALUES, budget=0.67).tolist() == [2, 1, 1]
+    assert choose_states(VALUES, budget=0.01).tolist() == [1, 1, 1]
+    assert choose_states(VALUES, budget=1.0).tolist() == [3, 1, 2]
+    # As a part of the states that there are now, of which 6 have an effect.
+    assert choose_states(VALUES, budget=0.25, sizes=[6, 8, 2]).tolist() == [2, 1, 1]
 
 
 @given(
@@ -200,10 +202,10 @@ def test_larger_singular_values_keep_more_states():
     ("settings", "message"),
     [
         ({}, "say one of"),
-        ({"states": 2, "keep": 0.5}, "say one of"),
+        ({"states": 2, "budget": 0.5}, "say one of"),
         ({"states": 0}, "at least 1, not 0"),
-        ({"keep": 0.0}, "above 0"),
-        ({"keep": 1.5}, "at most 1, not 1.5"),
+        ({"budget": 0.0}, "above 0"),
+        ({"budget": 1.5}, "at most 1, not 1.5"),
         ({"tolerance": -0.1}, "at least 0"),
         ({"tolerance": 1.0}, "below 1"),
     ],

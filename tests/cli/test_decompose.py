@@ -166,7 +166,7 @@ def test_written_atomically(sapwood: Sapwood, folder: Path, monkeypatch: pytest.
         used.append(path)
         return atomic_write(path)
 
-    monkeypatch.setattr("sapwood.files.atomic_write", noted)
+    monkeypatch.setattr("sapwood.anchors.decomposition.atomic_write", noted)
     run(sapwood, "q.npy", "--states", 2, "-o", "parts.npz")
     assert used == ["parts.npz"]
     assert folder.is_dir()
@@ -287,9 +287,9 @@ def test_bad_arrays(sapwood: Sapwood, folder: Path) -> None:
         ("q.npy --states 2 --seed -1", 2, "-1 is not in the range x>=0"),
         ("q.npy --states 2 --threads 0", 2, "0 is not in the range"),
         ("q.npy --states 2 -o -", 2, "arrays cannot be written to standard output; name a file, or use --json"),
-        ("q.npy --states 2 -o q.npy", 2, "-o q.npy: is the input file; it would be replaced"),
-        ("q.npy --states 2 -o link.npy", 2, "-o link.npy: is the input file"),
-        ("q.npy --states 2 -o ./folder/../q.npy", 2, "is the input file"),
+        ("q.npy --states 2 -o q.npy", 2, "-o q.npy: is one of the input files; it would be replaced"),
+        ("q.npy --states 2 -o link.npy", 2, "-o link.npy: is one of the input files"),
+        ("q.npy --states 2 -o ./folder/../q.npy", 2, "is one of the input files"),
         ("q.npy --states 2 -o folder", 3, "folder: is a directory; name a file"),
         ("q.npy --states 2 -o no/parts.npz", 3, "no: no such directory"),
         ("q.npy --states 2 --least 100", 3, "q.npy: no row has a sum of 100 or more"),

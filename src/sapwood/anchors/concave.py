@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sapwood.shapes import Array, Float
+
 _GROWTH = 1.5
 _LARGEST = 1e6
 
@@ -32,7 +34,7 @@ class Optimum:
         Whether the iterations ended because nothing changed any more.
     """
 
-    weights: np.ndarray
+    weights: Float[Array, "..."]
     objectives: list[float]
     converged: bool
 
@@ -43,8 +45,8 @@ class Optimum:
 
 
 def maximise(
-    evaluate: Callable[[np.ndarray], tuple[float, np.ndarray]],
-    start: np.ndarray,
+    evaluate: Callable[[Float[Array, "..."]], tuple[float, Float[Array, "..."]]],
+    start: Float[Array, "..."],
     *,
     iterations: int,
     tolerance: float,

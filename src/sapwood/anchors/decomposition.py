@@ -8,8 +8,9 @@ with the states in another order; a concave problem aligns the two (figure 2, `d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
@@ -21,6 +22,8 @@ from sapwood.anchors.concave import Optimum, maximise
 from sapwood.anchors.search import find_anchors
 from sapwood.anchors.simplex import Solver, simplex_weights
 from sapwood.errors import UsageError
+from sapwood.files import atomic_write
+from sapwood.shapes import Array, Bool, Float, Int
 
 Matrix: TypeAlias = np.ndarray | scipy.sparse.sparray | scipy.sparse.spmatrix
 Representation = Literal["cca", "random"]
@@ -29,6 +32,8 @@ Columns = Literal["align", "fit"]
 _DENSE = 1 << 20
 # Larger numbers, and smaller ones than their inverse, cannot be multiplied safely.
 _LARGE = 1e100
+# Smaller probabilities are what is left of zeros.
+_SHOWN = 1e-6
 # Dimensions of a random projection, in states and at least.
 _RANDOM, _RANDOM_LEAST = 8, 64
 
@@ -40,21 +45,21 @@ class HalfDecomposition:
     Attributes
     ----------
     prior
-        `pi(h)`, `(m,)`.
+        `pi(h)`.
     rows
-        `r(f|h)`, `(d, m)`: columns are distributions.
+        `r(f|h)`: columns are distributions.
     given
-        `p(h|f)`, `(d, m)`: rows are distributions. Rows of `Q` without entries get the prior.
+        `p(h|f)`: rows are distributions. Rows of `Q` without entries get the prior.
     anchors
-        `(m,)`: the row that stands for each state.
+        The row that stands for each state.
     residual
         The part of the rows' squared length (each weighted by its mass) that is no mixture of the anchors.
     """
 
-    prior: np.ndarray
-    rows: np.ndarray
-    given: np.ndarray
-    anchors: np.ndarray
+    prior: Float[Array, "states"]
+    rows: Float[Array, "rows states"]
+    given: Float[Array, "rows states"]
+    anchors: Int[Array, "states"]
     residual: float
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -73,24 +78,24 @@ class Decomposition:
     Attributes
     ----------
     prior, rows, columns
-        `pi(h)`, `(m,)`; `r(f|h)`, `(d, m)`; `s(g|h)`, `(d', m)`.
+        `pi(h)`, `r(f|h)` and `s(g|h)`.
     row_anchors, column_anchors
         The row and, unless the columns were fitted, the column that stand for each state; a column may do so for
         several states, or for none.
     alignment
-        `t(h'|h)`, `(m, m)`: how much of the columns' state `h'` is in state `h`; the identity if they were fitted.
+        `t(h'|h)`: how much of the columns' state `h'` is in state `h`; the identity if they were fitted.
     log_likelihood
         `sum Q log sum_h pi(h) r(f|h) s(g|h) / sum Q`.
     iterations, converged
         Of the concave problem.
     """
 
-    prior: np.ndarray
-    rows: np.ndarray
-    columns: np.ndarray
-    row_anchors: np.ndarray
-    column_anchors: np.ndarray
-    alignment: np.ndarray
+    prior: Float[Array, "states"]
+    rows: Float[Array, "rows states"]
+    columns: Float[Array, "columns states"]
+    row_anchors: Int[Array, "states"]
+    column_anchors: Int[Array, "column_states"]
+    alignment: Float[Array, "states t_states"]
     log_likelihood: float
     iterations: int
     converged: bool
@@ -102,6 +107,40 @@ class Decomposition:
     def states(self) -> int:
         """Number of states."""
         return len(self.prior)
+
+    def describe(self, rows: Sequence[str], columns: Sequence[str], *, top: int = 5) -> list[dict[str, Any]]:
+        """Return what each state is, as JSON values: its prior, its anchors, its `top` most probable rows and columns.
+
+        `rows` and `columns` are their names.
+        """
+        found = []
+        for state in range(self.states):
+            anchor = None
+            if len(self.column_anchors):
+                anchor = columns[self.column_anchors[self.alignment[state].argmax()]]
+            found.append(
+                {
+                    "prior": float(self.prior[state]),
+                    "row_anchor": rows[self.row_anchors[state]],
+                    "column_anchor": anchor,
+                    "rows": _largest(self.rows[:, state], rows, top),
+                    "columns": _largest(self.columns[:, state], columns, top),
+                }
+            )
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the arrays to a `.npz` file, as `pi`, `r`, `s`, `row_anchors`, `column_anchors` and `alignment`."""
+        with atomic_write(path) as stream:
+            np.savez_compressed(
+                stream, pi=self.prior, r=self.rows, s=self.columns, row_anchors=self.row_anchors,
+                column_anchors=self.column_anchors, alignment=self.alignment,
+            )  # fmt: skip
+
+
+def _largest(probabilities: np.ndarray, names: Sequence[str], top: int) -> list[dict[str, Any]]:
+    order = (-probabilities).argsort(kind="stable")[:top]
+    return [{"name": names[at], "probability": float(probabilities[at])} for at in order if probabilities[at] > _SHOWN]
 
 
 def half_decompose(
@@ -122,7 +161,7 @@ def half_decompose(
     Parameters
     ----------
     q
-        `(d, d')`, counts or probabilities, dense or sparse.
+        Counts or probabilities, dense or sparse.
     states
         How many.
     representation
@@ -211,19 +250,19 @@ def decompose(
 
 
 def half_from_points(
-    points: np.ndarray,
-    mass: np.ndarray,
+    points: Float[Array, "rows dimensions"],
+    mass: Float[Array, "rows"],
     states: int,
     *,
     least: float = 0.0,
-    candidates: np.ndarray | None = None,
+    candidates: Bool[Array, "rows"] | None = None,
     solver: Solver = "active-set",
     threads: int = 1,
 ) -> HalfDecomposition:
-    """Return `pi` and `r` from points `v_f`, `(d, l)`, that are mixtures of a few among them (steps 3 and 4).
+    """Return `pi` and `r` from points `v_f` that are mixtures of a few among them (steps 3 and 4).
 
-    `mass` is `p(f)` up to a factor; points without mass are ignored, and only `candidates`, `(d,)`, with at least
-    `least` of it can be anchors.
+    `mass` is `p(f)` up to a factor; points without mass are ignored, and only `candidates` with at least `least` of it
+    can be anchors.
     """
     possible = (mass > 0) & (mass >= least)
     if candidates is not None:
@@ -249,9 +288,9 @@ def half_from_points(
 
 
 def representations(
-    matrix: np.ndarray | scipy.sparse.csr_array, states: int, kind: Representation, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return `v_f = E[phi(g) | f]` for all rows, `(d, l)`, and the same for all columns, `(d', l)` (steps 1 and 2).
+    matrix: Float[Array, "rows columns"] | scipy.sparse.csr_array, states: int, kind: Representation, seed: int
+) -> tuple[Float[Array, "rows row_dimensions"], Float[Array, "columns column_dimensions"]]:
+    """Return `v_f = E[phi(g) | f]` for all rows, and the same for all columns (steps 1 and 2).
 
     By canonical correlations, `D^{-1/2} Q D'^{-1/2} = U S V^T` with the sums of rows and columns in `D` and `D'`:
     with `phi(g) = (D'^{-1/2} V)_g` the rows' points are `D^{-1/2} U S`, and the columns' `D'^{-1/2} V S`.
@@ -289,11 +328,16 @@ def representations(
 
 
 def align(
-    q: scipy.sparse.csr_array, given: np.ndarray, columns: np.ndarray, *, iterations: int, tolerance: float
+    q: scipy.sparse.csr_array,
+    given: Float[Array, "rows states"],
+    columns: Float[Array, "columns column_states"],
+    *,
+    iterations: int,
+    tolerance: float,
 ) -> Optimum:
-    """Maximise `sum Q_{f,g} log sum_{h,h'} p(h|f) t(h'|h) s(g|h')` over `t`, `(m, m')` (equation 3).
+    """Maximise `sum Q_{f,g} log sum_{h,h'} p(h|f) t(h'|h) s(g|h')` over `t` (equation 3); `Q` is taken to sum to 1.
 
-    `Q` is taken to sum to 1. `given` is `p(h|f)`, `(d, m)`; `columns` is `s(g|h')`, `(d', m')`.
+    `given` is `p(h|f)`, `columns` is `s(g|h')`.
     """
     entries = _Entries(q)
 
@@ -306,8 +350,10 @@ def align(
     return maximise(evaluate, start, iterations=iterations, tolerance=tolerance, axis=1)
 
 
-def fit_columns(q: scipy.sparse.csr_array, given: np.ndarray, *, iterations: int, tolerance: float) -> Optimum:
-    """Maximise `sum Q_{f,g} log sum_h p(h|f) s(g|h)` over `s`, `(d', m)` (the remark of section 5.3)."""
+def fit_columns(
+    q: scipy.sparse.csr_array, given: Float[Array, "rows states"], *, iterations: int, tolerance: float
+) -> Optimum:
+    """Maximise `sum Q_{f,g} log sum_h p(h|f) s(g|h)` over `s` (the remark of section 5.3)."""
     entries = _Entries(q)
 
     def evaluate(s: np.ndarray) -> tuple[float, np.ndarray]:
@@ -338,7 +384,7 @@ class _Entries:
         return value, scipy.sparse.csr_array((ratio, self._q.indices, self._q.indptr), shape=self._q.shape)
 
 
-def checked(q: Matrix, states: int) -> np.ndarray | scipy.sparse.csr_array:
+def checked(q: Matrix, states: int) -> Float[Array, "rows columns"] | scipy.sparse.csr_array:
     """Return the matrix as floats, dense or sparse, after checks."""
     matrix: Any = np.asarray(q, float) if not scipy.sparse.issparse(q) else scipy.sparse.csr_array(cast(Any, q) * 1.0)
     if matrix.ndim != 2 or min(matrix.shape) < 1:

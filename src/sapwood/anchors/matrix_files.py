@@ -16,6 +16,7 @@ import scipy.sparse
 
 from sapwood.errors import InputError
 from sapwood.files import explained, name_of, open_binary, read_lines
+from sapwood.shapes import Array, Shaped
 
 FORMATS = (".npz", ".npy", ".mtx", ".csv", ".tsv")
 # How NumPy's files begin: those of one array, and zip files, with content and without.
@@ -42,7 +43,7 @@ _MOST, _MOST_EACH = 1 << 20, 64
 class LabelledMatrix:
     """A matrix, dense or sparse, and what its rows and columns are called: their numbers, if nothing says it."""
 
-    values: np.ndarray | scipy.sparse.csr_array
+    values: Shaped[Array, "rows columns"] | scipy.sparse.csr_array
     rows: list[str]
     columns: list[str]
 

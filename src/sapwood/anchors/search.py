@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sapwood.shapes import Array, Bool, Float, Int
+
 # Points closer to the hull of the anchors than this part of the longest point's length are no new corners.
 _FLAT = 1e-7
 # Distances that differ by no more than this part are equal.
@@ -11,8 +13,11 @@ _EQUAL = 1e-9
 
 
 def find_anchors(
-    points: np.ndarray, anchors: int, candidates: np.ndarray | None = None, mass: np.ndarray | None = None
-) -> np.ndarray:
+    points: Float[Array, "points dimensions"],
+    anchors: int,
+    candidates: Bool[Array, "points"] | None = None,
+    mass: Float[Array, "points"] | None = None,
+) -> Int[Array, "anchors"]:
     """Return the numbers of up to `anchors` points, each as far as can be from the affine hull of those before it.
 
     A first one is taken far from the mean, the others follow, then each is replaced by the point farthest from the hull
@@ -22,13 +27,13 @@ def find_anchors(
     Parameters
     ----------
     points
-        `(n, l)`.
+        Where they are.
     anchors
         How many, at least 1.
     candidates
-        `(n,)` booleans: which points may be anchors; by default all. Points known badly had better not be.
+        Which points may be anchors; by default all. Points known badly had better not be.
     mass
-        `(n,)`: of points equally far away the one with the most is taken.
+        Of points equally far away the one with the most is taken.
     """
     allowed = np.arange(len(points)) if candidates is None else np.flatnonzero(candidates)
     rows = points[allowed]

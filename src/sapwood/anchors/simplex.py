@@ -9,6 +9,7 @@ import numpy as np
 from sapwood.anchors import _simplex_kernels as kernels
 from sapwood.errors import UsageError
 from sapwood.run.parallel import map_in_order
+from sapwood.shapes import Array, Float
 
 Solver = Literal["active-set", "frank-wolfe"]
 # Points solved at a time by one thread, what is added to the diagonal, and how close gradients count as equal; the last
@@ -20,19 +21,21 @@ _ITERATIONS = 500
 
 
 def simplex_weights(
-    points: np.ndarray, corners: np.ndarray, *, solver: Solver = "active-set", threads: int = 1
-) -> np.ndarray:
-    """Return `(n, m)`: for each point the weights, at least 0 and with sum 1, of the closest mixture of the corners.
+    points: Float[Array, "points dimensions"],
+    corners: Float[Array, "corners dimensions"],
+    *,
+    solver: Solver = "active-set",
+    threads: int = 1,
+) -> Float[Array, "points corners"]:
+    """Return for each point the weights, at least 0 and with sum 1, of the closest mixture of the corners.
 
     `argmin || sum_h gamma_h corner_h - point ||^2` (step 4 of section 5.2). The active-set method is exact and, as most
     solutions are sparse, also the faster one; Frank and Wolfe's, which the paper uses, comes close in 500 steps.
 
     Parameters
     ----------
-    points, corners
-        `(n, l)` and `(m, l)`.
-    solver
-        How.
+    points, corners, solver
+        What to write as mixtures, of what, and how.
     threads
         How many points' chunks are solved at a time.
 

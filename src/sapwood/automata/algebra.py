@@ -27,17 +27,13 @@ from sapwood.automata.tensors import (
     scaled,
 )
 from sapwood.errors import UsageError
+from sapwood.shapes import Array, Float
 
 
-def conjugate(automaton: TreeAutomaton, matrices: Sequence[np.ndarray]) -> TreeAutomaton:
+def conjugate(automaton: TreeAutomaton, matrices: Sequence[Float[Array, "states states"]]) -> TreeAutomaton:
     """Return `A^Q = <Q^T alpha, T(Q^{-T}, Q, Q), {Q^{-1} omega_x}>`: the same function in another basis.
 
-    Parameters
-    ----------
-    automaton
-        Any automaton; its tensors become dense, unless they are sums of products.
-    matrices
-        For each sort an invertible `Q`, `(n_a, n_a)`.
+    There is an invertible `Q` for each sort. Tensors become dense, unless they are sums of products.
 
     Examples
     --------

@@ -19,6 +19,7 @@ from sapwood.automata.tensors import SparseTensor, Tensor, apply, as_sparse, com
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float, Int, Int64, Num
 from sapwood.trees.tree import Tree
 
 # The word that stands for the place of a tree in a context.
@@ -36,13 +37,13 @@ class TreeAutomaton:
     sorts
         Their names.
     root
-        For each sort its root weights `alpha`, `(n_a,)`.
+        For each sort its root weights `alpha`.
     rules
-        `(rules, 3)` int32: sorts `a -> b c`, none twice.
+        Sorts `a -> b c`, none twice.
     transitions
         For each rule its tensor, `(n_a, n_b, n_c)`.
     leaves
-        For each sort its lexical weights, `(words, n_a)`: a row `omega_x` for each word.
+        For each sort its lexical weights: a row `omega_x` for each word.
     words
         The names of the rows of `leaves`; None if the rows are not words. (Gram matrices depend on leaves through
         `sum over x of omega_x omega_x^T` alone, so a few rows can stand for a whole lexicon.)
@@ -55,10 +56,10 @@ class TreeAutomaton:
     """
 
     sorts: list[str]
-    root: tuple[np.ndarray, ...]
-    rules: np.ndarray
+    root: tuple[Float[Array, "states"], ...]
+    rules: Int[Array, "rules 3"]
     transitions: tuple[Tensor, ...]
-    leaves: tuple[np.ndarray, ...]
+    leaves: tuple[Float[Array, "words states"], ...]
     words: list[str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -80,8 +81,8 @@ class TreeAutomaton:
                 )
 
     @cached_property
-    def sizes(self) -> np.ndarray:
-        """`(sorts,)`: number of states of each sort."""
+    def sizes(self) -> Int64[Array, "sorts"]:
+        """Number of states of each sort."""
         return np.array([len(vector) for vector in self.root], np.int64)
 
     @property
@@ -101,12 +102,12 @@ class TreeAutomaton:
     @classmethod
     def single(
         cls,
-        root: Sequence[float] | np.ndarray,
+        root: Sequence[float] | Num[Array, "states"],
         transitions: Tensor | Sequence[Sequence[Sequence[float]]],
-        leaves: dict[str, Sequence[float]] | np.ndarray,
+        leaves: dict[str, Sequence[float]] | Num[Array, "words states"],
         words: Sequence[str] | None = None,
     ) -> TreeAutomaton:
-        """Build an automaton of one sort, `<alpha, T, {omega_x}>`; leaves by word, or an array `(words, n)`."""
+        """Build an automaton of one sort, `<alpha, T, {omega_x}>`; leaves by word, or as an array."""
         if isinstance(leaves, dict):
             words, rows = list(leaves), np.array(list(leaves.values()), float)
         else:
@@ -194,8 +195,8 @@ class TreeAutomaton:
             raise UsageError(f"the automaton has no sort {label!r}; it has {', '.join(self.sorts[:8])}")
         return found[-1] if word else found[0]
 
-    def vector(self, tree: Term) -> np.ndarray:
-        """Return `omega(t)`, `(n_a,)` for the sort `a` of the tree's root."""
+    def vector(self, tree: Term) -> Float[Array, "states"]:
+        """Return `omega(t)`, over the states of the tree's root."""
         return self._evaluate(tree)[1]
 
     def weight(self, tree: Term) -> float:
@@ -203,17 +204,17 @@ class TreeAutomaton:
         sort, vector, _ = self._evaluate(tree)
         return float(self.root[sort] @ vector)
 
-    def context_matrix(self, context: Term) -> np.ndarray:
-        """Return `Xi(c)`, `(n_a, n_b)` for sort `a` of the root and `b` of the hole: `omega(c[t]) = Xi(c) omega(t)`."""
+    def context_matrix(self, context: Term) -> Float[Array, "root_states hole_states"]:
+        """Return `Xi(c)`: `omega(c[t]) = Xi(c) omega(t)`."""
         return self._evaluate_context(context)[1]
 
-    def context_vector(self, context: Term) -> np.ndarray:
-        """Return `alpha(c)`, `(n_b,)` for the sort `b` of the hole: `f(c[t]) = alpha(c)^T omega(t)`."""
+    def context_vector(self, context: Term) -> Float[Array, "hole_states"]:
+        """Return `alpha(c)`: `f(c[t]) = alpha(c)^T omega(t)`."""
         sort, matrix = self._evaluate_context(context)
         return np.asarray(self.root[sort] @ matrix)
 
-    def hankel(self, contexts: Sequence[Term], trees: Sequence[Term]) -> np.ndarray:
-        """Return the block `H(c, t) = f(c[t])` of a Hankel matrix, `(contexts, trees)`; all of one sort."""
+    def hankel(self, contexts: Sequence[Term], trees: Sequence[Term]) -> Float[Array, "contexts trees"]:
+        """Return the block `H(c, t) = f(c[t])` of a Hankel matrix; all of one sort."""
         rows = np.array([self.context_vector(context) for context in contexts])
         columns = np.array([self.vector(tree) for tree in trees])
         return np.asarray(rows @ columns.T)

@@ -6,14 +6,26 @@ nonterminals. As a model its states are those of one symbol, which is a phrase's
 
 from __future__ import annotations
 
+from typing import Literal, Unpack
+
 import numpy as np
 
 from sapwood.automata.automaton import TreeAutomaton
+from sapwood.automata.reduction import MOST_WEIGHTS, SmallerAutomaton, minimise_automaton
+from sapwood.automata.svta import Choice
 from sapwood.automata.tensors import compact, dense
 from sapwood.automata.wcfg import WeightedGrammar
-from sapwood.errors import UsageError
+from sapwood.automata.wcfg_files import read_grammar, write_grammar
+from sapwood.errors import InputError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
+from sapwood.run.progress import Progress
+from sapwood.shapes import Array, Float
 from sapwood.trees.symbols import SymbolTable
+
+# Files with this ending are models.
+MODEL_ENDING = ".sapwood"
+# The sums of all trees' vectors are given up after so many steps, or if they get so large.
+_MOST_STEPS, _LARGEST_SUM = 10_000, 1e100
 
 
 def from_weighted_grammar(grammar: WeightedGrammar) -> TreeAutomaton:
@@ -43,14 +55,24 @@ def to_weighted_grammar(automaton: TreeAutomaton) -> WeightedGrammar:
 def to_model(automaton: TreeAutomaton, label: str = "X") -> TensorGrammar:
     """Return an automaton of one sort as a model with one label, to parse sentences to trees without other labels.
 
-    The states are there twice: of the label over words, and over phrases.
+    The states are there twice: of the label over phrases, and over words.
+
+    Examples
+    --------
+    >>> from sapwood.automata.wcfg_files import parse_grammar
+    >>> model = to_model(from_weighted_grammar(parse_grammar("S -> S S [0.25] | 'a' [0.5] | 'b' [0.25]")))
+    >>> model.rule_counts.round(5).tolist(), model.occupancy.round(5).tolist()
+    ([0.03125, 0.09375, 0.09375, 0.28125], [2.0, 2.0])
     """
     if len(automaton.sorts) != 1 or automaton.words is None:
         raise UsageError("only an automaton of one sort, with words, is a model of one label")
     n = automaton.n_states
+    if 4 * n**3 > MOST_WEIGHTS:
+        raise UsageError(f"a model of {n:,} states would have 4 x {n:,}^3 weights; keep fewer states")
     tensor = dense(automaton.transitions[0]) if automaton.transitions else np.zeros((n, n, n))
     rows = automaton.leaves[0]
     vectors = {(0, word): rows[word] for word in np.flatnonzero(rows.any(axis=1)).tolist()}
+    outside, counts = _expectations(automaton.root[0], tensor, rows.sum(axis=0))
     return TensorGrammar(
         symbols=SymbolTable.from_names([label, label]),
         n_interminals=1,
@@ -60,7 +82,64 @@ def to_model(automaton: TreeAutomaton, label: str = "X") -> TensorGrammar:
         root=np.tile(automaton.root[0], 2),
         emissions=plain_emissions(automaton.words, [label], np.array([n], np.int32), vectors),
         probabilistic=False,
-        occupancy=np.tile(automaton.root[0], 2),
-        rule_counts=np.ones(4),
+        occupancy=np.tile(outside, 2),
+        rule_counts=counts,
         info={"method": "automaton"},
     ).validate()
+
+
+def _expectations(
+    root: Float[Array, "states"], tensor: Float[Array, "states states states"], leaves: Float[Array, "states"]
+) -> tuple[Float[Array, "states"], Float[Array, "4"]]:
+    """Return the sum of all contexts' vectors, and how often the model's rules are used: what prunes its charts.
+
+    The sum of all trees' vectors is a fixed point of `s = T(s, s) + leaves`. Where it is not finite, or the weights are
+    so far from probabilities that counts are negative, one tree's vectors and equal counts have to do.
+    """
+    total = leaves
+    for _ in range(_MOST_STEPS):
+        total, last = leaves + (tensor @ total) @ total, total
+        if not np.abs(total).max(initial=0.0) < _LARGEST_SUM or np.allclose(total, last, rtol=1e-12, atol=0.0):
+            break
+    phrases = total - leaves
+    try:
+        slope = tensor @ total + np.einsum("ijk,j->ik", tensor, total)
+        outside = np.linalg.solve((np.eye(len(root)) - slope).T, root)
+    except np.linalg.LinAlgError:
+        return root, np.ones(4)
+    counts = np.array([outside @ (tensor @ right) @ left for left in (phrases, leaves) for right in (phrases, leaves)])
+    if not (np.isfinite(counts).all() and (counts >= 0).all() and counts.any() and outside @ leaves > 0):
+        return root, np.ones(4)
+    return outside, counts
+
+
+def minimise_text(
+    source: str,
+    output: str,
+    *,
+    weighing: Literal["l2", "gamma"] = "l2",
+    gamma: float | None = None,
+    progress: Progress | None = None,
+    **choice: Unpack[Choice],
+) -> SmallerAutomaton:
+    """Reduce the nonterminals of a weighted grammar in text, and write the result.
+
+    Parameters
+    ----------
+    source
+        The grammar, in a notation that `sapwood.automata.wcfg_files` reads.
+    output
+        Where to write the smaller one: as a model to parse with (`to_model`) if the name ends in `.sapwood`, else in
+        the plain notation.
+    weighing, gamma, progress, choice
+        See `sapwood.automata.reduction.minimise`.
+    """
+    automaton = from_weighted_grammar(read_grammar(source))
+    found = minimise_automaton(automaton, weighing=weighing, gamma=gamma, progress=progress, **choice)
+    if not any(values.any() for values in found.states.values):
+        raise InputError(f"{source}: no tree has any weight; are words in quotes, and has every nonterminal rules?")
+    if output.endswith(MODEL_ENDING):
+        to_model(found.automaton).save(output)
+    else:
+        write_grammar(to_weighted_grammar(found.automaton), output)
+    return found

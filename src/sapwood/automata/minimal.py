@@ -32,6 +32,7 @@ import scipy.sparse
 from sapwood.automata.algebra import absolute, change_states
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.tensors import SparseTensor, Tensor, apply
+from sapwood.shapes import Array, Float, Int
 
 _Matrix: TypeAlias = scipy.sparse.csr_array
 
@@ -55,19 +56,19 @@ class Minimal:
         The same function. If nothing was redundant it is the automaton that was given; a sort of rank 0 keeps one
         state without weights.
     ranks
-        `(sorts,)`: the ranks of the Hankel matrices.
+        The ranks of the Hankel matrices.
     forward, backward
-        `(sorts,)`: dimensions of the forward and backward spaces of the automaton that was given.
+        Dimensions of the forward and backward spaces of the automaton that was given.
     inside, outside
-        For each sort the way to the new states, `(n_a, k_a)`: `omega(t)` times the one, `alpha(c)` times the other.
+        For each sort the way to the new states: `omega(t)` times the one, `alpha(c)` times the other.
     """
 
     automaton: TreeAutomaton
-    ranks: np.ndarray
-    forward: np.ndarray
-    backward: np.ndarray
-    inside: list[np.ndarray]
-    outside: list[np.ndarray]
+    ranks: Int[Array, "sorts"]
+    forward: Int[Array, "sorts"]
+    backward: Int[Array, "sorts"]
+    inside: list[Float[Array, "states new_states"]]
+    outside: list[Float[Array, "states new_states"]]
 
 
 def minimal(automaton: TreeAutomaton, *, tolerance: float = 1e-10, random_state: int = 0) -> Minimal:

@@ -18,8 +18,11 @@ import numpy as np
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.tensors import Tensor, sandwich
 from sapwood.errors import UsageError
+from sapwood.shapes import Array, Float
 
-Blocks: TypeAlias = list[np.ndarray]
+# A matrix for each sort: pairs of states of the two automata.
+Blocks: TypeAlias = list[Float[Array, "states other_states"]]
+Vector: TypeAlias = Float[Array, "pairs"]
 # Tensors up to so many weights are stacked, so many weights at a time.
 _SMALL, _STACK = 1 << 15, 1 << 22
 # Where each argument of a sandwich stands in a rule, for results of its parent and of its children.
@@ -152,11 +155,11 @@ class PairOperator:
                 single.one[axis], first[rule[left]], second[rule[right]], single.other[axis]
             )
 
-    def pack(self, blocks: Blocks) -> np.ndarray:
+    def pack(self, blocks: Blocks) -> Float[Array, "pairs"]:
         """Return all blocks as one vector."""
         return np.concatenate([block.ravel() for block in blocks])
 
-    def unpack(self, vector: np.ndarray) -> Blocks:
+    def unpack(self, vector: Float[Array, "pairs"]) -> Blocks:
         """Return the blocks of a vector."""
         parts = np.split(vector, self._offsets[1:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
@@ -189,6 +192,6 @@ def norm(blocks: Blocks) -> float:
     return float(np.sqrt(inner(blocks, blocks)))
 
 
-def linear_map(pairs: PairOperator, function: Callable[[Blocks], Blocks]) -> Callable[[np.ndarray], np.ndarray]:
+def linear_map(pairs: PairOperator, function: Callable[[Blocks], Blocks]) -> Callable[[Vector], Vector]:
     """Return a map of blocks as one of vectors."""
     return lambda vector: pairs.pack(function(pairs.unpack(vector)))

@@ -12,8 +12,10 @@ The result is a projection of the grammar in each case. Its weights are real num
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
@@ -22,14 +24,16 @@ from sapwood.automata.distance import Closeness, compare
 from sapwood.automata.gram import DivergenceError, check_gamma, gram_matrices, largest_gamma
 from sapwood.automata.minimal import minimal
 from sapwood.automata.observed import node_grams
-from sapwood.automata.svta import SingularStates, check_choice, choose_states, project, singular_states
+from sapwood.automata.svta import Choice, SingularStates, check_choice, choose_states, project, singular_states
 from sapwood.errors import UsageError
 from sapwood.grammar.coarsen import expected_symbols
 from sapwood.grammar.states import change_states, merge_symbols
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, Silent
+from sapwood.shapes import Array, Int
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.tree import Tree
 
 Weighing = Literal["l2", "gamma", "trees"]
 Symbols = Literal["own", "base", "none"]
@@ -37,12 +41,49 @@ Symbols = Literal["own", "base", "none"]
 DEFAULT_TOLERANCE = 0.05
 # How close to the largest gamma the default one is: at it the sums are just not finite.
 _BELOW = 0.97
-# Weights that a grammar may have after its symbols were merged: 4 GB of them.
-_MOST_WEIGHTS = 1 << 29
+# Weights that a grammar whose symbols are merged may have: 4 GB of them.
+MOST_WEIGHTS = 1 << 29
 
 
-@dataclass(frozen=True, eq=False)
-class Reduction:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Smaller(ABC):
+    """What is known of a smaller grammar or automaton."""
+
+    states: SingularStates
+    closeness: Closeness | None
+    gamma: float | None
+    weighing: Weighing
+
+    @property
+    @abstractmethod
+    def kept(self) -> Int[Array, "sorts"]:
+        """How many states each sort kept: the first of its singular states."""
+
+    @property
+    def dropped(self) -> float:
+        """The part of the singular values that was left out: roots of sums of squares, an estimate of the error."""
+        total = self.states.dropped(0)
+        return self.best_possible() / total if total > 0 else 0.0
+
+    def best_possible(self) -> float:
+        """Return the least Hankel distance that anything with so many states can have (for `l2`)."""
+        return self.states.dropped(self.kept)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what was left out, and the distances if they are known, as JSON values."""
+        close = self.closeness
+        return {
+            "dropped": self.dropped,
+            "gamma": self.gamma,
+            "l2": None if close is None else close.l2,
+            "l2_relative": None if close is None else close.relative,
+            "hankel": None if close is None else close.hankel,
+            "hankel_best": self.best_possible() if close is not None and self.weighing == "l2" else None,
+        }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reduction(_Smaller):
     """A smaller grammar, and what is known of it.
 
     Attributes
@@ -55,15 +96,17 @@ class Reduction:
         All singular states of `before`; the first `grammar.states` of each symbol were kept.
     closeness
         Exact distances of the two, None if they were not asked for or are not finite.
-    gamma
+    gamma, weighing
         What was used.
     """
 
     grammar: TensorGrammar
     before: TensorGrammar
-    states: SingularStates
-    closeness: Closeness | None
-    gamma: float | None
+
+    @property
+    def kept(self) -> Int[Array, "sorts"]:
+        """How many states each symbol kept."""
+        return self.grammar.states
 
     def records(self) -> list[dict[str, Any]]:
         """Return each symbol's name, expected count, states, and singular values, as JSON values."""
@@ -71,35 +114,62 @@ class Reduction:
         return [
             {
                 "symbol": name,
-                "count": float(f"{counts[number]:.6g}"),
+                "count": _rounded(counts[number]),
                 "states_before": int(self.before.states[number]),
                 "rank": int((values > 0).sum()),
                 "states": int(self.grammar.states[number]),
-                "singular_values": [float(f"{value:.6g}") for value in values],
+                "singular_values": [_rounded(value) for value in values],
             }
             for number, (name, values) in enumerate(zip(self.before.symbols, self.states.values, strict=True))
         ]
 
-    @property
-    def dropped(self) -> float:
-        """The part of the singular values that was left out: roots of sums of squares, an estimate of the error."""
-        total = self.states.dropped(0)
-        return self.best_possible() / total if total > 0 else 0.0
 
-    def best_possible(self) -> float:
-        """Return the least Hankel distance that any grammar with so many states can have (for `l2`)."""
-        return self.states.dropped(self.grammar.states)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SmallerAutomaton(_Smaller):
+    """A smaller automaton, and what is known of it, as in `Reduction`."""
+
+    automaton: TreeAutomaton
+    before: TreeAutomaton
+
+    @property
+    def kept(self) -> Int[Array, "sorts"]:
+        """How many states each sort kept."""
+        return self.automaton.sizes
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return each sort's name, states, and singular values, as JSON values."""
+        return [
+            {
+                "symbol": name,
+                "states_before": int(before),
+                "rank": int((values > 0).sum()),
+                "states": int(kept),
+                "singular_values": [_rounded(value) for value in values],
+            }
+            for name, before, kept, values in zip(
+                self.before.sorts, self.before.sizes, self.kept, self.states.values, strict=True
+            )
+        ]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def corpus_for(
+    grammar: TensorGrammar, trees: Iterable[Tree], *, symbols: Symbols = "own", progress: Progress | None = None
+) -> Corpus:
+    """Return trees as `minimise` takes them: normalised as the grammar's were, with its symbols or their bases."""
+    transform = grammar.transform
+    if symbols == "base":
+        transform = replace(transform, vertical=1, horizontal=0, annotate_tags=False)
+    return Corpus.from_trees(trees, normaliser=grammar.normaliser, transform=transform, progress=progress)
 
 
 @with_one_blas_thread
 def minimise(
     grammar: TensorGrammar,
     *,
-    states: int | None = None,
-    keep: float | None = None,
-    budget: float | None = None,
-    work: int | None = None,
-    tolerance: float | None = None,
     weighing: Weighing = "l2",
     gamma: float | None = None,
     corpus: Corpus | None = None,
@@ -107,6 +177,7 @@ def minimise(
     distances: bool = False,
     threads: int = 1,
     progress: Progress | None = None,
+    **choice: Unpack[Choice],
 ) -> Reduction:
     """Return a grammar with fewer states.
 
@@ -114,10 +185,6 @@ def minimise(
     ----------
     grammar
         Any grammar.
-    states, keep, budget, work, tolerance
-        How many states symbols keep, see `choose_states`; by default a tolerance of 0.05. A tolerance of 0 leaves out
-        only what has no effect on any tree (or on the nodes of the treebank): with `l2` that is the minimal form of
-        the grammar (`sapwood.automata.minimal`), in double precision.
     weighing
         What counts, see the module's text.
     gamma
@@ -131,6 +198,11 @@ def minimise(
         Whether to compute how far the result is from the grammar; takes about as long as the rest.
     threads, progress
         As everywhere.
+    choice
+        How many states symbols keep: `work`, `budget`, `tolerance` or `states`, see `sapwood.automata.svta.Choice`; by
+        default a tolerance of 0.05. A tolerance of 0 leaves out only what has no effect on any tree (or on the nodes of
+        the treebank): with `l2` that is the minimal form of the grammar (`sapwood.automata.minimal`), in double
+        precision.
     """
     if weighing not in get_args(Weighing):
         raise UsageError(f"no weighing {weighing!r}; choose from {', '.join(get_args(Weighing))}")
@@ -138,20 +210,14 @@ def minimise(
         raise UsageError("weighing by trees takes a treebank; give one, or choose l2 or gamma")
     if weighing == "trees" and symbols == "none":
         raise UsageError("weighing by trees needs labels, own or base: the treebank's trees have them")
-    if gamma is not None:
-        if weighing != "gamma":
-            raise UsageError("gamma is for weighing by gamma")
-        check_gamma(gamma)
-    if all(option is None for option in (states, keep, budget, work, tolerance)):
-        tolerance = DEFAULT_TOLERANCE
-    check_choice(states, keep, budget, work, tolerance)
+    choice, exact = _checked(choice, weighing, gamma)
     progress = progress or Silent()
     with progress.stage("symbols", total=2, unit="steps") as stage:
         before = _with_symbols(grammar, symbols)
         stage.step()
         automaton = None if weighing == "trees" and not distances else TreeAutomaton.from_grammar(before, words=False)
         stage.step()
-    if weighing == "l2" and tolerance == 0:
+    if exact:
         assert automaton is not None
         found, kept, reduced = _exactly(before, automaton, progress)
     else:
@@ -163,10 +229,8 @@ def minimise(
             found, gamma = _states_of(automaton, weighing, gamma, progress)
         # Canonical correlations do not say how often a symbol occurs; singular values of all trees do.
         weights = np.sqrt(expected_symbols(before)) if weighing == "trees" else None
-        counts = choose_states(
-            found.values, states=states, keep=keep, budget=budget, work=work, tolerance=tolerance,
-            sizes=before.states.tolist(), weights=weights, rules=(before.rules, before.rule_counts),
-        )  # fmt: skip
+        rules = before.rules, before.rule_counts
+        counts = choose_states(found.values, sizes=before.states.tolist(), weights=weights, rules=rules, **choice)
         kept = found.truncated(counts)
         reduced = change_states(before, *_one_scale(kept))
         # Single precision is what parsing works with.
@@ -177,7 +241,7 @@ def minimise(
         closeness = _distance(automaton, project(automaton, kept), progress)
     told = {"weighing": weighing, "symbols": symbols, "states_before": int(before.states.sum())}
     reduced = reduced.with_info(minimised={**told, **({} if gamma is None else {"gamma": gamma})})
-    return Reduction(reduced, before, found, closeness, gamma)
+    return Reduction(grammar=reduced, before=before, states=found, closeness=closeness, gamma=gamma, weighing=weighing)
 
 
 def _exactly(
@@ -199,42 +263,44 @@ def _exactly(
 def minimise_automaton(
     automaton: TreeAutomaton,
     *,
-    states: int | None = None,
-    keep: float | None = None,
-    budget: float | None = None,
-    work: int | None = None,
-    tolerance: float | None = None,
     weighing: Literal["l2", "gamma"] = "l2",
     gamma: float | None = None,
     progress: Progress | None = None,
-) -> tuple[TreeAutomaton, SingularStates, Closeness | None]:
-    """Return an automaton with fewer states, all its singular states, and the distance if it is finite; see `minimise`.
+    **choice: Unpack[Choice],
+) -> SmallerAutomaton:
+    """Return an automaton with fewer states, with the distance if it is finite; see `minimise`.
 
     Examples
     --------
     >>> automaton = TreeAutomaton.single([1.0, 0.5], np.full((2, 2, 2), 0.05), {"a": [0.5, 0.25], "b": [0.25, 0.1]})
-    >>> smaller, found, closeness = minimise_automaton(automaton, states=1)
-    >>> smaller
+    >>> minimise_automaton(automaton, work=1).automaton
     <TreeAutomaton: 1 sort, 1 states, 1 rules>
     """
+    choice, exact = _checked(choice, weighing, gamma)
+    progress = progress or Silent()
+    if exact:
+        smaller = minimal(automaton).automaton
+        found = singular_states(gram_matrices(smaller, progress=progress))
+    else:
+        found, gamma = _states_of(automaton, weighing, gamma, progress)
+        rules = automaton.rules, np.ones(len(automaton.rules))
+        counts = choose_states(found.values, sizes=automaton.sizes.tolist(), rules=rules, **choice)
+        smaller = project(automaton, found.truncated(counts))
+    closeness = _distance(automaton, smaller, progress)
+    return SmallerAutomaton(
+        automaton=smaller, before=automaton, states=found, closeness=closeness, gamma=gamma, weighing=weighing
+    )
+
+
+def _checked(choice: Choice, weighing: Weighing, gamma: float | None) -> tuple[Choice, bool]:
+    """Return how to choose states, by default by a tolerance, and whether nothing of any effect may go."""
     if gamma is not None:
         if weighing != "gamma":
             raise UsageError("gamma is for weighing by gamma")
         check_gamma(gamma)
-    progress = progress or Silent()
-    if all(option is None for option in (states, keep, budget, work, tolerance)):
-        tolerance = DEFAULT_TOLERANCE
-    check_choice(states, keep, budget, work, tolerance)
-    if weighing == "l2" and tolerance == 0:
-        exact = minimal(automaton).automaton
-        return exact, singular_states(gram_matrices(exact, progress=progress)), _distance(automaton, exact, progress)
-    found, _ = _states_of(automaton, weighing, gamma, progress)
-    counts = choose_states(
-        found.values, states=states, keep=keep, budget=budget, work=work, tolerance=tolerance,
-        sizes=automaton.sizes.tolist(), rules=(automaton.rules, np.ones(len(automaton.rules))),
-    )  # fmt: skip
-    smaller = project(automaton, found.truncated(counts))
-    return smaller, found, _distance(automaton, smaller, progress)
+    if all(number is None for number in choice.values()):
+        choice = {"tolerance": DEFAULT_TOLERANCE}
+    return choice, check_choice(choice) == ("tolerance", 0) and weighing == "l2"
 
 
 def _states_of(
@@ -269,7 +335,7 @@ def _with_symbols(grammar: TensorGrammar, symbols: Symbols) -> TensorGrammar:
     if symbols == "none":
         inner = int(grammar.states[: grammar.n_interminals].sum())
         leaf = int(grammar.states[grammar.n_interminals :].sum())
-        if inner * (inner + leaf) ** 2 > _MOST_WEIGHTS:
+        if inner * (inner + leaf) ** 2 > MOST_WEIGHTS:
             raise UsageError(
                 f"without labels the grammar would have {inner:,} x {inner + leaf:,}^2 weights; minimise it with its "
                 "own symbols first, or take a grammar with fewer"

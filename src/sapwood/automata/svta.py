@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import GramMatrices, gram_matrices
 from sapwood.automata.pairs import Blocks
 from sapwood.errors import UsageError
-from sapwood.grammar.emissions import offsets_of
+from sapwood.shapes import Array, Float, Int
 
 # Of what a sort's Gram matrix is in its scaled form, smaller parts are rounding errors.
 _ROUNDING = 1e-13
@@ -35,20 +36,20 @@ class SingularStates:
     values
         For each sort its singular values, falling; as many as its rank.
     inside, outside
-        For each sort `Q^{-T}` and `Q`, `(n_a, rank_a)`: `omega(t)` times the one and `alpha(c)` times the other are
+        For each sort `Q^{-T}` and `Q`: `omega(t)` times the one and `alpha(c)` times the other are
         the vectors of the singular value tree automaton.
     """
 
-    values: list[np.ndarray]
-    inside: list[np.ndarray]
-    outside: list[np.ndarray]
+    values: list[Float[Array, "rank"]]
+    inside: list[Float[Array, "states rank"]]
+    outside: list[Float[Array, "states rank"]]
 
     @property
-    def ranks(self) -> np.ndarray:
-        """`(sorts,)`: how many singular values each sort has."""
+    def ranks(self) -> Int[Array, "sorts"]:
+        """How many singular values each sort has."""
         return np.array([len(values) for values in self.values])
 
-    def truncated(self, states: Sequence[int] | np.ndarray | int) -> SingularStates:
+    def truncated(self, states: Sequence[int] | Int[Array, "sorts"] | int) -> SingularStates:
         """Keep the first `states` of each sort, at least one."""
         counts = np.broadcast_to(np.asarray(states), (len(self.values),))
         cut = [slice(0, max(1, int(count))) for count in counts]
@@ -58,7 +59,7 @@ class SingularStates:
             [matrix[:, part] for matrix, part in zip(self.outside, cut, strict=True)],
         )
 
-    def dropped(self, states: Sequence[int] | np.ndarray | int) -> float:
+    def dropped(self, states: Sequence[int] | Int[Array, "sorts"] | int) -> float:
         """Return the root of the sum of squares of the singular values beyond the first `states` of each sort.
 
         No automaton with so many states is closer in the Hankel norm, `sqrt(sum over trees of |t| (f - f')^2)`.
@@ -92,8 +93,8 @@ def singular_states(grams: GramMatrices | tuple[Blocks, Blocks]) -> SingularStat
     return SingularStates(values, inside, outside)
 
 
-def square_root(gram: np.ndarray) -> np.ndarray:
-    """Return `L`, `(n, r)`, with `L L^T` the Gram matrix; rows and columns are brought to one scale first."""
+def square_root(gram: Float[Array, "states states"]) -> Float[Array, "states rank"]:
+    """Return `L` with `L L^T` the Gram matrix; rows and columns are brought to one scale first."""
     scale = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     safe = np.where(scale > 0, scale, 1.0)
     eigenvalues, vectors = np.linalg.eigh(gram / np.outer(safe, safe))
@@ -121,75 +122,80 @@ def svta(automaton: TreeAutomaton, states: int | None = None, *, gamma: float = 
     return project(automaton, found if states is None else found.truncated(states))
 
 
+class Choice(TypedDict, total=False):
+    """How many states to keep, in one of these ways; each sort keeps at least one and at most its rank.
+
+    Attributes
+    ----------
+    work
+        As much work as with so many states of each sort, but spread to where it serves most: states go in the order of
+        their squared singular value for the products that they cost, `n_a n_b n_c` for each use of a rule.
+    budget
+        This part of the states of all sorts together, those of the largest singular values.
+    tolerance
+        As few as possible, such that the dropped singular values are, as root of the sum of squares, at most this part
+        of all; sorts with larger ones keep more.
+    states
+        At most so many of each sort.
+    """
+
+    work: int | None
+    budget: float | None
+    tolerance: float | None
+    states: int | None
+
+
 def choose_states(
-    values: Sequence[np.ndarray],
+    values: Sequence[Float[Array, "rank"]],
     *,
-    states: int | None = None,
-    keep: float | None = None,
-    budget: float | None = None,
-    work: int | None = None,
-    tolerance: float | None = None,
     sizes: Sequence[int] | None = None,
-    weights: np.ndarray | None = None,
-    rules: tuple[np.ndarray, np.ndarray] | None = None,
-) -> np.ndarray:
-    """Return how many states each sort is to have, `(sorts,)`; each at least one and at most its rank.
+    weights: Float[Array, "sorts"] | None = None,
+    rules: tuple[Int[Array, "rules 3"], Float[Array, "rules"]] | None = None,
+    **choice: Unpack[Choice],
+) -> Int[Array, "sorts"]:
+    """Return how many states each sort is to have; each at least one and at most its rank.
 
     Parameters
     ----------
     values
         Singular values of each sort.
-    states
-        At most so many for each.
-    keep
-        This part of each sort's states (`sizes`, else its rank), rounded up.
-    budget
-        This part of the states of all sorts together, those of the largest singular values.
-    work
-        As much work as with `work` states of each sort, but spread to where it serves most: states go in the order of
-        their squared singular value for the products that they cost, `n_a n_b n_c` for each use of a rule.
-    tolerance
-        As few as possible, such that the dropped singular values are, as root of the sum of squares, at most this part
-        of all; sorts with larger ones keep more.
     sizes
-        How many states the sorts have now.
+        How many states the sorts have now; by default their ranks.
     weights
-        `(sorts,)`: factors of the singular values of each sort, for `budget`, `work` and `tolerance`.
+        Factors of the singular values of each sort, for `budget`, `work` and `tolerance`.
     rules
-        For `work`: the rules, `(rules, 3)`, and how often each is used.
+        For `work`: the rules, and how often each is used.
+    choice
+        One of the ways in `Choice`.
 
     Examples
     --------
     >>> choose_states([np.array([8.0, 4.0, 0.1]), np.array([2.0, 0.2])], tolerance=0.05)
     array([2, 1])
-    >>> choose_states([np.array([8.0, 4.0, 0.1]), np.array([2.0, 0.2])], keep=0.5)
-    array([2, 1])
+    >>> choose_states([np.array([8.0, 4.0, 0.1]), np.array([2.0, 0.2])], budget=0.8)
+    array([2, 2])
     """
-    check_choice(states, keep, budget, work, tolerance)
+    way, number = check_choice(choice)
     ranks = np.array([len(part) for part in values])
-    full = ranks if sizes is None else np.asarray(sizes)
-    if states is not None:
-        return np.minimum(ranks, states)
-    if keep is not None:
-        return np.minimum(ranks, np.maximum(1, np.ceil(keep * full - 1e-9))).astype(np.int64)
+    if way == "states":
+        return np.minimum(ranks, int(number))
     sort = np.repeat(np.arange(len(ranks)), ranks)
     squares = np.concatenate([np.asarray(part) ** 2 for part in values])
     if weights is not None:
         squares *= np.asarray(weights)[sort] ** 2
+    if way == "work":
+        if rules is None:
+            raise UsageError("to choose states by work the rules must be known")
+        return _spread(np.split(squares, np.cumsum(ranks)[:-1]), int(number), *rules)
     first = np.diff(sort, prepend=-1) > 0
     # The smallest first; what each sort must keep comes last.
     order = np.lexsort((np.where(first, np.inf, squares),))
-    if work is not None:
-        if rules is None:
-            raise UsageError("to choose states by work the rules must be known")
-        bounds = offsets_of(ranks)
-        return _spread([squares[bounds[a] : bounds[a + 1]] for a in range(len(ranks))], work, *rules)
-    if budget is not None:
-        wanted = max(int(budget * int(full.sum()) + 1e-9), len(ranks))
+    if way == "budget":
+        total = int(ranks.sum()) if sizes is None else sum(sizes)
+        wanted = max(int(number * total + 1e-9), len(ranks))
         gone = order[: max(0, len(order) - wanted)]
     else:
-        assert tolerance is not None
-        gone = order[np.cumsum(squares[order]) <= tolerance**2 * squares.sum()]
+        gone = order[np.cumsum(squares[order]) <= number**2 * squares.sum()]
     return ranks - np.bincount(sort[gone[~first[gone]]], minlength=len(ranks))
 
 
@@ -216,17 +222,17 @@ def _spread(squares: Sequence[np.ndarray], work: int, rules: np.ndarray, uses: n
     return counts.astype(np.int64)
 
 
-def check_choice(
-    states: int | None, keep: float | None, budget: float | None, work: int | None, tolerance: float | None
-) -> None:
-    """Raise a `UsageError` unless exactly one of the options of `choose_states` is given, and makes sense."""
-    if sum(option is not None for option in (states, keep, budget, work, tolerance)) != 1:
-        raise UsageError("say one of: how many states, which part of them to keep, a budget, work, or a tolerance")
-    for name, number in (("states", states), ("work", work)):
-        if number is not None and number < 1:
-            raise UsageError(f"{name} must be at least 1, not {number}")
-    for name, part in (("part to keep", keep), ("budget", budget)):
-        if part is not None and not 0 < part <= 1:
-            raise UsageError(f"the {name} must be above 0 and at most 1, not {part}")
-    if tolerance is not None and not 0 <= tolerance < 1:
-        raise UsageError(f"the tolerance must be at least 0 and below 1, not {tolerance}")
+def check_choice(choice: Choice) -> tuple[str, float]:
+    """Return the one way to choose states that is given, and its number; raises a `UsageError` if there is none."""
+    given = [(way, number) for way, number in choice.items() if number is not None]
+    if len(given) != 1 or given[0][0] not in Choice.__annotations__:
+        raise UsageError("say one of: work, budget, tolerance, or states")
+    way, number = given[0]
+    assert isinstance(number, int | float)
+    if way in ("work", "states") and number < 1:
+        raise UsageError(f"{way} must be at least 1, not {number}")
+    if way == "budget" and not 0 < number <= 1:
+        raise UsageError(f"the budget must be above 0 and at most 1, not {number}")
+    if way == "tolerance" and not 0 <= number < 1:
+        raise UsageError(f"the tolerance must be at least 0 and below 1, not {number}")
+    return way, number

@@ -21,6 +21,7 @@ import scipy.sparse
 from sapwood.automata import _sparse_kernels as kernels
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import run_offsets
+from sapwood.shapes import Array, Float, Int
 
 # Tensors with a smaller part of their weights not zero are worth keeping sparse.
 SPARSE = 0.02
@@ -37,17 +38,19 @@ class SparseTensor:
     shape
         Its size along each axis.
     places
-        `(entries, 3)` int32: where they are, sorted by the first axis, then the second, then the third; none twice.
+        Where they are, sorted by the first axis, then the second, then the third; none twice.
     values
-        `(entries,)`: what they are.
+        What they are.
     """
 
     shape: tuple[int, int, int]
-    places: np.ndarray
-    values: np.ndarray
+    places: Int[Array, "entries 3"]
+    values: Float[Array, "entries"]
 
     @classmethod
-    def from_entries(cls, shape: tuple[int, int, int], places: np.ndarray, values: np.ndarray) -> SparseTensor:
+    def from_entries(
+        cls, shape: tuple[int, int, int], places: Int[Array, "entries 3"], values: Float[Array, "entries"]
+    ) -> SparseTensor:
         """Build from entries in any order, those at the same place being added; zeros are left out."""
         places = np.asarray(places, np.int64).reshape(-1, 3)
         if len(places) and (places.min() < 0 or (places >= shape).any()):
@@ -59,12 +62,12 @@ class SparseTensor:
         return cls(shape, np.stack(columns, axis=1).astype(np.int32), sums)
 
     @classmethod
-    def from_dense(cls, tensor: np.ndarray) -> SparseTensor:
-        """Build from an array, shape `(n_a, n_b, n_c)`."""
+    def from_dense(cls, tensor: Float[Array, "n_a n_b n_c"]) -> SparseTensor:
+        """Build from an array."""
         places = np.argwhere(tensor)
         return cls.from_entries(tensor.shape, places, tensor[tuple(places.T)])
 
-    def dense(self) -> np.ndarray:
+    def dense(self) -> Float[Array, "n_a n_b n_c"]:
         """Return the tensor as an array."""
         tensor = np.zeros(self.shape)
         tensor[tuple(self.places.T)] = self.values
@@ -80,13 +83,13 @@ class SparseTensor:
         return SparseTensor(self.shape, self.places, self.values * factor)
 
     @cached_property
-    def rows(self) -> np.ndarray:
+    def rows(self) -> Int[Array, "begins"]:
         """`(n_a + 1,)`: where the entries of each place of the first axis begin."""
         return run_offsets(self.places[:, 0], self.shape[0])
 
     @cached_property
-    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct places along the second and third axes, `(pairs, 2)`, and each entry's number among them."""
+    def pairs(self) -> tuple[Int[Array, "pairs 2"], Int[Array, "entries"]]:
+        """The distinct places along the second and third axes, and each entry's number among them."""
         keys = self.places[:, 1].astype(np.int64) * self.shape[2] + self.places[:, 2]
         distinct, which = np.unique(keys, return_inverse=True)
         return np.stack([distinct // self.shape[2], distinct % self.shape[2]], axis=1), which.astype(np.int64)
@@ -94,17 +97,11 @@ class SparseTensor:
 
 @dataclass(frozen=True, eq=False)
 class ProductTensor:
-    """A sum of `R` products, `T(i, j, k) = sum over r of parent(i, r) left(j, r) right(k, r)` (a CP decomposition).
+    """A sum of products, `T(i, j, k) = sum over r of parent(i, r) left(j, r) right(k, r)` (a CP decomposition)."""
 
-    Attributes
-    ----------
-    parent, left, right
-        `(n_a, R)`, `(n_b, R)`, `(n_c, R)`.
-    """
-
-    parent: np.ndarray
-    left: np.ndarray
-    right: np.ndarray
+    parent: Float[Array, "n_a products"]
+    left: Float[Array, "n_b products"]
+    right: Float[Array, "n_c products"]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -116,7 +113,7 @@ class ProductTensor:
         """Number of products."""
         return int(self.parent.shape[1])
 
-    def dense(self) -> np.ndarray:
+    def dense(self) -> Float[Array, "n_a n_b n_c"]:
         """Return the tensor as an array."""
         return np.einsum("ir,jr,kr->ijk", self.parent, self.left, self.right, optimize=True)
 
@@ -130,10 +127,10 @@ class ProductTensor:
         return ProductTensor(self.parent * factor, self.left, self.right)
 
 
-Tensor: TypeAlias = np.ndarray | SparseTensor | ProductTensor
+Tensor: TypeAlias = Float[Array, "n_a n_b n_c"] | SparseTensor | ProductTensor
 
 
-def compact(tensor: np.ndarray | SparseTensor) -> np.ndarray | SparseTensor:
+def compact(tensor: Float[Array, "n_a n_b n_c"] | SparseTensor) -> Float[Array, "n_a n_b n_c"] | SparseTensor:
     """Return a tensor as a sparse one if most of it is zero, else as an array."""
     entries = len(tensor.values) if isinstance(tensor, SparseTensor) else np.count_nonzero(tensor)
     few = entries < SPARSE * np.prod(tensor.shape, dtype=float)
@@ -145,7 +142,7 @@ def as_sparse(tensor: Tensor) -> SparseTensor:
     return tensor if isinstance(tensor, SparseTensor) else SparseTensor.from_dense(dense(tensor))
 
 
-def dense(tensor: Tensor) -> np.ndarray:
+def dense(tensor: Tensor) -> Float[Array, "n_a n_b n_c"]:
     """Return any tensor as an array."""
     return tensor if isinstance(tensor, np.ndarray) else tensor.dense()
 
@@ -155,8 +152,8 @@ def scaled(tensor: Tensor, factor: float) -> Tensor:
     return tensor * factor if isinstance(tensor, np.ndarray) else tensor.scaled(factor)
 
 
-def apply(tensor: Tensor, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return `T(I, x, y)`, `(rows, n_a)`, for rows `x` of `left`, `(rows, n_b)`, and `y` of `right`, `(rows, n_c)`."""
+def apply(tensor: Tensor, left: Float[Array, "rows n_b"], right: Float[Array, "rows n_c"]) -> Float[Array, "rows n_a"]:
+    """Return `T(I, x, y)` for rows `x` of `left` and `y` of `right`."""
     if isinstance(tensor, ProductTensor):
         return np.asarray(((left @ tensor.left) * (right @ tensor.right)) @ tensor.parent.T)
     if isinstance(tensor, SparseTensor):
@@ -200,8 +197,10 @@ def _change_sparse_basis(tensor: SparseTensor, matrices: Sequence[scipy.sparse.c
     return tensor
 
 
-def sandwich(one: Tensor, left: np.ndarray, right: np.ndarray, other: Tensor) -> np.ndarray:
-    """Return `Z`, see the module's text: `(n_a, n_a')` for `left` `(n_b, n_b')` and `right` `(n_c, n_c')`."""
+def sandwich(
+    one: Tensor, left: Float[Array, "n_b other_b"], right: Float[Array, "n_c other_c"], other: Tensor
+) -> Float[Array, "n_a other_a"]:
+    """Return `Z`, see the module's text, with `X` and `Y` as `left` and `right`."""
     if isinstance(one, ProductTensor) and isinstance(other, ProductTensor):
         middle = (one.left.T @ left @ other.left) * (one.right.T @ right @ other.right)
         return np.asarray(one.parent @ middle @ other.parent.T)

@@ -31,22 +31,23 @@ from sapwood.automata.tensors import SparseTensor, Tensor, as_sparse
 from sapwood.automata.wcfg_rules import Rule, RuleTable, UniqueNames, contracted, unary_closure
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WeightedGrammar:
-    """A weighted grammar; `N` nonterminals, `W` words.
+    """A weighted grammar.
 
     Attributes
     ----------
     nonterminals, words
         Their names, each different. A word and a nonterminal may have the same name.
     binary
-        `(N, N, N)`: the weight of `a -> b c` at `(a, b, c)`.
+        The weight of `a -> b c` at `(a, b, c)`.
     lexical
-        `(N, W)`: the weight of `a -> x`, no zeros stored.
+        The weight of `a -> x` at `(a, x)`, no zeros stored.
     root
-        `(N,)`: the weight of `-> a`.
+        The weight of `-> a`.
 
     Examples
     --------
@@ -70,7 +71,7 @@ class WeightedGrammar:
     words: list[str]
     binary: SparseTensor
     lexical: scipy.sparse.csr_array
-    root: np.ndarray
+    root: Float[Array, "nonterminals"]
 
     def __post_init__(self) -> None:
         n, n_words = len(self.nonterminals), len(self.words)
@@ -153,13 +154,13 @@ class WeightedGrammar:
     @classmethod
     def from_parts(
         cls,
-        root: np.ndarray,
+        root: Float[Array, "states"],
         binary: Tensor,
-        lexical: np.ndarray | scipy.sparse.sparray,
+        lexical: Float[Array, "states words"] | scipy.sparse.sparray,
         words: Sequence[str],
         nonterminals: Sequence[str] | None = None,
     ) -> WeightedGrammar:
-        """Build from the weights of an automaton with `N` states: `(N,)`, `(N, N, N)` and `(N, W)`.
+        """Build from the weights of an automaton.
 
         Without names the nonterminals are `Q0`, `Q1`, ... Of an automaton without states, which has the weight 0 for
         everything, one nonterminal without rules is made.

@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from sapwood.automata.tensors import SparseTensor
 from sapwood.errors import GrammarError
+from sapwood.shapes import Array, Float, Int
 
 # How far below 1 the spectral radius of unary rules must be.
 _MARGIN = 1e-9
@@ -107,8 +108,8 @@ class RuleTable:
             names.append(taken.new(name[:_LONGEST_NAME]))
         return names
 
-    def arrays(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the symbols, `(rules, axes)`, and the weights, `(rules,)`, of one kind of rules."""
+    def arrays(self, kind: str) -> tuple[Int[Array, "rules axes"], Float[Array, "rules"]]:
+        """Return the numbers of the symbols and the weights of one kind of rules."""
         places = np.array(self._places[kind], np.int64).reshape(-1, _AXES[kind])
         return self._final(places), np.array(self._weights[kind])
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM, is_regular
+from sapwood.files import STANDARD_STREAM
 
-# Smaller probabilities are what is left of zeros.
-_SHOWN = 1e-6
+if TYPE_CHECKING:
+    from sapwood.anchors.decomposition import Columns, Representation
 
 
 @click.command("decompose", short_help="Find the hidden states behind a matrix of co-occurrences.")
@@ -50,8 +50,8 @@ def command(
     matrix: str,
     states: int,
     output: str | None,
-    columns: Any,
-    representation: Any,
+    columns: Columns,
+    representation: Representation,
     least: float,
     top: int,
     seed: int,
@@ -73,10 +73,7 @@ def command(
     if output == STANDARD_STREAM:
         raise UsageError("arrays cannot be written to standard output; name a file, or use --json")
     common.check_inputs(matrix)
-    if output is not None:
-        common.check_output(output)
-        if is_regular(matrix) and is_regular(output) and Path(matrix).samefile(output):
-            raise UsageError(f"-o {output}: is the input file; it would be replaced")
+    common.refuse_replacing({"-o": output}, [matrix])
     from sapwood.anchors import decompose
     from sapwood.anchors.matrix_files import read_matrix
 
@@ -98,15 +95,15 @@ def command(
     if not found.converged:
         progress.note(f"{matrix}: stopped after {found.iterations} iterations, not at the optimum yet")
     if output is not None:
-        _save(output, found)
-    described = [_describe(found, given, state, top) for state in range(found.states)]
+        found.save(output)
+    described = found.describe(given.rows, given.columns, top=top)
     if as_json:
         common.print_json(
             {
                 "matrix": matrix,
                 "shape": list(given.values.shape),
                 "states": found.states,
-                "log_likelihood": found.log_likelihood,
+                "log_likelihood": found.log_likelihood if isfinite(found.log_likelihood) else None,
                 "iterations": found.iterations,
                 "converged": found.converged,
                 "seconds": round(seconds, 3),
@@ -129,34 +126,3 @@ def _anchors(part: dict[str, Any]) -> str:
     if part["column_anchor"] is not None:
         names.append(f"column {part['column_anchor']}")
     return ", ".join(names)
-
-
-def _describe(found: Any, given: Any, state: int, top: int) -> dict[str, Any]:
-    """Return what a state is, as JSON values."""
-    column = None
-    if len(found.column_anchors):
-        column = given.columns[found.column_anchors[found.alignment[state].argmax()]]
-    return {
-        "prior": float(found.prior[state]),
-        "row_anchor": given.rows[found.row_anchors[state]],
-        "column_anchor": column,
-        "rows": _largest(found.rows[:, state], given.rows, top),
-        "columns": _largest(found.columns[:, state], given.columns, top),
-    }
-
-
-def _largest(probabilities: Any, names: list[str], top: int) -> list[dict[str, Any]]:
-    order = (-probabilities).argsort(kind="stable")[:top]
-    return [{"name": names[at], "probability": float(probabilities[at])} for at in order if probabilities[at] > _SHOWN]
-
-
-def _save(output: str, found: Any) -> None:
-    import numpy as np
-
-    from sapwood.files import atomic_write
-
-    with atomic_write(output) as stream:
-        np.savez_compressed(
-            stream, pi=found.prior, r=found.rows, s=found.columns, row_anchors=found.row_anchors,
-            column_anchors=found.column_anchors, alignment=found.alignment,
-        )  # fmt: skip

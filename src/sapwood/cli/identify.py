@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
 
@@ -13,9 +12,6 @@ from sapwood.errors import UsageError
 # The names in sapwood.induction, without the time that importing it costs.
 _MODELS = ("pcfg", "pcfg-i", "pcfg-ie", "dep-i", "dep-ie", "dep-ies", "pcfg-ies")
 _MOMENTS = ("1", "12", "**", "123", "123eta", "***", "***eta", "all")
-# More would take hours, or all memory.
-_MOST_PARAMETERS = 3000
-_LONGEST = 60
 
 
 @click.command("identify", short_help="Tell whether a model can be learned from sentences at all.")
@@ -80,38 +76,18 @@ def command(
     if eta != "random" and not (eta.isascii() and eta.isdigit()):
         raise UsageError(f"--eta is the number of a word, or 'random', not {eta!r}")
     began = time.perf_counter()
-    from sapwood.induction import check_identifiability, make_model
+    from sapwood.induction import ModelMoments, check_identifiability, make_model
+    from sapwood.induction.identify import check_size
 
     model = make_model(name, words, states)
-    if model.n_parameters > _MOST_PARAMETERS or max(lengths) > _LONGEST:
-        raise UsageError(
-            f"{name} with these numbers has {model.n_parameters:,} parameters; identify takes up to "
-            f"{_MOST_PARAMETERS:,}, and sentences of up to {_LONGEST} words"
-        )
-    found = check_identifiability(
-        model,
-        moments,
-        sorted(set(lengths)),
-        eta="random" if eta == "random" else int(eta),
-        trials=trials,
-        random_state=seed,
-    )
+    check_size(model, max(lengths))
+    asked = ModelMoments(model, [moments], sorted(set(lengths)), "random" if eta == "random" else int(eta))
+    found = check_identifiability(asked, trials=trials, random_state=seed)
     if not as_json:
-        sizes = f"{words} words" + (f", {states} states" if states is not None else "")
-        of = " and ".join(map(str, sorted(set(lengths))))
-        click.echo(f"{name}, {sizes}, sentences of length {of}, moments {_in_words(moments, eta)}")
+        click.echo(asked.describe())
         click.echo(found.describe())
         return
-    asked: dict[str, Any] = {"model": name, "words": words, "states": states, "length": lengths[0]}
-    if len(lengths) > 1:
-        asked["lengths"] = sorted(set(lengths))
-    asked["moments"] = moments
-    if moments.endswith("eta"):
-        asked["eta"] = eta
-    common.print_json({**asked, **found.to_dict(), "seconds": round(time.perf_counter() - began, 3)})
-
-
-def _in_words(moments: str, eta: str) -> str:
-    if not moments.endswith("eta"):
-        return moments
-    return f"{moments} (eta {'random' if eta == 'random' else f'= e_{eta}'})"
+    given = {"length": lengths[0], **({"lengths": sorted(set(lengths))} if len(lengths) > 1 else {})}
+    given |= {"moments": moments, **({"eta": eta} if moments.endswith("eta") else {})}
+    seconds = round(time.perf_counter() - began, 3)
+    common.print_json({"model": name, "words": words, "states": states, **given, **found.to_dict(), "seconds": seconds})

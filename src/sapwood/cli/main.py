@@ -18,7 +18,7 @@ _COMMANDS = {
     "eval": "sapwood.cli.evaluate",
     "inspect": "sapwood.cli.inspect",
     "convert": "sapwood.cli.convert",
-    "minimize": "sapwood.cli.minimize",
+    "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",
     "decompose": "sapwood.cli.decompose",
     "lm": "sapwood.cli.lm",
@@ -41,7 +41,7 @@ class _LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
-        name = name if name in _COMMANDS else _ALIASES.get(name, name)
+        name = _ALIASES.get(name, name)
         if name not in _COMMANDS:
             return None
         command = importlib.import_module(_COMMANDS[name]).command

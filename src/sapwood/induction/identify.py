@@ -40,6 +40,8 @@ from sapwood.induction.simplices import (
 _ATTEMPTS = 5
 # How many combinations of moments to compute at once.
 _ROWS = 128
+# More parameters, or longer sentences, would take hours, or all memory.
+_MOST_PARAMETERS, _LONGEST = 3000, 60
 
 
 @dataclass(frozen=True)
@@ -274,6 +276,15 @@ def check_identifiability(
     rank = certificate.rank if certificate is not None else measured.rank if measured is not None else 0
     parameters = count_free(model.blocks)
     return Identifiability(rank == parameters, rank, parameters, model.size, certificate, measured, movements)
+
+
+def check_size(model: Model, length: int) -> None:
+    """Raise a `UsageError` for a model or sentences so large that an answer would take hours, or all memory."""
+    if model.n_parameters > _MOST_PARAMETERS or length > _LONGEST:
+        raise UsageError(
+            f"{model.name} with these numbers has {model.n_parameters:,} parameters; identify takes up to "
+            f"{_MOST_PARAMETERS:,}, and sentences of up to {_LONGEST} words"
+        )
 
 
 def exact_rank(model: MomentMap, prime: int = PRIMES[0], random_state: int = 0) -> int:

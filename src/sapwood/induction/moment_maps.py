@@ -86,6 +86,15 @@ class ModelMoments(MomentMap):
         if eta != "random":
             unit(model.words, eta)
 
+    def describe(self) -> str:
+        """Return what is observed of what, in words."""
+        model, names = self.model, dict.fromkeys(name for name, _ in self.observed)
+        sizes = f"{model.words} words" + ("" if model.states is None else f", {model.states} states")
+        of = " and ".join(str(length) for length in dict.fromkeys(length for _, length in self.observed))
+        eta = "random" if self.eta == "random" else f"= e_{self.eta}"
+        shown = " and ".join(f"{name} (eta {eta})" if name.endswith("eta") else name for name in names)
+        return f"{model.name}, {sizes}, sentences of length {of}, moments {shown}"
+
     def observations(self, field: Field, rng: np.random.Generator) -> list[Observation]:
         """Return the observation functions, all with the same `eta`."""
         words = self.model.words

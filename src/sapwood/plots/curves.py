@@ -3,9 +3,6 @@
 The upper panel has the log-likelihood of the training trees by iteration, with a band for each cycle of splitting and
 merging and the number of states the cycle ended with; the lower one, if there is anything to show, F1 on other trees.
 Logs, and the members of an ensemble, are drawn over each other, each member from its own first iteration.
-
-Matplotlib is needed for the picture alone, and imported only then. Nothing of the user's settings for it gets into the
-picture, nor the time or a random number: the same logs give the same bytes.
 """
 
 from __future__ import annotations

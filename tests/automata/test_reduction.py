@@ -140,11 +140,6 @@ def test_states(wide: TensorGrammar, states: int) -> None:
     assert minimise(wide, states=states).grammar.states.tolist() == [min(states, 6)] * 4
 
 
-@pytest.mark.parametrize(("keep", "states"), [(0.01, 1), (0.5, 3), (0.51, 4), (2 / 3, 4), (1.0, 6)])
-def test_keep(wide: TensorGrammar, keep: float, states: int) -> None:
-    assert minimise(wide, keep=keep).grammar.states.tolist() == [states] * 4
-
-
 @pytest.mark.parametrize(("budget", "states"), [(0.01, 4), (0.25, 6), (0.5, 12), (0.9, 21), (1.0, 24)])
 def test_budget(wide: TensorGrammar, budget: float, states: int) -> None:
     result = minimise(wide, budget=budget)
@@ -368,7 +363,7 @@ def test_without_labels_grammars_must_be_small(
 OPTIONS = [
     {"states": 1},
     {"states": 2},
-    {"keep": 0.5, "weighing": "gamma"},
+    {"budget": 0.5, "weighing": "gamma"},
     {"tolerance": 0.3},
     {"budget": 0.4, "weighing": "trees"},
     {"states": 2, "symbols": "base"},
@@ -415,33 +410,57 @@ def test_a_smaller_grammar_can_be_saved_and_made_smaller_again(wide: TensorGramm
 def test_automata(sorts: int) -> None:
     automaton = random_automaton(np.random.default_rng(sorts), states=4, sorts=sorts, words=2, radius=0.3)
     expected = singular_states(gram_matrices(automaton))
-    smaller, found, closeness = minimise_automaton(automaton, states=2)
+    result = minimise_automaton(automaton, states=2)
+    smaller, found = result.automaton, result.states
     assert smaller.sizes.tolist() == [2] * sorts
     assert smaller.words == automaton.words
     for one, other in zip(found.values, expected.values, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
-    assert closeness == compare(automaton, project(automaton, found.truncated(2)))
+    assert result.closeness == compare(automaton, project(automaton, found.truncated(2)))
     # There are no more states than it takes.
     twice = add(scale(automaton, 0.3), scale(automaton, 0.7))
-    whole, _, near = minimise_automaton(twice, tolerance=0)
-    assert whole.sizes.tolist() == [4] * sorts
-    assert near is not None
-    assert near.relative < 1e-6
-    assert l2_distance(whole, automaton) < 1e-6 * l2_norm(automaton)
-    few, _, far = minimise_automaton(automaton)
-    assert few.n_states == choose_states(found.values, tolerance=DEFAULT_TOLERANCE).sum()
-    assert far is not None
-    for option in ({"keep": 0.5}, {"budget": 0.5}, {"tolerance": 0.5}):
-        assert minimise_automaton(automaton, **option)[0].n_states < 4 * sorts
+    whole = minimise_automaton(twice, tolerance=0)
+    assert whole.automaton.sizes.tolist() == [4] * sorts
+    assert whole.closeness is not None
+    assert whole.closeness.relative < 1e-6
+    assert l2_distance(whole.automaton, automaton) < 1e-6 * l2_norm(automaton)
+    few = minimise_automaton(automaton)
+    assert few.automaton.n_states == choose_states(found.values, tolerance=DEFAULT_TOLERANCE).sum()
+    assert few.closeness is not None
+    for option in ({"work": 2}, {"budget": 0.5}, {"tolerance": 0.5}):
+        assert minimise_automaton(automaton, **option).automaton.n_states < 4 * sorts
+
+
+def test_what_is_told_of_a_smaller_automaton() -> None:
+    automaton = random_automaton(np.random.default_rng(3), states=(4, 3), sorts=2, words=2, radius=0.3)
+    result = minimise_automaton(automaton, states=2)
+    assert result.closeness is not None
+    assert result.to_dict() == {
+        "dropped": pytest.approx(result.states.dropped(2) / result.states.dropped(0)),
+        "gamma": None,
+        "l2": result.closeness.l2,
+        "l2_relative": result.closeness.relative,
+        "hankel": result.closeness.hankel,
+        "hankel_best": result.states.dropped(2),
+    }
+    assert 0 < result.states.dropped(2) <= result.closeness.hankel
+    records = result.records()
+    assert [[*record.values()][:4] for record in records] == [["A0", 4, 4, 2], ["A1", 3, 3, 2]]
+    for record, values in zip(records, result.states.values, strict=True):
+        np.testing.assert_allclose(record["singular_values"], values, rtol=1e-5)
+    json.dumps(result.to_dict(), allow_nan=False)
 
 
 def test_automata_by_gamma() -> None:
     automaton = random_automaton(np.random.default_rng(3), states=3, words=2, radius=0.3)
-    _, found, _ = minimise_automaton(automaton, states=1, weighing="gamma", gamma=1.1)
+    found = minimise_automaton(automaton, states=1, weighing="gamma", gamma=1.1).states
     expected = singular_states(gram_matrices(automaton, gamma=1.1))
     np.testing.assert_allclose(found.values[0], expected.values[0], rtol=1e-6)
-    _, most, _ = minimise_automaton(automaton, states=1, weighing="gamma")
-    assert most.values[0][0] > expected.values[0][0]
+    most = minimise_automaton(automaton, states=1, weighing="gamma")
+    assert most.states.values[0][0] > expected.values[0][0]
+    assert most.gamma is not None
+    assert most.gamma > 1.1
+    assert most.to_dict()["hankel_best"] is None
     for options in ({"gamma": 2.0}, {"gamma": np.inf, "weighing": "gamma"}, {"gamma": np.nan, "weighing": "gamma"}):
         with pytest.raises(UsageError, match=r"gamma is (a positive number|for weighing by gamma)"):
             minimise_automaton(automaton, states=1, **options)
@@ -502,10 +521,11 @@ def test_one_word_grammars() -> None:
         ({"gamma": float("nan"), "weighing": "gamma"}, "gamma is a positive number"),
         ({"gamma": float("inf"), "weighing": "gamma"}, "gamma is a positive number"),
         ({"states": 0}, "states must be at least 1, not 0"),
-        ({"states": 2, "keep": 0.5}, "say one of"),
+        ({"states": 2, "budget": 0.5}, "say one of"),
+        ({"keep": 0.5}, "say one of: work, budget, tolerance, or states"),
         ({"budget": 0.5, "tolerance": 0.1}, "say one of"),
-        ({"keep": 0.0}, "the part to keep must be above 0 and at most 1, not 0.0"),
-        ({"keep": 1.5}, "the part to keep must be above 0"),
+        ({"budget": 0.0}, "the budget must be above 0 and at most 1, not 0.0"),
+        ({"budget": 1.5}, "the budget must be above 0"),
         ({"budget": -0.5}, "the budget must be above 0"),
         ({"budget": float("nan")}, "the budget must be above 0"),
         ({"tolerance": 1.0}, "the tolerance must be at least 0 and below 1, not 1.0"),

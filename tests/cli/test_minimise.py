@@ -1,4 +1,4 @@
-"""`sapwood minimize`: models and grammars in text made smaller, what is printed and drawn, and mistakes."""
+"""`sapwood minimise`: models and grammars in text made smaller, what is printed and drawn, and mistakes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ B -> 'z' [0.8] | S B [0.2]
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory, sapwood: Sapwood) -> dict[str, bytes]:
     """Return treebanks and models by name: a PCFG, one with hidden states, two of these in one file."""
-    folder = tmp_path_factory.mktemp("minimize")
+    folder = tmp_path_factory.mktemp("minimise")
     for name, count, seed in (("train.mrg", 50, 0), ("dev.mrg", 6, 1)):
         (folder / name).write_text("".join(f"{tree}\n" for tree in made_up_treebank(count, seed)))
     assert sapwood(["train", folder / "train.mrg", "-o", folder / "pcfg", "-q"]).code == 0
@@ -65,9 +65,14 @@ def folder(tmp_path: Path, files: dict[str, bytes], monkeypatch: pytest.MonkeyPa
 
 
 def run(sapwood: Sapwood, arguments: str, code: int = 0) -> Outcome:
-    outcome = sapwood(["minimize", *arguments.split()])
+    outcome = sapwood(["minimise", *arguments.split()])
     assert outcome.code == code, outcome
     return outcome
+
+
+def work_of(grammar: TensorGrammar, states: np.ndarray) -> float:
+    """Return the products that the uses of a grammar's rules take with so many states of each symbol."""
+    return float(grammar.rule_counts @ states[grammar.rules].prod(axis=1))
 
 
 def report(sapwood: Sapwood, arguments: str) -> dict:
@@ -81,11 +86,11 @@ def report(sapwood: Sapwood, arguments: str) -> dict:
 
 
 def test_json(sapwood: Sapwood, folder: Path) -> None:
-    found = report(sapwood, "m -k 2 -o small")
+    found = report(sapwood, "m --work 2 -o small")
     assert list(found) == KEYS
     old, new = TensorGrammar.load("m"), TensorGrammar.load("small")
     # It is what the library gives.
-    expected = minimise(old, states=2)
+    expected = minimise(old, work=2)
     assert new == expected.grammar
     assert new.info["minimised"] == expected.grammar.info["minimised"]
     assert found["symbols"] == expected.records()
@@ -100,17 +105,17 @@ def test_json(sapwood: Sapwood, folder: Path) -> None:
     assert found["dropped"] == expected.dropped
     assert 0 < found["dropped"] < 1
     assert [found[name] for name in KEYS[7:13]] == [None] * 6
-    assert new.states.max() == 2
+    assert work_of(new, new.states) <= work_of(old, np.minimum(old.states, 2))
     assert (folder / "m").read_bytes() == Path("m").read_bytes()
 
 
 def test_text(sapwood: Sapwood, folder: Path) -> None:
-    outcome = run(sapwood, "m -k 2 -o small")
+    outcome = run(sapwood, "m --work 2 -o small")
     assert outcome.err == "without --trees, probabilities of short trees are kept rather than accuracy in parsing\n"
     assert run(sapwood, "m --tolerance 0 -o same").err == ""
-    assert run(sapwood, "m -k 2 --trees train.mrg -o seen").err == ""
-    assert run(sapwood, "m -k 2 -q -o quiet").err == ""
-    found = report(sapwood, "m -k 2 -o again")
+    assert run(sapwood, "m --work 2 --trees train.mrg -o seen").err == ""
+    assert run(sapwood, "m --work 2 -q -o quiet").err == ""
+    found = report(sapwood, "m --work 2 -o again")
     rows = outcome.out.splitlines()
     assert rows[0] == f"states       {found['before']['states']:,} -> {found['after']['states']:,}"
     assert rows[1] == f"weights      {found['before']['weights']:,} -> {found['after']['weights']:,}"
@@ -127,16 +132,14 @@ def test_text(sapwood: Sapwood, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        ("--keep 0.5", {"keep": 0.5}),
         ("--budget 0.4", {"budget": 0.4}),
         ("--work 2", {"work": 2}),
         ("--tolerance 0", {"tolerance": 0}),
-        ("--states 3", {"states": 3}),
         ("", {}),
-        ("-k 2 --weigh gamma", {"states": 2, "weighing": "gamma"}),
-        ("-k 2 --weigh gamma --gamma 1.5", {"states": 2, "weighing": "gamma", "gamma": 1.5}),
-        ("-k 2 --symbols none", {"states": 2, "symbols": "none"}),
-        ("-k 2 --symbols base", {"states": 2, "symbols": "base"}),
+        ("--work 2 --weigh gamma", {"work": 2, "weighing": "gamma"}),
+        ("--work 2 --weigh gamma --gamma 1.5", {"work": 2, "weighing": "gamma", "gamma": 1.5}),
+        ("--work 2 --symbols none", {"work": 2, "symbols": "none"}),
+        ("--work 2 --symbols base", {"work": 2, "symbols": "base"}),
     ],
 )
 def test_options_arrive(sapwood: Sapwood, folder: Path, options: str, settings: dict) -> None:
@@ -156,24 +159,24 @@ def test_options_arrive(sapwood: Sapwood, folder: Path, options: str, settings: 
 
 
 def test_trees(sapwood: Sapwood, folder: Path) -> None:
-    found = report(sapwood, "m -k 2 --trees train.mrg -o small --threads 1")
+    found = report(sapwood, "m --work 2 --trees train.mrg -o small --threads 1")
     grammar = TensorGrammar.load("m")
     corpus = Corpus.from_trees(read_trees("train.mrg"), normaliser=grammar.normaliser, transform=grammar.transform)
-    expected = minimise(grammar, states=2, weighing="trees", corpus=corpus)
+    expected = minimise(grammar, work=2, weighing="trees", corpus=corpus)
     assert TensorGrammar.load("small") == expected.grammar
     assert found["weigh"] == "trees"
     for options in ("--weigh trees --trees train.mrg --threads 3", "--trees - --threads 1"):
         stdin = (folder / "train.mrg").read_bytes()
-        outcome = sapwood(["minimize", "m", "-k", 2, "-o", "again", "-q", *options.split()], stdin)
+        outcome = sapwood(["minimise", "m", "--work", 2, "-o", "again", "-q", *options.split()], stdin)
         assert (outcome.code, outcome.err) == (0, "")
         assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
     # In another format, and with a bad tree among them.
     sapwood(["convert", "train.mrg", "--to", "export", "-o", "train.export"])
-    run(sapwood, "m -k 2 --trees train.export --from export -o again -q")
+    run(sapwood, "m --work 2 --trees train.export --from export -o again -q")
     assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
     (folder / "bad.mrg").write_text("(S (A b c))\n" + (folder / "train.mrg").read_text())
-    assert "bad.mrg:1:9: two words" in run(sapwood, "m -k 2 --trees bad.mrg -o again", INPUT).err
-    skipped = run(sapwood, "m -k 2 --trees bad.mrg -o again --skip-bad")
+    assert "bad.mrg:1:9: two words" in run(sapwood, "m --work 2 --trees bad.mrg -o again", INPUT).err
+    skipped = run(sapwood, "m --work 2 --trees bad.mrg -o again --skip-bad")
     assert skipped.err.startswith("skipped 1 malformed tree(s):\n  bad.mrg:1:9")
     assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
 
@@ -181,12 +184,12 @@ def test_trees(sapwood: Sapwood, folder: Path) -> None:
 def test_trees_that_show_little(sapwood: Sapwood, folder: Path) -> None:
     tree = "(ROOT (S (NP (DT the) (N balora)) (VP (V balild)) (. .)))\n"
     (folder / "few.mrg").write_text(tree + "(ROOT (Q (Q x)))\n")
-    outcome = run(sapwood, "m -k 2 --trees few.mrg -o small --plot values.svg")
+    outcome = run(sapwood, "m --work 2 --trees few.mrg -o small --plot values.svg")
     assert "left out 1 tree(s) with symbols or rules that the grammar lacks\n" in outcome.err
     assert re.search(r"\d+ symbol\(s\) are not in the trees and keep .* states: .*, \.\.\.\n", outcome.err)
     assert (folder / "values.svg").stat().st_size > 1000
     (folder / "few.mrg").write_text("(ROOT (Q (Q x)))\n")
-    message = run(sapwood, "m -k 2 --trees few.mrg -o other", INPUT).err
+    message = run(sapwood, "m --work 2 --trees few.mrg -o other", INPUT).err
     assert message.startswith("sapwood: few.mrg: none of the trees can be built")
     assert message.endswith("take the treebank that it was trained on\n")
     assert not (folder / "other").exists()
@@ -194,10 +197,12 @@ def test_trees_that_show_little(sapwood: Sapwood, folder: Path) -> None:
 
 def test_base_symbols_weighed_by_trees(sapwood: Sapwood, folder: Path) -> None:
     """The trees are read with base symbols, as the merged grammar has them."""
-    run(sapwood, "pcfg -k 2 --symbols base --trees train.mrg -o small")
+    found = report(sapwood, "pcfg --work 2 --symbols base --trees train.mrg -o small")
     small = TensorGrammar.load("small")
     assert not any("^" in name for name in small.symbols)
-    assert small.states.max() == 2
+    before = np.array([record["states_before"] for record in found["symbols"]])
+    assert before.max() > small.states.max() > 1
+    assert work_of(small, small.states) <= work_of(small, np.minimum(before, 2))
     assert Parser(small).parse_one(["the", "balora", "balild", "."]).status == "parsed"
 
 
@@ -215,26 +220,26 @@ def test_dev(sapwood: Sapwood, folder: Path) -> None:
 
 
 def test_distance(sapwood: Sapwood, folder: Path) -> None:
-    found = report(sapwood, "m -k 2 --distance -o small")
-    expected = minimise(TensorGrammar.load("m"), states=2, distances=True)
+    found = report(sapwood, "m --work 2 --distance -o small")
+    expected = minimise(TensorGrammar.load("m"), work=2, distances=True)
     assert expected.closeness is not None
     assert found["l2"] == expected.closeness.l2 > 0
     assert found["l2_relative"] == expected.closeness.relative < 1
     assert found["hankel"] == expected.closeness.hankel
     assert 0 < found["hankel_best"] == expected.best_possible() <= found["hankel"]
-    text = run(sapwood, "m -k 2 --distance -o small").out
+    text = run(sapwood, "m --work 2 --distance -o small").out
     assert f"l2 distance  {found['l2']:.4g} ({found['l2_relative']:.2%} of the norm)\n" in text
     assert f"closer than {found['hankel_best']:.4g}\n" in text
     # The bound is one for sums over all trees.
-    by_trees = report(sapwood, "m -k 2 --distance --trees train.mrg -o small")
+    by_trees = report(sapwood, "m --work 2 --distance --trees train.mrg -o small")
     assert by_trees["hankel_best"] is None
     assert by_trees["l2"] > 0
-    assert "closer than" not in run(sapwood, "m -k 2 --distance --weigh gamma -o small").out
+    assert "closer than" not in run(sapwood, "m --work 2 --distance --weigh gamma -o small").out
     assert folder.is_dir()
 
 
 def test_plot(sapwood: Sapwood, folder: Path) -> None:
-    run(sapwood, "m -k 3 --plot values.svg -o small")
+    run(sapwood, "m --work 3 --plot values.svg -o small")
     content = (folder / "values.svg").read_text()
     assert "</svg>" in content
     assert content.count('<g id="axes_') == 12
@@ -244,21 +249,22 @@ def test_a_picture_needs_matplotlib(sapwood: Sapwood, folder: Path, monkeypatch:
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    outcome = run(sapwood, "m -k 2 --plot values.svg -o small", USAGE)
+    outcome = run(sapwood, "m --work 2 --plot values.svg -o small", USAGE)
     assert "drawing needs Matplotlib" in outcome.err
     assert not (folder / "small").exists()
 
 
 def test_several_grammars(sapwood: Sapwood, folder: Path) -> None:
-    found = report(sapwood, "two -k 2 --distance --trees train.mrg -o small --dev dev.mrg --plot values.svg")
+    found = report(sapwood, "two --work 2 --distance --trees train.mrg -o small --dev dev.mrg --plot values.svg")
     assert found["grammars"] == 2
     old, new = load_models("two"), load_models("small")
     assert len(new) == 2
     assert new[0] != new[1]
-    assert [grammar.states.max() for grammar in new] == [2, 2]
+    for grammar, before in zip(new, old, strict=True):
+        assert work_of(grammar, grammar.states) <= work_of(before, np.minimum(before.states, 2))
     assert found["before"]["states"] == sum(int(grammar.states.sum()) for grammar in old)
     assert found["after"]["weights"] == sum(len(grammar.tensors) for grammar in new)
-    report(sapwood, "m -k 2 --trees train.mrg -o alone")
+    report(sapwood, "m --work 2 --trees train.mrg -o alone")
     assert TensorGrammar.load("alone") == new[0]
     parsed = sapwood(["parse", "-m", "small", "-q"], b"the kalora bild .\n")
     assert (parsed.code, parsed.out.count("\n")) == (0, 1)
@@ -266,7 +272,7 @@ def test_several_grammars(sapwood: Sapwood, folder: Path) -> None:
 
 
 def test_what_can_be_done_with_the_model(sapwood: Sapwood, folder: Path) -> None:
-    run(sapwood, "m -k 3 --trees train.mrg -o small -q")
+    run(sapwood, "m --work 3 --trees train.mrg -o small -q")
     seen = json.loads(sapwood(["inspect", "small", "--json"]).out)
     assert (seen["kind"], seen["probabilistic"]) == ("model", False)
     assert seen["info"]["minimised"]["weighing"] == "trees"
@@ -276,7 +282,7 @@ def test_what_can_be_done_with_the_model(sapwood: Sapwood, folder: Path) -> None
     assert parsed.code == 0
     assert [json.loads(line)["status"] for line in parsed.out.splitlines()] == ["parsed"] * 6
     # And again, and a model whose weights are real numbers.
-    again = report(sapwood, "small -k 2 --trees train.mrg -o smaller")
+    again = report(sapwood, "small --work 2 --trees train.mrg -o smaller")
     assert again["after"]["states"] < again["before"]["states"]
     assert "viterbi needs a probabilistic grammar" in sapwood(
         ["parse", "-m", "small", "--decoder", "viterbi", "-s", "x"]
@@ -315,13 +321,37 @@ def test_a_grammar_in_text(sapwood: Sapwood, folder: Path) -> None:
     assert text.splitlines()[0] == "states       4 (rank 3) -> 3"
     assert "l2 distance" in text
     # Fewer states, again in a text that can be read.
-    fewer = report(sapwood, "grammar.txt -k 2 -o fewer.txt --plot values.svg")
+    fewer = report(sapwood, "grammar.txt --work 2 -o fewer.txt --plot values.svg")
     assert (fewer["states"], fewer["singular_values"]) == (2, found["singular_values"])
     assert fewer["hankel"] >= fewer["hankel_best"] == pytest.approx(found["singular_values"][2], rel=1e-5)
     assert sentence_weights("fewer.txt") != sentence_weights("grammar.txt")
     assert (folder / "values.svg").exists()
-    gamma = report(sapwood, "grammar.txt --keep 0.5 --weigh gamma -o gamma.txt")
+    gamma = report(sapwood, "grammar.txt --budget 0.5 --weigh gamma -o gamma.txt")
     assert (gamma["states"], gamma["hankel_best"]) == (2, None)
+
+
+def test_a_grammar_in_text_becomes_a_model(sapwood: Sapwood, folder: Path) -> None:
+    found = report(sapwood, "grammar.txt --tolerance 0 -o model.sapwood")
+    assert found == {**report(sapwood, "grammar.txt --tolerance 0 -o small.txt"), "output": "model.sapwood"}
+    model = TensorGrammar.load("model.sapwood")
+    assert (model.symbols, model.states.tolist()) == (["X", "X"], [3, 3])
+    assert (folder / "small.txt").read_text().startswith("# A weighted grammar")
+    parsed = sapwood(["parse", "-m", "model.sapwood", "-q", "--json"], b"x z\ny x z z\nx y z x z z\nz x\n")
+    assert parsed.code == 0
+    results = [json.loads(line) for line in parsed.out.splitlines()]
+    # The grammar is not ambiguous, so these are the only trees; it does not have the last sentence.
+    assert [result["tree"] for result in results[:3]] == [
+        "(ROOT (X (X x) (X z)))",
+        "(ROOT (X (X y) (X (X (X x) (X z)) (X z))))",
+        "(ROOT (X (X x) (X (X (X y) (X z)) (X (X (X x) (X z)) (X z)))))",
+    ]
+    weights = [read_grammar("grammar.txt").weight(list(sentence)) for sentence in ("xz", "yxzz", "xyzxzz", "zx")]
+    found_weights = [np.exp(result["log_probability"]) for result in results[:3]]
+    np.testing.assert_allclose(found_weights, weights[:3], rtol=1e-4)
+    assert weights[3] == 0
+    assert [result["status"] for result in results] == ["parsed"] * 3 + ["coarse"]
+    seen = json.loads(sapwood(["inspect", "model.sapwood", "--json"]).out)
+    assert (seen["kind"], seen["probabilistic"]) == ("model", False)
 
 
 @pytest.mark.parametrize(
@@ -340,6 +370,7 @@ def test_a_grammar_in_text(sapwood: Sapwood, folder: Path) -> None:
         ("1e200 -> S\n1 S -> 'a'\n", "", MODEL, "a weight is larger than 1e+50"),
         ("1 -> S\n1e-200 S -> 'a'\n", "", MODEL, "all weights of words are smaller than 1e-50"),
         (TEXT, "--tolerance nan", USAGE, "the tolerance must be at least 0 and below 1"),
+        (TEXT, "-k 2", USAGE, "give --work 2"),
         (TEXT, "-o grammar.txt", USAGE, "-o grammar.txt: is one of the input files"),
     ],
 )
@@ -363,14 +394,17 @@ def test_mistakes_with_text(
         ("m", USAGE, "Missing option '-o' / '--output'"),
         ("-o out", USAGE, "Missing argument 'MODEL'"),
         ("m m -o out", USAGE, "unexpected extra argument"),
-        ("m -o out -k 0", USAGE, "0 is not in the range"),
-        ("m -o out --keep 0", USAGE, "0.0 is not in the range"),
-        ("m -o out --keep nan", USAGE, "the part to keep must be above 0"),
+        ("m -o out --work 0", USAGE, "0 is not in the range"),
+        ("m -o out --budget 0", USAGE, "0.0 is not in the range"),
+        ("m -o out --budget nan", USAGE, "the budget must be above 0"),
+        ("m -o out --keep 0.5", USAGE, "there is no --keep any more; give --budget 0.5: that part of all states"),
+        ("m -o out -k 8", USAGE, "there is no -k/--states any more; give --work 8: as much work, more accurate"),
+        ("m -o out --states 8", USAGE, "there is no -k/--states any more; give --work 8"),
         ("m -o out --budget 1.1", USAGE, "1.1 is not in the range"),
         ("m -o out --tolerance 1", USAGE, "1.0 is not in the range"),
         ("m -o out --gamma 0 --weigh gamma", USAGE, "0.0 is not in the range"),
         ("m -o out --gamma nan --weigh gamma", USAGE, "gamma is a positive number"),
-        ("m -o out -k 2 --keep 0.5", USAGE, "-k, --keep, --budget, --work and --tolerance each say"),
+        ("m -o out --work 2 --budget 0.5", USAGE, "--work, --budget and --tolerance each say"),
         ("m -o out --budget 0.5 --tolerance 0", USAGE, "give one of them"),
         ("m -o out --weigh trees", USAGE, "--weigh trees needs --trees"),
         ("m -o out --weigh l2 --trees train.mrg", USAGE, "--trees does not go with --weigh l2"),
@@ -380,7 +414,7 @@ def test_mistakes_with_text(
         ("m -o out --trees train.mrg --symbols none", USAGE, "--symbols none does not go with --trees"),
         ("m -o out --weigh all", USAGE, "'all' is not one of 'l2', 'gamma', 'trees'"),
         ("m -o out --symbols all", USAGE, "'all' is not one of 'own', 'base', 'none'"),
-        ("m -o out -k 99999999999999999999", USAGE, "is not in the range"),
+        ("m -o out --work 99999999999999999999", USAGE, "is not in the range"),
         ("m -o m/", INPUT, "m/: is a directory; name a file"),
         ("m -o m", USAGE, "-o m: is one of the input files; it would be replaced"),
         ("m -o ./m", USAGE, "-o ./m: is one of the input files"),
@@ -422,7 +456,7 @@ def test_mistakes_are_explained(sapwood: Sapwood, folder: Path, arguments: str, 
         Path("damaged").write_bytes(content)
     Path("text.sapwood").write_text(TEXT)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    outcome = sapwood(["minimize", *arguments.split()])
+    outcome = sapwood(["minimise", *arguments.split()])
     assert outcome.code == code, outcome
     assert message in outcome.err
     assert outcome.out == ""
@@ -437,15 +471,31 @@ def test_an_interrupt_leaves_nothing(sapwood: Sapwood, folder: Path, monkeypatch
     for place in ("os.replace", "sapwood.automata.gram._Solver.trees"):
         with monkeypatch.context() as patch:
             patch.setattr(place, stopped)
-            outcome = run(sapwood, "m -k 2 -o small --plot values.svg", 130)
+            outcome = run(sapwood, "m --work 2 -o small --plot values.svg", 130)
             assert outcome.err == "sapwood: interrupted\n"
         assert sorted(folder.iterdir()) == before
+
+
+def test_the_other_spelling_is_understood(sapwood: Sapwood, folder: Path) -> None:
+    spelled = [sapwood([name, "m", "--work", 2, "-o", name, "-q"]) for name in ("minimise", "minimize")]
+    assert [outcome.code for outcome in spelled] == [0, 0]
+    assert spelled[0].out == spelled[1].out
+    assert (folder / "minimise").read_bytes() == (folder / "minimize").read_bytes()
+    listed = sapwood(["--help"]).out
+    assert "minimise" in listed
+    assert "minimize" not in listed
+
+
+def test_removed_options_are_not_listed(sapwood: Sapwood) -> None:
+    words = sapwood(["minimise", "--help"]).out.split()
+    assert {"--work", "--budget", "--tolerance"} <= set(words)
+    assert not {"-k", "-k,", "--states", "--keep"} & set(words)
 
 
 def test_choices_are_those_of_the_library() -> None:
     from sapwood.automata.reduction import Symbols, Weighing
 
-    command = main.get_command(None, "minimize")  # type: ignore[attr-defined]
+    command = main.get_command(None, "minimise")  # type: ignore[attr-defined]
     choices = {option.name: option.type.choices for option in command.params if hasattr(option.type, "choices")}
     assert tuple(choices["weigh"]) == Weighing.__args__  # type: ignore[attr-defined]
     assert tuple(choices["symbols"]) == Symbols.__args__  # type: ignore[attr-defined]
