@@ -125,7 +125,7 @@ def test_rows_are_maximised_with_priors_and_a_least_probability():
     sums[2] = 0.0
     r[3, 1] = 1e-12
     expected, before = r * sums, r.copy()
-    kernels.maximise_rows(0, 6, r, sums, 0.25, 1e-3)
+    kernels.blend_rows(0, 6, r, sums, np.array([0.0, 1.0]), sums, 0.25, 1e-3)
     np.testing.assert_array_equal(r[2], before[2])
     wanted = (expected + 0.25) / (expected + 0.25).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.delete(r, 2, 0), np.maximum(np.delete(wanted, 2, 0), 1e-3))
@@ -140,7 +140,7 @@ def test_columns_are_maximised_and_blended():
     np.testing.assert_allclose(kept, 0.25 * before + 3 * expected)
     np.testing.assert_allclose(totals, kept.sum(axis=0))
     totals[:] = 0.0
-    kernels.total_columns(0, 5, s, sums, totals)
+    kernels.blend_columns(0, 5, s, sums, np.array([0.0, 1.0]), sums, totals)
     np.testing.assert_allclose(sums, expected)
     np.testing.assert_allclose(totals, expected.sum(axis=0))
     pseudo, scale = rng.random(5), rng.random(4)

@@ -36,7 +36,7 @@ def test_probabilities_of_words(model, monkeypatch):
     np.testing.assert_allclose(model.log_probabilities(ids[:1]), wanted[:1], rtol=1e-5)
     assert model.log_probabilities(ids[:0]).shape == (0,)
     assert model.log_probabilities(np.array([2], np.int32)) == -np.inf  # a stream's model never says </s>
-    with pytest.raises(UsageError, match="not all in a vocabulary of 20"):
+    with pytest.raises(UsageError, match="ids are from 0 to 19 in this vocabulary"):
         model.log_probabilities(np.array([20]))
 
 

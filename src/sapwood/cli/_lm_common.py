@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sapwood.lm.latent_model import LatentBigram
     from sapwood.lm.models import AnyModel
 
-BOUNDARIES = get_args(Boundaries)
+F = TypeVar("F", bound=Callable[..., Any])
 
 threads_option = click.option(
     "--threads", type=click.IntRange(min=1, max=1024), help="Threads to work with. [default: all cores]"
@@ -37,11 +38,11 @@ memory_option = click.option(
 )
 
 
-def boundaries_option(default: str) -> Any:
+def boundaries_option(default: str) -> Callable[[F], F]:
     """Return the option that says whether lines are sentences, with what its help says of the default."""
     return click.option(
         "--boundaries",
-        type=click.Choice(BOUNDARIES),
+        type=click.Choice(get_args(Boundaries)),
         help=f"Each line is a sentence, or line ends mean nothing. [default: {default}]",
     )
 
@@ -79,7 +80,7 @@ def latent_part(model: AnyModel, path: str) -> LatentBigram:
         raise ModelError(f"{path}: {error}") from error
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a JSON object, with null in place of numbers that are not finite."""
     from sapwood.lm.base import finite
 

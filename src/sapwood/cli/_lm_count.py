@@ -160,7 +160,7 @@ _TOLD = ("states", "lags", "order", "ngrams")
 _LEARNED = ("method", "iterations", "pivot_iterations", "joint_iterations", "prior", "word_prior", "random_state")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, list):
         return " + ".join(_shown(part) for part in value)
     if isinstance(value, int) and not isinstance(value, bool):

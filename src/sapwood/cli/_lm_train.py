@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from sapwood.files import STANDARD_STREAM
 from sapwood.lm.methods import LONGEST_ORDER, METHODS, Boundaries, Method, check_method, default_method
 from sapwood.run.config import write_config
 from sapwood.run.log import TrainingLog
+
+if TYPE_CHECKING:
+    from sapwood.lm.training import TrainingText
 
 _GROUPS = {
     "What is counted": ("min-count", "vocabulary", "boundaries", "memory"),
@@ -168,7 +171,7 @@ def _check_files(text: tuple[str, ...], dev: str | None, method: Method, outputs
     common.refuse_replacing(outputs, [*text, dev])
 
 
-def _chosen(read: Any, method: Method, settings: dict[str, Any]) -> dict[str, Any]:
+def _chosen(read: TrainingText, method: Method, settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that were not given but chosen, by the names of options."""
     from sapwood.lm.training import resolved_settings
 

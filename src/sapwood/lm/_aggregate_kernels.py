@@ -157,48 +157,17 @@ def fill_tiles(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def maximise_rows(begin, end, r, r_sums, pseudo, least):
-    """Make rows `begin` to `end` of `r` the distributions `r * r_sums + pseudo`, normalised; rows without counts stay.
-
-    No probability is below `least`.
-    """
-    m = r.shape[1]
-    for row in range(begin, end):
-        own, sums = r[row], r_sums[row]
-        total = 0.0
-        for h in range(m):
-            value = own[h] * sums[h]
-            sums[h] = value
-            total += value
-        if total > 0.0:
-            scale = 1.0 / (total + m * pseudo)
-            for h in range(m):
-                own[h] = max((sums[h] + pseudo) * scale, least)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def total_columns(begin, end, s, s_sums, totals):
-    """Make `s_sums` expected counts, `s * s_sums`, in rows `begin` to `end`, and add them to `totals`, `(m,)`."""
-    m = s.shape[1]
-    for word in range(begin, end):
-        own, sums = s[word], s_sums[word]
-        for h in range(m):
-            sums[h] *= own[h]
-            totals[h] += sums[h]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def maximise_columns(begin, end, s, expected, pseudo, scale, least):
+def maximise_columns(begin, end, s, expected, pseudo, scale, smallest):
     """Set rows `begin` to `end` of `s` to `(expected + pseudo[word]) * scale`, where `scale` is `(m,)`.
 
-    Values below `least` become zero: they would soon be too small to compute with.
+    Values below `smallest` become zero: they would soon be too small to compute with.
     """
     m = s.shape[1]
     for word in range(begin, end):
         own, sums = s[word], expected[word]
         for h in range(m):
             value = (sums[h] + pseudo[word]) * scale[h]
-            own[h] = value if value >= least else 0.0
+            own[h] = value if value >= smallest else 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
@@ -231,10 +200,10 @@ def weighted_logs(begin, end, values, weights):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def blend_rows(begin, end, r, r_sums, blend, statistics, pseudo, least):
+def blend_rows(begin, end, r, r_sums, blend, statistics, pseudo, smallest):
     """Do the same as `blend_columns` for rows, and set `r` to the statistics plus `pseudo`, normalised.
 
-    No probability is below `least`; rows without statistics stay.
+    No probability is below `smallest`; rows without statistics stay.
     """
     m = r.shape[1]
     for row in range(begin, end):
@@ -246,14 +215,15 @@ def blend_rows(begin, end, r, r_sums, blend, statistics, pseudo, least):
         if total > 0.0:
             scale = 1.0 / (total + m * pseudo)
             for h in range(m):
-                own[h] = max((kept[h] + pseudo) * scale, least)
+                own[h] = max((kept[h] + pseudo) * scale, smallest)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def blend_columns(begin, end, s, s_sums, blend, statistics, totals):
     """Set rows `begin` to `end` of `statistics` to `blend[0]` times themselves plus `blend[1] * s * s_sums`.
 
-    They are added to `totals`, `(m,)` float64.
+    They are added to `totals`, `(m,)` float64. With a blend of 0 and 1 and `s_sums` for statistics, these become the
+    expected counts.
     """
     m = s.shape[1]
     for word in range(begin, end):

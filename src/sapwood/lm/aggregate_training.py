@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,8 @@ _ROUNDING = {"single": 1e-6, "double": 1e-12}
 _SMALLEST_STATE = 1e-9
 # Smaller probabilities of words are zero.
 _SMALLEST_WORD = 1e-30
+# How much of earlier and of new expected counts an iteration over all counts takes.
+_ALL_NEW = np.array([0.0, 1.0])
 # The most iterations of the concave problem.
 PIVOT_ITERATIONS = 200
 
@@ -207,13 +208,10 @@ class Training:
             s_sums.fill(0)
             self.log_likelihood = self.tiles.expect(self.r, self.s, r_sums, s_sums)
         objective = self.log_likelihood + self._log_prior(rows_only)
-        self._maximise_rows(r_sums)
+        # The sums become what is expected, and nothing of what was before is kept.
+        self._maximise_rows(r_sums, r_sums, _ALL_NEW)
         if not rows_only:
-
-            def columns(begin: int, end: int, totals: np.ndarray) -> None:
-                kernels.total_columns(begin, end, self.s, s_sums, totals)
-
-            self._maximise_columns(s_sums, self._by_words(columns))
+            self._maximise_columns(s_sums, s_sums, _ALL_NEW)
         return objective
 
     def _log_prior(self, rows_only: bool) -> float:
@@ -229,21 +227,25 @@ class Training:
             def logs(begin: int, end: int, values: np.ndarray = values, weights: np.ndarray = weights) -> float:
                 return float(kernels.weighted_logs(begin, end, values, weights))
 
-            value += sum(self.tiles.by_rows(logs, self.size))  # type: ignore[arg-type]
+            value += sum(self.tiles.by_rows(logs, self.size))
         return value
 
-    def _row_settings(self) -> tuple[float, float]:
-        """Return what is added to each state's count of a word, and the smallest probability of a state."""
-        return self.settings.prior / self.r.shape[1], _SMALLEST_STATE if self.dtype is np.float32 else 0.0
+    def _maximise_rows(self, r_sums: np.ndarray, expected: np.ndarray, blend: np.ndarray) -> None:
+        pseudo = self.settings.prior / self.r.shape[1]
+        smallest = _SMALLEST_STATE if self.dtype is np.float32 else 0.0
 
-    def _maximise_rows(self, r_sums: np.ndarray) -> None:
         def rows(begin: int, end: int) -> None:
-            kernels.maximise_rows(begin, end, self.r, r_sums, *self._row_settings())
+            kernels.blend_rows(begin, end, self.r, r_sums, blend, expected, pseudo, smallest)
 
         self.tiles.by_rows(rows, self.size)
 
-    def _maximise_columns(self, expected: np.ndarray, totals: np.ndarray) -> None:
-        whole = totals + self.settings.word_prior
+    def _maximise_columns(self, s_sums: np.ndarray, expected: np.ndarray, blend: np.ndarray) -> None:
+        def blended(begin: int, end: int) -> np.ndarray:
+            totals = np.zeros(self.s.shape[1])
+            kernels.blend_columns(begin, end, self.s, s_sums, blend, expected, totals)
+            return totals
+
+        whole = np.asarray(sum(self.tiles.by_rows(blended, self.size))) + self.settings.word_prior
         scale = np.divide(1.0, whole, out=np.zeros_like(whole), where=whole > 0)
         pseudo = self.settings.word_prior * self.share
 
@@ -251,16 +253,6 @@ class Training:
             kernels.maximise_columns(begin, end, self.s, expected, pseudo, scale, _SMALLEST_WORD)
 
         self.tiles.by_rows(words, self.size)
-
-    def _by_words(self, call: Callable[[int, int, np.ndarray], None]) -> np.ndarray:
-        """Return the sum of what calls for ranges of words add to zeros, `(m,)`."""
-
-        def part(begin: int, end: int) -> np.ndarray:
-            totals = np.zeros(self.s.shape[1])
-            call(begin, end, totals)
-            return totals
-
-        return np.asarray(sum(self.tiles.by_rows(part, self.size)))  # type: ignore[arg-type]
 
     # Stepwise EM.
 
@@ -287,15 +279,8 @@ class Training:
             self.log_likelihood += tiles.expect(self.r, self.s, r_sums, s_sums, [batch])
             part = ((iteration - 1) * batches + number + 2) ** -self.settings.step_power
             blend = np.array([1 - part, part * tiles.total / seen[batch]])
-
-            def rows(begin: int, end: int, blend: np.ndarray = blend) -> None:
-                kernels.blend_rows(begin, end, self.r, r_sums, blend, by_row, *self._row_settings())
-
-            def columns(begin: int, end: int, totals: np.ndarray, blend: np.ndarray = blend) -> None:
-                kernels.blend_columns(begin, end, self.s, s_sums, blend, by_column, totals)
-
-            tiles.by_rows(rows, self.size)
-            self._maximise_columns(by_column, self._by_words(columns))
+            self._maximise_rows(r_sums, by_row, blend)
+            self._maximise_columns(s_sums, by_column, blend)
         return self.log_likelihood
 
     # What comes out.

@@ -18,7 +18,7 @@ import numpy as np
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm.evaluation import Evaluation, evaluate
 from sapwood.lm.methods import Boundaries
-from sapwood.lm.transitions import Ids
+from sapwood.lm.transitions import Ids, check_ids
 from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 from sapwood.shapes import Array, Float, Float64, Int, Shaped
 from sapwood.storage import read_arrays, write_arrays
@@ -54,7 +54,19 @@ class LanguageModel(ABC):
 
     # Probabilities.
 
+    @property
     @abstractmethod
+    def reach(self) -> int:
+        """How many words before a word can matter to it, at the most."""
+
+    @abstractmethod
+    def _log_probabilities(self, text: np.ndarray, first: int) -> np.ndarray:
+        """Return the log-probabilities of `text[first:]`; `<s>` of sentences may have any."""
+
+    @abstractmethod
+    def _distribution(self, context: np.ndarray) -> np.ndarray:
+        """Return the probability of each word after at most `reach` ids: a new array."""
+
     def log_probabilities(
         self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
     ) -> Float64[Array, "tokens"]:
@@ -62,10 +74,20 @@ class LanguageModel(ABC):
 
         `<s>` of sentences, which nothing predicts, gets 0. `context` is what comes before the text.
         """
+        before = np.asarray(() if context is None else context, np.int32)[-self.reach :]
+        text = np.concatenate([before, np.asarray(ids, np.int32)])
+        check_ids(text, len(self.vocabulary))
+        with np.errstate(divide="ignore"):
+            result = self._log_probabilities(text, len(before))
+        if self.boundaries == "sentence":
+            result[text[len(before) :] == BEGIN] = 0.0
+        return result
 
-    @abstractmethod
     def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
         """Return the probability of each word after the ids of a context: a new array."""
+        ids = np.asarray(context[-self.reach :], np.int32)
+        check_ids(ids, len(self.vocabulary))
+        return self._distribution(ids)
 
     def evaluate(self, text: Ids, *, ends: bool = True, context: Int[Array, "before"] | None = None) -> Evaluation:
         """Say how well the model predicts a text of ids, in one piece or several; see `evaluation.evaluate`."""
@@ -100,7 +122,7 @@ class LanguageModel(ABC):
         for _ in range(n):
             ids = [BEGIN] if sentences else []
             while len(ids) < max_words + sentences:
-                chances = self.distribution(ids)
+                chances = self.distribution(ids[-self.reach :])
                 chances[never] = 0.0
                 sums = np.cumsum(chances)
                 if not sums[-1] > 0:

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sapwood.lm.methods import Boundaries
 from sapwood.lm.transitions import Ids
 from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN
-from sapwood.shapes import Array, Float64, Int
+from sapwood.shapes import Array, Int
 
-
-class Predictor(Protocol):
-    """What can be evaluated."""
-
-    @property
-    def boundaries(self) -> Boundaries:
-        """Whether lines of text are sentences or line ends mean nothing."""
-        ...
-
-    def log_probabilities(
-        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
-    ) -> Float64[Array, "tokens"]:
-        """Return the natural logarithm of each word's probability, given those before it."""
-        ...
+if TYPE_CHECKING:
+    from sapwood.lm.base import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -52,7 +39,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: Predictor, text: Ids, *, ends: bool = True, context: Int[Array, "before"] | None = None
+    model: LanguageModel, text: Ids, *, ends: bool = True, context: Int[Array, "before"] | None = None
 ) -> Evaluation:
     """Evaluate a model on a text given as ids, in one piece or several (as `encode_text` yields them).
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -13,9 +13,8 @@ from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm.base import LanguageModel, Parts, top_words
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.text import check_boundaries
-from sapwood.lm.transitions import check_ids
 from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
-from sapwood.shapes import Array, Float, Float64, Int, Shaped
+from sapwood.shapes import Array, Float, Float64, Shaped
 
 Likeness = Literal["hellinger", "cosine"]
 By = Literal["probability", "lift"]
@@ -86,31 +85,23 @@ class LatentBigram(LanguageModel):
 
     # Probabilities.
 
-    def log_probabilities(
-        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
-    ) -> Float64[Array, "tokens"]:
-        """Return `log p(word | the word before)` for each id; without one the states' `prior` takes its place."""
-        ids = np.asarray(ids, np.int32)
-        before = np.asarray(() if context is None else context, np.int32)[-1:]
-        text = np.concatenate([before, ids])
-        check_ids(text, len(self.vocabulary))
-        result = np.empty(len(ids))
-        if len(ids) and not len(before):
-            result[0] = self.emitted[ids[0]] @ self.prior
-        first = 1 - len(before)
-        for begin in range(first, len(ids), _CHUNK):
-            end = min(begin + _CHUNK, len(ids))
-            pairs = text[begin - first : end - first + 1]
-            kernels.pair_products(pairs[:-1], pairs[1:], self.given, self.emitted, result[begin:end])
-        with np.errstate(divide="ignore"):
-            np.log(result, out=result)
-        if self.boundaries == "sentence":
-            result[ids == BEGIN] = 0.0
-        return result
+    @property
+    def reach(self) -> int:
+        """How many words before a word can matter to it: the one before."""
+        return 1
 
-    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
-        """Return the probability of each word after the ids of a context, of which only the last matters."""
-        check_ids(np.asarray(context[-1:]), len(self.vocabulary))
+    def _log_probabilities(self, text: np.ndarray, first: int) -> np.ndarray:
+        """Return `log p(word | the word before)`; without one the states' `prior` takes its place."""
+        result = np.empty(len(text) - first)
+        if len(result) and not first:
+            result[0] = self.emitted[text[0]] @ self.prior
+        for begin in range(max(first, 1), len(text), _CHUNK):
+            pairs = text[begin - 1 : begin + _CHUNK]
+            products = result[begin - first : begin - first + _CHUNK]
+            kernels.pair_products(pairs[:-1], pairs[1:], self.given, self.emitted, products)
+        return np.log(result, out=result)
+
+    def _distribution(self, context: np.ndarray) -> np.ndarray:
         states = self.given[context[-1]] if len(context) else self.prior.astype(self.given.dtype)
         return np.asarray(self.emitted @ states, np.float64)
 

@@ -24,7 +24,7 @@ from sapwood.lm.evaluation import evaluate
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.transitions import HeldOut, Ids, check_ids, id_arrays, is_scored, lagged_pairs, since_begin
-from sapwood.lm.vocabulary import ARRAYS, BEGIN, Vocabulary
+from sapwood.lm.vocabulary import ARRAYS, Vocabulary
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
 from sapwood.shapes import Array, Float64, Int, Shaped
@@ -59,34 +59,25 @@ class MixedOrder(LanguageModel):
             raise ModelError(f"{len(self.lags)} lags do not go with mixing weights of shape {self.mixing.shape}")
         self.vocabulary, self.boundaries = self.lags[0].vocabulary, self.lags[0].boundaries
 
-    def log_probabilities(
-        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
-    ) -> Float64[Array, "tokens"]:
-        """Return the natural logarithm of each word's probability given those before it."""
-        ids = np.asarray(ids, np.int32)
-        before = np.asarray(() if context is None else context, np.int32)[-len(self.lags) :]
-        steps = Steps(np.concatenate([before, ids]), self)
-        result = (steps.weights(self.mixing) * steps.probabilities).sum(axis=1)[len(before) :]
-        with np.errstate(divide="ignore"):
-            result = np.log(result)
-        if self.boundaries == "sentence":
-            result[ids == BEGIN] = 0.0
-        return result
+    @property
+    def reach(self) -> int:
+        """How many words before a word can matter to it."""
+        return len(self.lags)
 
-    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
-        """Return the probability of each word after the ids of a context."""
-        ids = np.asarray(context, np.int64)[-len(self.lags) :]
-        check_ids(ids, len(self.vocabulary))
-        reach = len(ids)
+    def _log_probabilities(self, text: np.ndarray, first: int) -> np.ndarray:
+        steps = Steps(text, self)
+        return np.asarray(np.log((steps.weights(self.mixing) * steps.probabilities).sum(axis=1)[first:]))
+
+    def _distribution(self, context: np.ndarray) -> np.ndarray:
+        reach = len(context)
         if self.boundaries == "sentence" and reach:
-            reach = min(reach, int(since_begin(ids)[-1]) + 1)
+            reach = min(reach, int(since_begin(context)[-1]) + 1)
         if not reach:
             return self.lags[0].distribution()
         result, rest = np.zeros(len(self.vocabulary)), 1.0
-        for lag in range(1, min(reach, len(self.lags)) + 1):
-            ends = lag == min(reach, len(self.lags))
-            share = rest if ends else rest * float(self.mixing[lag - 1, ids[-lag]])
-            result += share * self.lags[lag - 1].distribution(ids[-lag : len(ids) - lag + 1])
+        for lag in range(1, reach + 1):
+            share = rest if lag == reach else rest * float(self.mixing[lag - 1, context[-lag]])
+            result += share * self.lags[lag - 1].distribution(context[-lag : len(context) - lag + 1])
             rest -= share
         return result
 

@@ -18,9 +18,9 @@ from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.mixed_order import MixedOrder
 from sapwood.lm.ngram_model import NgramModel
-from sapwood.lm.transitions import Ids, check_ids, id_arrays, is_scored
+from sapwood.lm.transitions import Ids, id_arrays, is_scored
 from sapwood.lm.vocabulary import ARRAYS, Vocabulary
-from sapwood.shapes import Array, Float64, Int, Num, Shaped
+from sapwood.shapes import Array, Float64, Num, Shaped
 
 # What can be saved as a member.
 _MEMBERS: dict[str, type[LanguageModel]] = {member.kind: member for member in (LatentBigram, MixedOrder, NgramModel)}
@@ -107,8 +107,8 @@ class Mixture(LanguageModel):
         scored = [is_scored(array) for array in arrays]
         if not any(each.any() for each in scored):
             raise InputError("the held-out text has no word that the models know")
-        members = np.concatenate([mixture._members(a, None)[:, k] for a, k in zip(arrays, scored, strict=True)], axis=1)
-        buckets = np.concatenate([mixture._buckets(a, None)[k] for a, k in zip(arrays, scored, strict=True)])
+        members = np.concatenate([mixture._members(a)[:, k] for a, k in zip(arrays, scored, strict=True)], axis=1)
+        buckets = np.concatenate([mixture._buckets(a)[k] for a, k in zip(arrays, scored, strict=True)])
         # Only ratios between members matter.
         chances = np.exp(members - np.maximum(members.max(axis=0), -1e300)).T
         before, done = -np.inf, 0
@@ -128,32 +128,28 @@ class Mixture(LanguageModel):
         mixture.info = {"method": "mixture", "iterations": done, "prior": prior, "tokens": len(buckets)}
         return mixture
 
-    def _members(self, ids: np.ndarray, context: np.ndarray | None) -> np.ndarray:
-        """Return the members' log-probabilities, `(members, n)`."""
-        ids = np.asarray(ids, np.int32)
-        check_ids(ids, len(self.vocabulary))
-        return np.stack([model.log_probabilities(ids, context=context) for model in self.models])
+    @property
+    def reach(self) -> int:
+        """How many words before a word can matter to it."""
+        return max(model.reach for model in self.models)
 
-    def _buckets(self, ids: np.ndarray, context: np.ndarray | None) -> np.ndarray:
-        """Return the bucket of each word's context, `(n,)`."""
-        before = np.asarray(() if context is None else context, np.int64)[-1:]
-        seen = self.vocabulary.counts[np.concatenate([before, np.asarray(ids[:-1], np.int64)])]
-        if len(ids) and not len(before):
-            seen = np.concatenate([[0], seen])
-        return np.searchsorted(self.edges, seen[: len(ids)], side="right")
+    def _members(self, text: np.ndarray, first: int = 0) -> np.ndarray:
+        """Return the members' log-probabilities of `text[first:]`, `(members, n)`."""
+        before, ids = text[:first], text[first:]
+        return np.stack([model.log_probabilities(ids, context=before) for model in self.models])
 
-    def log_probabilities(
-        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
-    ) -> Float64[Array, "tokens"]:
-        """Return the natural logarithm of each word's probability given those before it."""
-        members = self._members(ids, context)
+    def _buckets(self, text: np.ndarray, first: int = 0) -> np.ndarray:
+        """Return the bucket of the context of each word of `text[first:]`, `(n,)`."""
+        seen = np.concatenate([[0], self.vocabulary.counts[text[:-1]]])[first : len(text)]
+        return np.searchsorted(self.edges, seen, side="right")
+
+    def _log_probabilities(self, text: np.ndarray, first: int) -> np.ndarray:
+        members = self._members(text, first)
         largest = np.maximum(members.max(axis=0), -1e300)
-        mixed = (self.weights[self._buckets(ids, context)].T * np.exp(members - largest)).sum(axis=0)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(mixed) + largest)
+        mixed = (self.weights[self._buckets(text, first)].T * np.exp(members - largest)).sum(axis=0)
+        return np.asarray(np.log(mixed) + largest)
 
-    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
-        """Return the probability of each word after the ids of a context."""
+    def _distribution(self, context: np.ndarray) -> np.ndarray:
         last = int(self.vocabulary.counts[context[-1]]) if len(context) else 0
         weights = self.weights[np.searchsorted(self.edges, last, side="right")]
         parts = (w * model.distribution(context) for w, model in zip(weights, self.models, strict=True))

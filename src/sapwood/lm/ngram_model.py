@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sapwood.errors import ModelError, UsageError
+from sapwood.errors import ModelError
 from sapwood.lm import _ngram_kernels as kernels
 from sapwood.lm.base import LanguageModel, Parts
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, Vocabulary
-from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64, Shaped
+from sapwood.shapes import Array, Float, Int, Int32, Int64, Shaped
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,26 +140,20 @@ class NgramModel(LanguageModel):
     def _figures(self) -> dict[str, Any]:
         return {"order": self.order, "ngrams": np.diff(self.tree.offsets).tolist()}
 
-    def log_probabilities(
-        self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
-    ) -> Float64[Array, "tokens"]:
-        """Return the natural logarithm of each word's probability; of one that was never seen, minus infinity."""
-        before = np.zeros(0, np.int32) if context is None else np.asarray(context, np.int32)[-self.order :]
-        both = self._checked(np.concatenate([before, np.asarray(ids, np.int32)]))
+    @property
+    def reach(self) -> int:
+        """How many words before a word can matter to it."""
+        return max(self.order - 1, 1)
+
+    def _log_probabilities(self, text: np.ndarray, first: int) -> np.ndarray:
         begin = BEGIN if self.boundaries == "sentence" else -1
-        result = np.empty(len(both) - len(before))
+        result = np.empty(len(text) - first)
         tree = self.tree
-        kernels.score(both, len(before), self.order, begin, tree.words, tree.starts, self.values, self.backoffs, result)
+        kernels.score(text, first, self.order, begin, tree.words, tree.starts, self.values, self.backoffs, result)
         return result
 
-    def _checked(self, ids: np.ndarray) -> np.ndarray:
-        if len(ids) and not 0 <= ids.min() <= ids.max() < len(self.vocabulary):
-            raise UsageError(f"ids are from 0 to {len(self.vocabulary) - 1}")
-        return ids
-
-    def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
-        """Return the probability of each word after the words of `context`."""
-        ids = self._checked(np.asarray(context[max(0, len(context) - self.order + 1) :], np.int32))
+    def _distribution(self, context: np.ndarray) -> np.ndarray:
+        ids = context[max(0, len(context) - self.order + 1) :]
         if self.boundaries == "sentence" and BEGIN in ids:
             ids = ids[len(ids) - 1 - int(np.argmax(ids[::-1] == BEGIN)) :]
         result = np.exp(self.values[self.tree.level(1)])

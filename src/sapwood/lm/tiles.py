@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -23,6 +24,7 @@ from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.run.parallel import map_in_order
 from sapwood.shapes import Array, Float, Float64, Int32
 
+T = TypeVar("T")
 # Groups of rows and columns, and from how many bigrams on there are the larger number of them.
 _GROUPS, _MORE_GROUPS, _MANY = 8, 16, 1 << 22
 # Bytes of a block's parameters and sums.
@@ -131,7 +133,7 @@ class BigramTiles:
 
         self._each(fill, range(self.groups))
 
-    def _each(self, call: Callable[[int], object], numbers: Sequence[int]) -> list[object]:
+    def _each(self, call: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         return list(map_in_order(call, numbers, threads=self.threads))
 
     def round_totals(self) -> Float64[Array, "groups"]:
@@ -208,7 +210,7 @@ class BigramTiles:
     def _data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         return self._segment_rows, self._segment_begins, self._columns, self._counts
 
-    def by_rows(self, call: Callable[[int, int], object], size: int) -> list[object]:
+    def by_rows(self, call: Callable[[int, int], T], size: int) -> list[T]:
         """Return `call(begin, end)` for pieces of a range, done on all threads; the pieces are always the same."""
         return self._each(lambda begin: call(begin, min(begin + _ROWS, size)), range(0, size, _ROWS))
 

@@ -13,7 +13,7 @@ import dataclasses
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from sapwood.files import STANDARD_STREAM, is_regular, name_of
 from sapwood.lm.aggregate import PIVOT_ITERATIONS, AggregateMarkov, LatentMethod
 from sapwood.lm.counts import Counts, count_text
 from sapwood.lm.kneser_ney import KneserNey
+from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import (
     DEFAULT_MIN_COUNT,
     DEFAULT_ORDER,
@@ -196,16 +197,44 @@ def fit(
 ) -> AnyModel:
     """Learn a model from what was read for its method; parameters are those of `train`."""
     check_method(method, settings, text.dev is not None)
-    counts, several = text.counts, method in _WALKING
-    chosen = resolved_settings(method, **settings)
-    steps = _Steps(log or NoLog(), several)
+    counts, chosen = text.counts, resolved_settings(method, **settings)
+    progress, steps = progress or Silent(), _Steps(log or NoLog(), several=method in _WALKING)
     steps.write(
         "start", step=0, method=method, settings={**chosen, "order": counts.order, "seed": random_state},
         tokens=counts.tokens, words=len(counts.vocabulary),
     )  # fmt: skip
-    learner = _Learner(text, chosen, {"random_state": random_state, "threads": threads}, progress or Silent(), steps)
+    own: dict[str, Any] = {**chosen, "random_state": random_state, "threads": threads}
+    reporting: dict[str, Any] = {"dev": text.dev, "progress": progress, "log": steps}
+
+    def latent(method: LatentMethod) -> LatentBigram:
+        settings = {name: value for name, value in own.items() if name != "lags"}
+        if method == "pivot":
+            settings["pivot_iterations"] = settings.pop("iterations")
+        return AggregateMarkov(method=method, **settings).fit(counts, **reporting)
+
+    def mixed_order() -> MixedOrder:
+        assert text.ids is not None
+        return MixedOrderMarkov(**own).fit(text.ids, counts.vocabulary, boundaries=counts.boundaries, **reporting)
+
+    def mixture() -> Mixture:
+        assert text.dev is not None
+        ngrams, numbers = counts.table(2)
+        has_anchors = np.bincount(ngrams[:, 1], numbers).max() >= chosen["anchor_count"]
+        members: list[AnyModel] = [latent("pivot+em" if has_anchors else "em")]
+        if text.ids is None:
+            progress.note("learning from counts: the mixture has no mixed-order model, which needs the text")
+        else:
+            members.append(mixed_order())
+        return Mixture.fit([*members, KneserNey(order=counts.order).fit(counts)], text.dev, edges=_EDGES)
+
     try:
-        model = learner.model(method)
+        model: AnyModel
+        if method in ("kn", "mkn"):
+            model = KneserNey(order=counts.order, modified=method == "mkn").fit(counts)
+        elif method == "mix":
+            model = mixture()
+        else:
+            model = mixed_order() if method == "mixed-order" else latent(cast(LatentMethod, method))
     except InputError as error:  # only the held-out text can be at fault
         raise InputError(f"{text.dev_name}: {error}") from error
     steps.write("end", step=steps.last)
@@ -225,67 +254,10 @@ def resolved_settings(method: Method, **settings: Unpack[Settings]) -> Settings:
     return cast(Settings, chosen)
 
 
-class _Common(TypedDict):
-    random_state: int
-    threads: int
-
-
-@dataclass(frozen=True)
-class _Learner:
-    """Learns models from one text."""
-
-    text: TrainingText
-    settings: Settings
-    common: _Common
-    progress: Progress
-    log: Log
-
-    def model(self, method: Method) -> AnyModel:
-        counts = self.text.counts
-        if method in ("kn", "mkn"):
-            return KneserNey(order=counts.order, modified=method == "mkn").fit(counts)
-        if method == "mixed-order":
-            return self._mixed_order()
-        if method != "mix":
-            return self._latent(cast(LatentMethod, method))
-        assert self.text.dev is not None
-        members: list[AnyModel] = [self._latent("pivot+em" if self._has_anchors() else "em")]
-        if self.text.ids is None:
-            self.progress.note("learning from counts: the mixture has no mixed-order model, which needs the text")
-        else:
-            members.append(self._mixed_order())
-        members.append(KneserNey(order=counts.order).fit(counts))
-        return Mixture.fit(members, self.text.dev, edges=_EDGES)
-
-    def _latent(self, method: LatentMethod) -> AnyModel:
-        own = {name: value for name, value in self.settings.items() if name != "lags"}
-        if method == "pivot":
-            own["pivot_iterations"] = own.pop("iterations")
-        learner = AggregateMarkov(method=method, **own, **self.common)  # type: ignore[arg-type]
-        return learner.fit(self.text.counts, dev=self.text.dev, progress=self.progress, log=self.log)
-
-    def _mixed_order(self) -> MixedOrder:
-        counts, ids = self.text.counts, self.text.ids
-        assert ids is not None
-        return MixedOrderMarkov(**self.settings, **self.common).fit(
-            ids,
-            counts.vocabulary,
-            boundaries=counts.boundaries,
-            dev=self.text.dev,
-            progress=self.progress,
-            log=self.log,
-        )
-
-    def _has_anchors(self) -> bool:
-        """Return whether a word was seen often enough, after another one, to stand for a state."""
-        ngrams, numbers = self.text.counts.table(2)
-        return bool(np.bincount(ngrams[:, 1], numbers).max() >= self.settings["anchor_count"])
-
-
 class _Steps:
     """A log in which the steps of several trainings, one after the other, are counted on, and each has a number."""
 
-    def __init__(self, log: Log, several: bool) -> None:
+    def __init__(self, log: Log, *, several: bool) -> None:
         self._log, self._several = log, several
         self._before = self.last = self._member = 0
 

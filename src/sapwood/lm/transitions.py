@@ -30,7 +30,7 @@ def id_arrays(ids: Ids) -> list[Int[Array, "_"]]:
 def check_ids(ids: Num[Array, "tokens"], size: int) -> None:
     """Raise a `UsageError` unless all ids are those of a vocabulary with so many words."""
     if ids.size and not (ids.min() >= 0 and ids.max() < size):
-        raise UsageError(f"ids from {ids.min()} to {ids.max()} are not all in a vocabulary of {size} words")
+        raise UsageError(f"ids are from 0 to {size - 1} in this vocabulary, not from {ids.min()} to {ids.max()}")
 
 
 def is_scored(targets: Int[Array, "tokens"]) -> Bool[Array, "tokens"]:
