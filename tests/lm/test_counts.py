@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lm.lm_twins import count_slowly, write
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.lm import Counts, Vocabulary, count_text, encode_text
+from sapwood.lm import Counts, Vocabulary, count_text, encode_text, zstd
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
 from sapwood.run.progress import Silent
@@ -344,3 +344,23 @@ def test_a_vocabulary_with_a_word_twice_or_an_empty_word_encodes_nothing(tmp_pat
     for words in (["a", "a"], ["", "a"]):
         with pytest.raises(UsageError, match="a vocabulary has"):
             list(encode_text(path, Vocabulary(["<unk>", "<s>", "</s>", *words])))
+
+
+def test_frames_are_read_one_behind_the_other(tmp_path, monkeypatch):
+    # Frames of bz2 stand in for those of zstd, for which there may be no library.
+    monkeypatch.setattr(zstd, "_library", lambda path: (bz2.BZ2Decompressor, OSError))
+    monkeypatch.setattr(zstd, "_STEP", 7)
+    text = random_text(4, 300, 40).encode()
+    content = bz2.compress(text[:500]) + bz2.compress(b"") + bz2.compress(text[500:])
+    (tmp_path / "text.zst").write_bytes(content)
+    with zstd.open_zstd(tmp_path / "text.zst") as stream:
+        assert stream.read(3) == text[:3]
+        assert stream.readline() == text[3:].splitlines(keepends=True)[0]
+        assert stream.read() == text[3:].split(b"\n", 1)[1]
+        assert stream.read(5) == b""
+    counts = count_text(tmp_path / "text.zst", order=2)
+    check(counts, [text.decode()], order=2)
+    for cut in (20, len(content) - 5):
+        (tmp_path / "text.zst").write_bytes(content[:cut])
+        with pytest.raises(InputError, match=r"text\.zst: damaged or truncated zstd file \(it ends too early\)"):
+            count_text(tmp_path / "text.zst")

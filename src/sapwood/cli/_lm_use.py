@@ -92,9 +92,7 @@ def generate_command(
     help="Order words by how probable a state makes them, or by how much more probable than they are on the whole.",
 )
 @click.option(
-    "--least",
-    type=click.IntRange(min=0),
-    help="By lift: leave out words that were seen less often. [default: 10]",
+    "--least", type=click.IntRange(min=0), help="By lift: leave out words that were seen less often. [default: 10]"
 )
 @common.json_option
 @common.quiet_option

@@ -198,26 +198,11 @@ def _is_new(keys, x, column, prefix, last):
 
 
 @numba.njit(cache=True, nogil=True)
-def table_sizes(keys, order, bits, sizes):
-    """Write how many n-grams of each order the sorted, distinct keys have."""
-    fit = 64 // bits
-    mask = np.uint64((1 << bits) - 1)
-    for k in range(1, order + 1):
-        column = (k - 1) // fit
-        shift = np.uint64(bits * (min(fit, order - column * fit) - 1 - (k - 1) % fit))
-        size = 0
-        last = np.uint64(0)
-        for x in range(keys.shape[1]):
-            prefix = keys[column, x] >> shift
-            if prefix & mask != 0 and _is_new(keys, x, column, prefix, last):
-                size += 1
-            last = prefix
-        sizes[k - 1] = size
-
-
-@numba.njit(cache=True, nogil=True)
 def fill_table(keys, counts, order, bits, ngrams, totals):
-    """Write the n-grams of one order, `(n, k)`, and their counts, from the sorted, distinct keys."""
+    """Write the n-grams of one order, `(n, k)`, and their counts, from the sorted, distinct keys; return how many.
+
+    If there is no room at all, `n = 0`, they are not written.
+    """
     k = ngrams.shape[1]
     fit = 64 // bits
     mask = np.uint64((1 << bits) - 1)
@@ -230,6 +215,9 @@ def fill_table(keys, counts, order, bits, ngrams, totals):
         if prefix & mask != 0:
             if _is_new(keys, x, column, prefix, last):
                 at += 1
+                if len(totals) == 0:
+                    last = prefix
+                    continue
                 totals[at] = counts[x]
                 rest = prefix
                 for d in range(k - 1, column * fit - 1, -1):
@@ -240,6 +228,7 @@ def fill_table(keys, counts, order, bits, ngrams, totals):
                     for d in range((c + 1) * fit - 1, c * fit - 1, -1):
                         ngrams[at, d] = np.int32(rest & mask) - 1
                         rest >>= np.uint64(bits)
-            else:
+            elif len(totals):
                 totals[at] += counts[x]
         last = prefix
+    return at + 1

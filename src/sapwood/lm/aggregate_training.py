@@ -129,11 +129,7 @@ class Training:
             return value / self.tiles.total, sums.astype(np.float64) / self.tiles.total
 
         optimum = maximise(
-            evaluate,
-            self.r.astype(np.float64),
-            iterations=iterations,
-            tolerance=settings.tolerance,
-            axis=1,
+            evaluate, self.r.astype(np.float64), iterations=iterations, tolerance=settings.tolerance, axis=1
         )
         self.r[:] = np.maximum(optimum.weights, _SMALLEST_STATE if self.dtype is np.float32 else 0.0)
         self.log_likelihood = optimum.objective * self.tiles.total

@@ -19,16 +19,7 @@ from sapwood.errors import ModelError, UsageError
 from sapwood.lm.grouping import Grouping, Table, blocks, group
 from sapwood.lm.methods import LONGEST_ORDER, Boundaries
 from sapwood.lm.store import Store
-from sapwood.lm.text import (
-    Piece,
-    Sources,
-    check_boundaries,
-    read_pieces,
-    renumber,
-    special_ids,
-    tokenise,
-    total_size,
-)
+from sapwood.lm.text import Piece, Sources, check_boundaries, read_pieces, renumber, special_ids, tokenise, total_size
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, WordTable
 from sapwood.run.progress import Progress, Silent

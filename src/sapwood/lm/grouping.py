@@ -87,8 +87,10 @@ class Grouping:
         sizes = np.zeros((len(buckets) + 1, self._order), np.int64)
 
         def measure(bucket: int) -> None:
-            keys = self._store.get(buckets[bucket][0])
-            kernels.table_sizes(keys, self._order, self._bits, sizes[bucket + 1])
+            keys, counts = self._store.get(buckets[bucket][0]), np.zeros(0, np.int64)
+            for k in range(1, self._order + 1):
+                none = np.empty((0, k), np.int32)
+                sizes[bucket + 1, k - 1] = kernels.fill_table(keys, counts, self._order, self._bits, none, counts)
 
         list(map_in_order(measure, range(len(buckets)), threads=self._threads))
         starts = np.cumsum(sizes, axis=0)

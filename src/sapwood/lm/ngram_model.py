@@ -19,7 +19,7 @@ from sapwood.lm import _ngram_kernels as kernels
 from sapwood.lm.base import LanguageModel, Parts
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, Vocabulary
-from sapwood.shapes import Array, Float, Int, Int32, Int64, Shaped
+from sapwood.shapes import Array, Float64, Int, Int32, Int64, Shaped
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,16 +93,17 @@ class MissingBeginning(Exception):
         self.order, self.row = order, row
 
 
+@dataclass(eq=False, repr=False)
 class NgramModel(LanguageModel):
     """Probabilities of words given the `order - 1` words before.
 
-    Parameters
+    Attributes
     ----------
     tree
         The n-grams.
-    log_probabilities
+    values
         The natural logarithm of the probability of each n-gram's last word given the others.
-    log_backoffs
+    backoffs
         That of the weight of each n-gram shorter than the order as a context, for words not seen after it.
     vocabulary
         The words.
@@ -115,21 +116,15 @@ class NgramModel(LanguageModel):
     # In a stream whose text has `<s>` it is a word like any other.
     _never_said: ClassVar[tuple[int, ...]] = ()
     _nothing_to_draw: ClassVar[str] = "this model knows only <unk>; there is nothing to draw"
+    tree: NgramTree
+    values: Float64[Array, "ngrams"]
+    backoffs: Float64[Array, "contexts"]
+    vocabulary: Vocabulary
+    boundaries: Boundaries
 
-    def __init__(
-        self,
-        tree: NgramTree,
-        log_probabilities: Float[Array, "ngrams"],
-        log_backoffs: Float[Array, "contexts"],
-        vocabulary: Vocabulary,
-        boundaries: Boundaries,
-    ) -> None:
-        self.tree = tree
-        self.values = np.ascontiguousarray(log_probabilities, np.float64)
-        self.backoffs = np.ascontiguousarray(log_backoffs, np.float64)
-        self.vocabulary = vocabulary
-        self.boundaries: Boundaries = boundaries
-        if len(self.values) != len(tree.words) or len(self.backoffs) != len(tree.starts) - 1:
+    def __post_init__(self) -> None:
+        self.values, self.backoffs = (np.ascontiguousarray(x, np.float64) for x in (self.values, self.backoffs))
+        if len(self.values) != len(self.tree.words) or len(self.backoffs) != len(self.tree.starts) - 1:
             raise ModelError("the probabilities and weights of an n-gram model do not fit its n-grams")
 
     @property

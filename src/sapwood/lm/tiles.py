@@ -173,10 +173,7 @@ class BigramTiles:
         return total
 
     def expect_rows(
-        self,
-        r: Float[Array, "rows states"],
-        s: Float[Array, "columns states"],
-        r_sums: Float[Array, "rows states"],
+        self, r: Float[Array, "rows states"], s: Float[Array, "columns states"], r_sums: Float[Array, "rows states"]
     ) -> float:
         """Do the rows' half of `expect`."""
 

@@ -13,7 +13,7 @@ import dataclasses
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
 
@@ -48,6 +48,16 @@ _WALKING = ("mixed-order", "mix")
 _EDGES = (3, 10, 30, 100, 300, 1000, 3000, 10000)
 # What a first run compiles its kernels with.
 _TINY = "one two three\ntwo one\nthree two one two\n"
+
+
+class Counting(TypedDict, total=False):
+    """How texts are counted; see `read_counts`."""
+
+    order: int | None
+    max_words: int | None
+    boundaries: Boundaries | None
+    memory: int
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,16 @@ def train(
 
     Parameters
     ----------
-    texts, dev, order, min_count, max_words, boundaries, memory
-        As `read_training_text` takes them.
+    texts
+        Paths of texts and of files of counts; `.gz` and `.zst` are decompressed, `-` is standard input.
+    dev
+        The path of held-out text: to stop by, and to take the weights of mixtures from.
+    order
+        The longest n-grams: 3 by default where the method has an order, or that of the counts.
+    min_count
+        Words seen less often become `<unk>`: 2 by default, or 1 with files of counts.
+    max_words, boundaries, memory
+        As `read_counts` takes them.
     method
         See `sapwood.lm.methods`. By default the best, `mix`, or without `dev` modified Kneser-Ney smoothing, `mkn`.
     random_state
@@ -125,31 +143,11 @@ def read_training_text(
     *,
     method: Method,
     dev: str | Path | None = None,
-    order: int | None = None,
     min_count: int | None = None,
-    max_words: int | None = None,
-    boundaries: Boundaries | None = None,
-    memory: int = 4 << 30,
-    threads: int = 1,
     progress: Progress | None = None,
+    **counting: Unpack[Counting],
 ) -> TrainingText:
-    """Read what a model is to be learned from.
-
-    Parameters
-    ----------
-    texts
-        Paths of texts and of files of counts; `.gz` and `.zst` are decompressed, `-` is standard input.
-    method
-        By which.
-    dev
-        The path of held-out text: to stop by, and to take the weights of mixtures from.
-    order
-        The longest n-grams: 3 by default where the method has an order, or that of the counts.
-    min_count
-        Words seen less often become `<unk>`: 2 by default, or 1 with files of counts.
-    max_words, boundaries, memory, threads, progress
-        As `read_counts` takes them.
-    """
+    """Read what a model is to be learned from by a method; parameters are those of `train`."""
     progress = progress or Silent()
     paths = source_list(texts)
     from_counts = any(kind_of(path) is not None for path in paths)
@@ -161,17 +159,8 @@ def read_training_text(
             raise UsageError(f"{path}: is read more than once with method {method}; name a file")
     if min_count is None:
         min_count = 1 if from_counts else DEFAULT_MIN_COUNT
-    counts = read_counts(
-        paths,
-        order=order,
-        default_order=DEFAULT_ORDER if "order" in METHODS[method] else 2,
-        min_count=min_count,
-        max_words=max_words,
-        boundaries=boundaries,
-        threads=threads,
-        memory=memory,
-        progress=progress,
-    )
+    default_order = DEFAULT_ORDER if "order" in METHODS[method] else 2
+    counts = read_counts(paths, default_order=default_order, min_count=min_count, progress=progress, **counting)
     if method not in ("kn", "mkn") and (counts.order < 2 or not len(counts.table(2)[1])):
         raise UsageError(f"method {method} needs bigrams, and there are none")
     held_out = None if dev is None else read_whole(dev, counts, progress)

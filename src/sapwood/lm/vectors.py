@@ -44,20 +44,17 @@ def write_vectors(
         if not words[number] or any(white in words[number] for white in " \n\t\r"):
             raise UsageError(f"a word with white space cannot be written as a word vector: {words[number]!r}")
     head = f"{len(numbers)} {vectors.shape[1]}\n"
-    if not binary:
-        with open_output(path) as stream:
-            stream.write(head)
+    if binary:
+        with atomic_write(path) as raw:
+            raw.write(head.encode())
             for number in numbers:
-                # As short as tells the 32-bit number from all others.
-                values = " ".join(map(str, vectors[number].astype(np.float32)))
-                stream.write(f"{words[number]} {values}\n")
+                raw.write(words[number].encode("utf-8") + b" " + vectors[number].astype("<f4").tobytes() + b"\n")
         return len(numbers)
-    with atomic_write(path) as raw:
-        raw.write(head.encode())
+    with open_output(path) as stream:
+        stream.write(head)
         for number in numbers:
-            raw.write(words[number].encode("utf-8") + b" ")
-            raw.write(vectors[number].astype("<f4").tobytes())
-            raw.write(b"\n")
+            # As short as tells the 32-bit number from all others.
+            stream.write(f"{words[number]} {' '.join(map(str, vectors[number].astype(np.float32)))}\n")
     return len(numbers)
 
 
