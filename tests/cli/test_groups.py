@@ -46,6 +46,7 @@ def test_help_lists_options_under_headings_the_others_first():
     assert all(option in sections[1] for option in ("--states", "--word-prior"))
     assert "--output" in sections[2]
     assert run("--help").output.count("--states") == 1
+    assert run("--help").output.count("TEXT") == 5, "the usage, and the kinds of four options, but no argument"
 
 
 @pytest.mark.parametrize("groups", [{"A": ["nothing"]}, {"A": ["states"], "B": ["states"]}])

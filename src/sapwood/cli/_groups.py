@@ -39,7 +39,8 @@ class GroupedCommand(click.Command):
         headings = {name: heading for heading, names in self.groups.items() for name in names}
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Options", *self.groups)}
         for parameter in self.get_params(ctx):
-            if (record := parameter.get_help_record(ctx)) is not None:
+            record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
+            if record is not None:
                 rows[headings.get(option_name(parameter), "Options")].append(record)
         for heading, records in rows.items():
             if records:
