@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lm.lm_twins import count_slowly, write
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.lm import Counts, Vocabulary, count_text, encode_text, zstd
+from sapwood.lm import Counts, Vocabulary, count_text, encode_sentences, encode_text, zstd
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
 from sapwood.run.progress import Silent
@@ -364,3 +364,13 @@ def test_frames_are_read_one_behind_the_other(tmp_path, monkeypatch):
         (tmp_path / "text.zst").write_bytes(content[:cut])
         with pytest.raises(InputError, match=r"text\.zst: damaged or truncated zstd file \(it ends too early\)"):
             count_text(tmp_path / "text.zst")
+
+
+def test_sentences_in_memory_are_encoded_as_those_of_a_file(tmp_path):
+    text = random_text(5, 100, 20)
+    path = write(tmp_path, text)
+    vocabulary = count_text(path, min_count=3).vocabulary
+    sentences = [line.split() for line in text.splitlines() if line.split()]
+    wanted = np.concatenate(list(encode_text(path, vocabulary)))
+    np.testing.assert_array_equal(encode_sentences(sentences, vocabulary), wanted)
+    assert encode_sentences([], vocabulary).tolist() == []
