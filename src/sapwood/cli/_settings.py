@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from sapwood.errors import UsageError
-from sapwood.learn.methods import LEARNERS
+from sapwood.learn.methods import DEFAULT_METHOD, LEARNERS, methods
 from sapwood.learn.settings import Setting, declared, defaults
 
-F = TypeVar("F", bound=Callable[..., Any])
 _SEVERAL = "Settings of several methods"
 
 
@@ -68,30 +67,40 @@ def headings() -> dict[str, list[str]]:
     return rows
 
 
-def setting_options(function: F) -> F:
-    """Add an option for each setting of each method, and `--set` for those of plugins."""
+def method_option() -> click.Option:
+    """Return the option that names the method."""
+    return click.Option(
+        ["--method"],
+        type=click.Choice(methods()),
+        default=DEFAULT_METHOD,
+        show_default=True,
+        help="How to learn: find hidden states by split-merge, pivot+em, em, spectral learning, clustering or pivot "
+        "(the last three in seconds), or only count rules (pcfg).",
+    )
+
+
+def setting_options() -> list[click.Option]:
+    """Return an option for each setting of each method, and `--set` for those of plugins."""
     options = [
-        click.option(
-            f"--{name.replace('_', '-')}",
+        click.Option(
+            [f"--{name.replace('_', '-')}"],
             type=click.Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
             help=_help(name, setting),
         )
         for name, setting in settings_of_methods().items()
     ]
-    options += [
-        click.option(
-            "--features",
+    return [
+        *options,
+        click.Option(
+            ["--features"],
             type=click.Choice(["simple", "rich"]),
             help=f"{', '.join(users('features'))}: what is looked at inside and outside of nodes. [default: rich]",
         ),
-        click.option("--init", help="A model to start from, over the same trees."),
-        click.option(
-            "--set", "more", multiple=True, metavar="NAME=VALUE", help="Any setting of the method, its value in TOML."
+        click.Option(["--init"], help="A model to start from, over the same trees."),
+        click.Option(
+            ["--set", "more"], multiple=True, metavar="NAME=VALUE", help="Any setting of the method, its value in TOML."
         ),
     ]
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 def _help(name: str, setting: Setting) -> str:

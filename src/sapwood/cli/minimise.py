@@ -11,7 +11,6 @@ import click
 from sapwood.cli import _common as common
 from sapwood.cli.inspect import is_sapwood_file
 from sapwood.errors import InputError, UsageError
-from sapwood.evaluate.held_out import evaluate_parser
 from sapwood.files import STANDARD_STREAM, is_regular
 from sapwood.plots.pictures import check_matplotlib, picture_format
 
@@ -232,6 +231,8 @@ def _bytes(size: int) -> str:
 def _score(
     path: str, dev: str, input_format: InputFormat, skip_bad: bool, threads: int, progress: Progress
 ) -> dict[str, float]:
+    from sapwood.evaluate.held_out import evaluate_parser
+
     parser = common.load_parser(path, progress, threads=threads)
     started = time.perf_counter()
     trees = common.trees_from([dev], input_format, skip_bad, progress)

@@ -10,16 +10,9 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.cli._groups import GroupedCommand, config_options, run_settings
-from sapwood.cli._settings import headings, naming_options, read_pairs, refuse_foreign, setting_options
 from sapwood.errors import UsageError
-from sapwood.evaluate.held_out import HeldOut
 from sapwood.files import STANDARD_STREAM
-from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.methods import DEFAULT_METHOD, make_learner, methods
-from sapwood.learn.run import TrainingRun
-from sapwood.learn.settings import declared
 from sapwood.run.config import write_config
-from sapwood.trees import Corpus
 from sapwood.trees.formats import InputFormat
 from sapwood.trees.transform import Direction
 
@@ -29,22 +22,26 @@ _TREES = (
 )  # fmt: skip
 
 
-@click.command(
-    "train",
-    cls=GroupedCommand,
-    groups={"Trees": _TREES, **headings()},
-    short_help="Learn a grammar from treebanks.",
-)
+class _TrainCommand(GroupedCommand):
+    """Has an option for each setting of each method.
+
+    They are made when first asked for: learners take a second to import, and `sapwood --help` does not need them.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        names = [parameter.name for parameter in self.params]
+        if "method" not in names:
+            from sapwood.cli._settings import headings, method_option, setting_options
+
+            self.params.insert(names.index("output") + 1, method_option())
+            self.params += setting_options()
+            self.groups |= {heading: tuple(names) for heading, names in headings().items()}
+        return super().get_params(ctx)
+
+
+@click.command("train", cls=_TrainCommand, groups={"Trees": _TREES}, short_help="Learn a grammar from treebanks.")
 @click.argument("treebank", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, help="Where to write the model.")
-@click.option(
-    "--method",
-    type=click.Choice(methods()),
-    default=DEFAULT_METHOD,
-    show_default=True,
-    help="How to learn: find hidden states by split-merge, pivot+em, em, spectral learning, clustering or pivot (the "
-    "last three in seconds), or only count rules (pcfg).",
-)
 @click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
 @click.option(
     "--ensemble", type=click.IntRange(1, 64), default=1, help="Grammars to train, from as many seeds. [default: 1]"
@@ -68,7 +65,6 @@ _TREES = (
 @common.normaliser_options
 @common.format_option
 @common.skip_bad_option
-@setting_options
 @click.pass_context
 def command(
     context: click.Context,
@@ -118,6 +114,14 @@ def command(
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
       sapwood train train.mrg --config run.toml -o model.sapwood
     """
+    from sapwood.cli._settings import naming_options, read_pairs, refuse_foreign
+    from sapwood.evaluate.held_out import HeldOut
+    from sapwood.grammar.tensor_grammar import TensorGrammar
+    from sapwood.learn.methods import make_learner
+    from sapwood.learn.run import TrainingRun
+    from sapwood.learn.settings import declared
+    from sapwood.trees import Corpus
+
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
     refuse_foreign(method, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
