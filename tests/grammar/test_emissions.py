@@ -221,6 +221,7 @@ def test_a_grammar_whose_words_are_shared_is_saved_whole(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["too short", "negative", "too large", "not its own", "other states"])
+@pytest.mark.usefixtures("unchecked_shapes")
 def test_emitters_that_do_not_fit(wrong):
     shared, _, users = sharing(5)
     emitter = np.array(shared.emitter)

@@ -72,6 +72,7 @@ def test_tolerance(grammar):
     assert off.validate(tolerance=1e-3) is off
 
 
+@pytest.mark.usefixtures("unchecked_shapes")
 def test_bad_root(grammar):
     with pytest.raises(GrammarError, match="root probabilities sum to"):
         replace(grammar, root=grammar.root * 0.9).validate()
@@ -114,6 +115,7 @@ def test_bad_lexical_weight_names_tag_and_word(grammar):
         (lambda g: {"rule_counts": g.rule_counts[:-1]}, "rule_counts does not fit"),
     ],
 )
+@pytest.mark.usefixtures("unchecked_shapes")
 def test_arrays_that_do_not_fit(grammar, changes, message):
     with pytest.raises(GrammarError, match=message):
         replace(grammar, **changes(grammar)).validate()
@@ -141,6 +143,7 @@ def test_arrays_that_do_not_fit(grammar, changes, message):
         ),
     ],
 )
+@pytest.mark.usefixtures("unchecked_shapes")
 def test_emissions_that_do_not_fit(grammar, changes, message):
     with pytest.raises(GrammarError, match=message):
         replace(grammar, emissions=replace(grammar.emissions, **changes(grammar.emissions))).validate()

@@ -9,7 +9,7 @@ import pytest
 
 from made_up import made_up_treebank
 from sapwood.errors import GrammarError, ModelError
-from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.grammar.tensor_grammar import FORMAT_VERSION, TensorGrammar
 from sapwood.inference import Parser, chart
 from sapwood.inference.chart import Workspace, coarse_forest, fine_chart, refine_forest
 from sapwood.inference.compiled import compile_grammar
@@ -164,13 +164,13 @@ def test_sparse_weights_that_do_not_fit(grammar, tmp_path):
     from sapwood.storage import read_arrays, write_arrays
 
     sparse(grammar).save(tmp_path / "m")
-    arrays, metadata = read_arrays(tmp_path / "m", kind="model", version=2)
+    arrays, metadata = read_arrays(tmp_path / "m", kind="model", version=FORMAT_VERSION)
     for wrong in (
         {"tensors.places": arrays["tensors.places"] + np.uint32(len(grammar.tensors))},
         {"tensors.values": arrays["tensors.values"][:-1]},
         {"level.0": arrays["level.0"][:-1]},
     ):
-        write_arrays(tmp_path / "n", {**arrays, **wrong}, metadata, kind="model", version=2)
+        write_arrays(tmp_path / "n", {**arrays, **wrong}, metadata, kind="model", version=FORMAT_VERSION)
         with pytest.raises(ModelError, match="not a complete model"):
             TensorGrammar.load(tmp_path / "n")
 

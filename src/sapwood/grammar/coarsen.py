@@ -12,19 +12,22 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse
 
+from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.groups import group_symbols
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float, Int, Int32
 
 # Coarse weights never vanish where the fine grammar has a rule.
 _FLOOR = 1e-12
 
 
-def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
-    """Return the coarse grammar, and `(symbols,)` int32: the coarse symbol of each symbol."""
+def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, Int32[Array, "symbols"]]:
+    """Return the coarse grammar, and the coarse symbol of each symbol."""
     groups = group_symbols(grammar)
     coarse_of, rules = groups.group, groups.rules
     n_coarse, n_coarse_inner = len(groups.symbols), groups.n_interminals
-    counts = np.bincount(groups.rule_of, weights=np.maximum(grammar.rule_counts, 0), minlength=len(rules))
+    # (of nothing, the sums are integers)
+    counts = np.bincount(groups.rule_of, weights=np.maximum(grammar.rule_counts, 0), minlength=len(rules)).astype(float)
     totals = np.bincount(rules[:, 0], weights=counts, minlength=n_coarse)
     tensors = np.maximum(counts / np.where(totals > 0, totals, 1)[rules[:, 0]], _FLOOR)
     tensors /= np.bincount(rules[:, 0], weights=tensors, minlength=n_coarse)[rules[:, 0]]
@@ -49,7 +52,7 @@ def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, np.ndarray]:
     ), coarse_of
 
 
-def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: int, n_coarse: int):  # type: ignore[no-untyped-def]
+def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: int, n_coarse: int) -> Emissions:
     """Average the lexical vectors of all states that become one; linear, so term by term."""
     fine = grammar.emissions
     leaf_of = coarse_of[grammar.n_interminals :] - n_inner
@@ -79,8 +82,8 @@ def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: in
     )
 
 
-def expected_symbols(grammar: TensorGrammar) -> np.ndarray:
-    """Return how often each symbol is expected, `(symbols,)`, in whatever basis the grammar's states are.
+def expected_symbols(grammar: TensorGrammar) -> Float[Array, "symbols"]:
+    """Return how often each symbol is expected, in whatever basis the grammar's states are.
 
     An interminal occurs as often as its rules do; a preterminal's occupancy is applied to all its words together.
     """
@@ -106,7 +109,9 @@ def _root_weights(grammar: TensorGrammar, symbol_counts: np.ndarray) -> np.ndarr
     return np.where(possible, np.maximum(symbol_counts - children, 1e-6 * max(symbol_counts.sum(), 1e-300)), 0.0)
 
 
-def averaging_weights(grammar: TensorGrammar, owner: np.ndarray, n_owners: int) -> np.ndarray:
+def averaging_weights(
+    grammar: TensorGrammar, owner: Int[Array, "leaf_states"], n_owners: int
+) -> Float[Array, "leaf_states"]:
     """Return each preterminal state's weight in the average over all states of its owner."""
     occupancy = grammar.occupancy[grammar.state_offsets[grammar.n_interminals] :].astype(float)
     totals = np.bincount(owner, weights=occupancy * grammar.emissions.totals(), minlength=n_owners)

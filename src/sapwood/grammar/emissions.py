@@ -17,14 +17,21 @@ Preterminals that emit words alike (`NN` and `NP|NN`, where the unary step says 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from sapwood.shapes import Array, Int, Int64, Num
+from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64, Num, Shaped
+from sapwood.storage import pack_strings, unpack_strings
 from sapwood.trees.lexicon import Lexicon
+
+# The columns that are stored as they are.
+_STORED = (
+    "offsets", "symbol", "values", "backoff", "climb", "tag_of", "share", "tag_offsets", "tag", "tag_values",
+)  # fmt: skip
 
 
 def offsets_of(sizes: Num[Array, "runs"]) -> Int64[Array, "runs+1"]:
@@ -46,64 +53,64 @@ def _ranges(offsets: np.ndarray, numbers: list[int]) -> tuple[np.ndarray, np.nda
 
 @dataclass(frozen=True, eq=False)
 class Emissions:
-    """See the module's text; `T` terminals, `P` preterminals with `m_a` states each.
+    """See the module's text; preterminals have `m_a` states each.
 
     Attributes
     ----------
     lexicon
         The words and signatures.
     states
-        `(P,)` int32: number of states of each preterminal.
+        Number of states of each preterminal.
     offsets, symbol, values
         `E` by terminal: `symbol[offsets[x]:offsets[x + 1]]` are preterminals (numbered from 0), their
         vectors stand one behind the other in `values`.
     backoff
-        `(T,)`: how much of its signature's weights a terminal takes.
+        How much of its signature's weights a terminal takes.
     climb
-        `(signatures,)`: how much of the next coarser signature's weights a signature takes.
+        How much of the next coarser signature's weights a signature takes.
     tags, tag_of
-        Tag names, and `(P,)` int32: the tag of each preterminal.
+        Tag names, and the tag of each preterminal.
     share
-        `(sum of states,)`: each preterminal state's part of its tag's weights.
+        Each preterminal state's part of its tag's weights.
     tag_offsets, tag, tag_values
         `G` by terminal.
     emitter
-        `(P,)` int32: the preterminal whose `E` and `share` each preterminal uses, with as many states; an emitter is
-        its own. None: every preterminal has its own.
+        The preterminal whose `E` and `share` each preterminal uses, with as many states; an emitter is its own. None:
+        every preterminal has its own.
     """
 
     lexicon: Lexicon
-    states: np.ndarray
-    offsets: np.ndarray
-    symbol: np.ndarray
-    values: np.ndarray
-    backoff: np.ndarray
-    climb: np.ndarray
+    states: Int32[Array, "preterminals"]
+    offsets: Int64[Array, "terminal_bounds"]
+    symbol: Int32[Array, "entries"]
+    values: Float[Array, "values"]
+    backoff: Float[Array, "terminals"]
+    climb: Float[Array, "signatures"]
     tags: list[str]
-    tag_of: np.ndarray
-    share: np.ndarray
-    tag_offsets: np.ndarray
-    tag: np.ndarray
-    tag_values: np.ndarray
-    emitter: np.ndarray | None = None
+    tag_of: Int32[Array, "preterminals"]
+    share: Float[Array, "leaf_states"]
+    tag_offsets: Int64[Array, "terminal_bounds"]
+    tag: Int32[Array, "tag_entries"]
+    tag_values: Float[Array, "tag_entries"]
+    emitter: Int32[Array, "preterminals"] | None = None
 
     @cached_property
-    def state_offsets(self) -> np.ndarray:
-        """`(P + 1,)`: where each preterminal's states begin in a dense row."""
-        return np.concatenate([[0], np.cumsum(self.states)]).astype(np.int64)
+    def state_offsets(self) -> Int64[Array, "preterminal_bounds"]:
+        """Where each preterminal's states begin in a dense row, and where the last one's end."""
+        return offsets_of(self.states)
 
     @cached_property
-    def value_offsets(self) -> np.ndarray:
-        """Where each entry's vector begins in `values`."""
-        return np.concatenate([[0], np.cumsum(self.states[self.symbol])]).astype(np.int64)
+    def value_offsets(self) -> Int64[Array, "entry_bounds"]:
+        """Where each entry's vector begins in `values`, and where the last one ends."""
+        return offsets_of(self.states[self.symbol])
 
     @cached_property
-    def symbol_of_state(self) -> np.ndarray:
+    def symbol_of_state(self) -> Int64[Array, "leaf_states"]:
         """The preterminal of each position of a dense row."""
         return np.repeat(np.arange(len(self.states)), self.states)
 
     @cached_property
-    def emitting_state(self) -> np.ndarray:
+    def emitting_state(self) -> Int64[Array, "leaf_states"]:
         """The emitter's state that each position of a dense row stands for."""
         positions = np.arange(self.state_offsets[-1])
         if self.emitter is None:
@@ -111,7 +118,7 @@ class Emissions:
         symbol = self.symbol_of_state
         return positions - self.state_offsets[symbol] + self.state_offsets[self.emitter[symbol]]
 
-    def row(self, terminal: int) -> np.ndarray:
+    def row(self, terminal: int) -> Float64[Array, "leaf_states"]:
         """Return `q(a -> x)` for all preterminals: a dense row of all their states."""
         terminals, weights = self._terms(terminal)
         entries, times = _ranges(self.offsets, terminals)
@@ -147,8 +154,8 @@ class Emissions:
             weight *= float(self.climb[number])
         return terminals, weights
 
-    def column(self, preterminal: int) -> np.ndarray:
-        """Return `q(a -> x)` of one preterminal (numbered from 0) for all terminals, shape `(T, m_a)`."""
+    def column(self, preterminal: int) -> Float64[Array, "terminals m_a"]:
+        """Return `q(a -> x)` of one preterminal (numbered from 0) for all terminals."""
         if self.emitter is not None:
             preterminal = int(self.emitter[preterminal])
         lexicon, size = self.lexicon, int(self.states[preterminal])
@@ -168,7 +175,7 @@ class Emissions:
         own[n_words:] = self.backoff[n_words:, None] * signatures
         return own
 
-    def totals(self) -> np.ndarray:
+    def totals(self) -> Float64[Array, "leaf_states"]:
         """Return `sum over x of q(a -> x)`, a dense row; all ones for a probabilistic grammar."""
         return self._totals
 
@@ -243,44 +250,19 @@ class Emissions:
             emitter=None,
         )
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
+    def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
         """Return everything as arrays, for storage."""
-        from sapwood.storage import pack_strings
-
         shared = {} if self.emitter is None else {"emissions.emitter": self.emitter}
         return {
             **self.lexicon.to_arrays(),
             **shared,
-            "emissions.offsets": self.offsets,
-            "emissions.symbol": self.symbol,
-            "emissions.values": self.values,
-            "emissions.backoff": self.backoff,
-            "emissions.climb": self.climb,
+            **{f"emissions.{name}": getattr(self, name) for name in _STORED},
             "emissions.tags": pack_strings(self.tags),
-            "emissions.tag_of": self.tag_of,
-            "emissions.share": self.share,
-            "emissions.tag_offsets": self.tag_offsets,
-            "emissions.tag": self.tag,
-            "emissions.tag_values": self.tag_values,
         }
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], states: np.ndarray) -> Emissions:
+    def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]], states: Int32[Array, "preterminals"]) -> Emissions:
         """Build from `to_arrays`' result."""
-        from sapwood.storage import unpack_strings
-
-        names = (
-            "offsets",
-            "symbol",
-            "values",
-            "backoff",
-            "climb",
-            "tag_of",
-            "share",
-            "tag_offsets",
-            "tag",
-            "tag_values",
-        )
-        columns: dict[str, Any] = {name: arrays[f"emissions.{name}"] for name in names}
+        columns: dict[str, Any] = {name: arrays[f"emissions.{name}"] for name in _STORED}
         columns["emitter"] = arrays.get("emissions.emitter")
         return cls(Lexicon.from_arrays(arrays), states, tags=unpack_strings(arrays["emissions.tags"]), **columns)

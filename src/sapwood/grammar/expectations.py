@@ -15,10 +15,11 @@ import scipy.sparse.linalg
 
 from sapwood.errors import GrammarError
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float
 
 
-def expected_counts(grammar: TensorGrammar) -> tuple[np.ndarray, np.ndarray]:
-    """Return the expected number of each state, `(sum of states,)`, and of each rule, `(rules,)`, in a tree."""
+def expected_counts(grammar: TensorGrammar) -> tuple[Float[Array, "all_states"], Float[Array, "rules"]]:
+    """Return the expected number of each state, and of each rule, in a tree."""
     offsets = grammar.state_offsets
     size = int(offsets[-1])
     rows, columns, values = [], [], []

@@ -11,16 +11,20 @@ from sapwood.errors import GrammarError
 from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
 from sapwood.grammar.groups import SymbolGroups, group_symbols
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float, Float64, Int
 
 # Weights of rules worked on at once.
 _BATCH = 1 << 22
 
 
-def rule_batches(rules: np.ndarray, states: np.ndarray, *others: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield numbers of rules whose symbols have as many `states` (and `others`), not too many at a time."""
+def rule_batches(
+    rules: Int[Array, "rules 3"], states: Int[Array, "symbols"], new_states: Int[Array, "symbols"] | None = None
+) -> Iterator[Int[Array, "batch"]]:
+    """Yield numbers of rules whose symbols have as many `states` (and `new_states`), not too many at a time."""
     if not len(rules):
         return
-    shapes = np.concatenate([sizes[rules].astype(np.int64) for sizes in (states, *others)], axis=1)
+    both = [states] if new_states is None else [states, new_states]
+    shapes = np.concatenate([sizes[rules].astype(np.int64) for sizes in both], axis=1)
     _, which = np.unique(shapes, axis=0, return_inverse=True)
     order = np.argsort(which.ravel(), kind="stable")
     for run in np.split(order, np.flatnonzero(np.diff(which.ravel()[order])) + 1):
@@ -29,17 +33,19 @@ def rule_batches(rules: np.ndarray, states: np.ndarray, *others: np.ndarray) -> 
             yield run[begin : begin + step]
 
 
-def stacked_tensors(grammar: TensorGrammar, rules: np.ndarray) -> np.ndarray:
-    """Return the tensors of rules of one shape, `(rules, m_a, m_b, m_c)` float64."""
+def stacked_tensors(grammar: TensorGrammar, rules: Int[Array, "batch"]) -> Float64[Array, "batch m_a m_b m_c"]:
+    """Return the tensors of rules of one shape."""
     shape = grammar.states[grammar.rules[rules[0]]].astype(np.int64)
     places = grammar.tensor_offsets[rules][:, None] + np.arange(int(shape.prod()))
     return grammar.tensors[places].astype(np.float64).reshape(len(rules), *shape)
 
 
-def change_states(grammar: TensorGrammar, inside: Sequence[np.ndarray], outside: Sequence[np.ndarray]) -> TensorGrammar:
+def change_states(
+    grammar: TensorGrammar, inside: Sequence[Float[Array, "m_a k_a"]], outside: Sequence[Float[Array, "m_a k_a"]]
+) -> TensorGrammar:
     """Return the grammar over other states: inside vectors times `inside[a]`, outside vectors times `outside[a]`.
 
-    Both are `(m_a, k_a)`. With `inside[a].T @ outside[a]` the identity and `k_a = m_a` no tree's weight changes; with
+    With `inside[a].T @ outside[a]` the identity and `k_a = m_a` no tree's weight changes; with
     `k_a < m_a` the states are projected to fewer. A rule's tensor `T` becomes `T(inside_a, outside_b, outside_c)`.
     """
     sizes = [matrix.shape[1] for matrix in inside]
@@ -126,7 +132,7 @@ def merge_symbols(grammar: TensorGrammar, names: Sequence[str] | None = None) ->
         states=states,
         rules=groups.rules,
         tensors=_merge_tensors(grammar, groups, place, states),
-        rule_counts=np.bincount(groups.rule_of, weights=grammar.rule_counts, minlength=len(groups.rules)),
+        rule_counts=np.bincount(groups.rule_of, grammar.rule_counts, len(groups.rules)).astype(float, copy=False),
         root=grammar.root[moved],
         occupancy=grammar.occupancy[moved],
         emissions=_merge_emissions(grammar, group, place, states, groups.n_interminals),

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from sapwood.errors import GrammarError, ModelError
-from sapwood.grammar.emissions import Emissions
+from sapwood.grammar.emissions import Emissions, offsets_of
+from sapwood.shapes import Array, Float, Int, Int32, Int64
 from sapwood.storage import content_digest, read_arrays, read_header, write_arrays
 from sapwood.trees.lexicon import Lexicon
 from sapwood.trees.normalise import Normaliser
@@ -38,28 +39,28 @@ class TensorGrammar:
     Attributes
     ----------
     symbols
-        Names; interminals `0 .. n_interminals - 1`, then preterminals.
+        Interminals `0 .. n_interminals - 1`, then preterminals. Plain names become a table (`SymbolTable.from_names`).
     states
-        `(symbols,)` int32: states `m_a` of each symbol.
+        States `m_a` of each symbol.
     rules
-        `(rules, 3)` int32: `a -> b c`, sorted.
+        `a -> b c`, sorted.
     tensors
         All rule tensors, each `(m_a, m_b, m_c)` in C order, one behind the other.
     root
-        `(sum of states,)`: the vectors `pi^a` of all symbols, zero where a symbol cannot be a root.
+        The vectors `pi^a` of all symbols, zero where a symbol cannot be a root.
     emissions
         Lexical vectors and the lexicon.
     probabilistic
         Whether weights claim to be probabilities (checked by `validate`).
     occupancy
-        `(sum of states,)`: how often each state is expected in the training trees; weights for
-        averaging over states and for deriving coarser grammars.
+        How often each state is expected in the training trees; weights for averaging over states and for deriving
+        coarser grammars.
     rule_counts
-        `(rules,)`: how often each rule occurs (or is expected) in the training trees.
+        How often each rule occurs (or is expected) in the training trees.
     levels
-        Coarser versions of the states, the coarsest first: for each, `(sum of states,)` int32, the number of each
-        state's group among the groups of its symbol, not falling within a symbol. Parsers prune with them. In a
-        real-valued grammar the last states of a symbol can be left out, -1.
+        Coarser versions of the states, the coarsest first: for each, the number of each state's group among the groups
+        of its symbol, not falling within a symbol. Parsers prune with them. In a real-valued grammar the last states of
+        a symbol can be left out, -1.
     normaliser, transform
         How training trees were prepared, and so how parses are turned back into trees.
     info
@@ -68,15 +69,15 @@ class TensorGrammar:
 
     symbols: SymbolTable
     n_interminals: int
-    states: np.ndarray
-    rules: np.ndarray
-    tensors: np.ndarray
-    root: np.ndarray
+    states: Int32[Array, "symbols"]
+    rules: Int32[Array, "rules 3"]
+    tensors: Float[Array, "weights"]
+    root: Float[Array, "all_states"]
     emissions: Emissions
     probabilistic: bool
-    occupancy: np.ndarray
-    rule_counts: np.ndarray
-    levels: tuple[np.ndarray, ...] = ()
+    occupancy: Float[Array, "all_states"]
+    rule_counts: Float[Array, "rules"]
+    levels: tuple[Int32[Array, "all_states"], ...] = ()
     normaliser: Normaliser = field(default_factory=Normaliser)
     transform: TreeTransform = field(default_factory=TreeTransform)
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -90,15 +91,14 @@ class TensorGrammar:
         return self.emissions.lexicon
 
     @cached_property
-    def state_offsets(self) -> np.ndarray:
-        """`(symbols + 1,)`: where each symbol's states begin in `root` and `occupancy`."""
-        return np.concatenate([[0], np.cumsum(self.states)]).astype(np.int64)
+    def state_offsets(self) -> Int64[Array, "symbol_bounds"]:
+        """Where each symbol's states begin in `root` and `occupancy`, and where the last one's end."""
+        return offsets_of(self.states)
 
     @cached_property
-    def tensor_offsets(self) -> np.ndarray:
-        """`(rules + 1,)`: where each rule's tensor begins in `tensors`."""
-        sizes = self.states[self.rules].astype(np.int64).prod(axis=1)
-        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    def tensor_offsets(self) -> Int64[Array, "rule_bounds"]:
+        """Where each rule's tensor begins in `tensors`, and where the last one ends."""
+        return offsets_of(self.states[self.rules].astype(np.int64).prod(axis=1))
 
     @cached_property
     def _symbol_ids(self) -> dict[tuple[str, bool], int]:
@@ -108,17 +108,17 @@ class TensorGrammar:
         """Return the number of a symbol; raises KeyError if there is none."""
         return self._symbol_ids[name, preterminal]
 
-    def tensor(self, rule: int) -> np.ndarray:
-        """Return the tensor of a rule, shape `(m_a, m_b, m_c)`."""
+    def tensor(self, rule: int) -> Float[Array, "m_a m_b m_c"]:
+        """Return the tensor of a rule."""
         begin, end = self.tensor_offsets[rule], self.tensor_offsets[rule + 1]
         return self.tensors[begin:end].reshape(self.states[self.rules[rule]])
 
-    def root_vector(self, symbol: int) -> np.ndarray:
-        """Return the root weights of a symbol, shape `(m_a,)`."""
+    def root_vector(self, symbol: int) -> Float[Array, "m_a"]:
+        """Return the root weights of a symbol."""
         return self.root[self.state_offsets[symbol] : self.state_offsets[symbol + 1]]
 
-    def lexical_vector(self, symbol: int, word: str, *, initial: bool = False) -> np.ndarray:
-        """Return `q(a -> word)` for preterminal number `symbol`, shape `(m_a,)`."""
+    def lexical_vector(self, symbol: int, word: str, *, initial: bool = False) -> Float[Array, "m_a"]:
+        """Return `q(a -> word)` for preterminal number `symbol`."""
         row = self.emissions.row(self.lexicon.terminal(word, initial))
         offsets = self.emissions.state_offsets
         preterminal = symbol - self.n_interminals
@@ -171,10 +171,10 @@ class TensorGrammar:
 
         return sample_trees(self, count, random_state=random_state, max_words=max_words)
 
-    def conjugate(self, matrices: Sequence[np.ndarray]) -> TensorGrammar:
+    def conjugate(self, matrices: Sequence[Float[Array, "m_a m_a"]]) -> TensorGrammar:
         """Change the basis of each symbol's states: Theorem 1 of the long paper.
 
-        `matrices[a]` is the invertible `G^a`, `(m_a, m_a)`. Inside row vectors become `f = b (G^a)^{-1}`,
+        `matrices[a]` is the invertible `G^a`. Inside row vectors become `f = b (G^a)^{-1}`,
         outside column vectors `G^a b`; no tree probability and no marginal changes.
         """
         shapes = [matrix.shape for matrix in matrices]
@@ -353,8 +353,8 @@ def _read_tensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any])
 def plain_emissions(
     words: Sequence[str],
     preterminals: Sequence[str],
-    states: np.ndarray,
-    vectors: Mapping[tuple[int, int], np.ndarray],
+    states: Int[Array, "preterminals"],
+    vectors: Mapping[tuple[int, int], Float[Array, "m_a"]],
 ) -> Emissions:
     """Return emissions without back-off or sharing: `(preterminal, word) -> vector` and nothing else."""
     lexicon = Lexicon(list(words), [UNKNOWN], np.zeros(1, np.int32), np.zeros(len(words), np.int32), SignatureModel())

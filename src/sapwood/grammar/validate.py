@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sapwood.errors import GrammarError
+from sapwood.shapes import Array, Float64
 
 if TYPE_CHECKING:
     from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -176,7 +177,7 @@ def _lexical_rule(grammar: TensorGrammar, position: int) -> str:
     return f"{name} -> {emissions.lexicon.name(terminal)}"
 
 
-def inner_sums(grammar: TensorGrammar) -> np.ndarray:
+def inner_sums(grammar: TensorGrammar) -> Float64[Array, "inner_states"]:
     """Return the total weight of all rules of each interminal state."""
     offsets = grammar.state_offsets
     sums = np.zeros(offsets[grammar.n_interminals])

@@ -17,6 +17,7 @@ from sapwood.inference._forest_kernels import coarse_outside, link_edges, number
 from sapwood.inference._lanes import LANES
 from sapwood.inference.compiled import CompiledGrammar, Leaf
 from sapwood.inference.constraints import Phrase, compile_constraints
+from sapwood.shapes import Array, Float, Int, Int32, Int64, Shaped
 
 # The beam of the coarse inside pass, and what is negligible in the fine pass, as multiples of the threshold.
 _BEAM = 10.0
@@ -38,7 +39,7 @@ class Workspace(threading.local):
         self._buffers: dict[str, np.ndarray] = {}
         self._parts = np.empty(0, np.int32), np.empty(0, np.float32)
 
-    def take(self, name: str, shape: tuple[int, ...], dtype: type, *, zero: bool = False) -> np.ndarray:
+    def take(self, name: str, shape: tuple[int, ...], dtype: type, *, zero: bool = False) -> Shaped[Array, "..."]:
         """Return an array of that shape, valid until the same name is asked for again."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         buffer = self._buffers.get(name)
@@ -51,14 +52,14 @@ class Workspace(threading.local):
             array.fill(0)
         return array
 
-    def parts(self, dtype: type, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def parts(self, dtype: type, size: int) -> tuple[Int32[Array, "room"], Float[Array, "room"]]:
         """Return room for the rules' parts: whatever was kept last, if it fits."""
         rule, part = self._parts
         if len(part) < size or part.dtype != dtype:
             rule, part = np.empty(size, np.int32), np.empty(size, dtype)
         return rule, part
 
-    def keep_parts(self, rule: np.ndarray, part: np.ndarray) -> None:
+    def keep_parts(self, rule: Int32[Array, "room"], part: Float[Array, "room"]) -> None:
         """Keep the room that the parts took in the end for the next sentence."""
         if part.nbytes <= _KEEP:
             self._parts = rule, part
@@ -72,17 +73,17 @@ class Forest(NamedTuple):
     """What survives pruning: nodes (coarse symbols over spans) and edges (coarse rules at splits).
 
     Cell `j (j - 1) / 2 + i` is span `(i, j)`; its nodes are `node_offsets[cell] .. node_offsets[cell + 1] - 1`. Edges
-    come in groups, top-down by cell, one group for each parent and rule; `children (edges, 2)` are nodes.
+    come in groups, top-down by cell, one group for each parent and rule; `children` are nodes.
     """
 
     n: int
-    node_offsets: np.ndarray
-    node_symbol: np.ndarray
-    node_cell: np.ndarray
-    group_parent: np.ndarray
-    group_rule: np.ndarray
-    group_offsets: np.ndarray
-    children: np.ndarray
+    node_offsets: Int64[Array, "cell_bounds"]
+    node_symbol: Int32[Array, "nodes"]
+    node_cell: Int32[Array, "nodes"]
+    group_parent: Int32[Array, "groups"]
+    group_rule: Int32[Array, "groups"]
+    group_offsets: Int64[Array, "group_bounds"]
+    children: Int32[Array, "edges 2"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,8 +106,8 @@ class Posteriors:
     compiled: CompiledGrammar
     forest: Forest
     log_probability: float
-    node_posterior: np.ndarray
-    edge_posterior: np.ndarray
+    node_posterior: Float[Array, "nodes"]
+    edge_posterior: Float[Array, "edges"]
 
     def __repr__(self) -> str:
         size = f"{self.n} words, {len(self.node_posterior)} nodes, {len(self.edge_posterior)} edges"
@@ -117,12 +118,12 @@ class Posteriors:
         """Number of words."""
         return self.forest.n
 
-    def spans(self) -> np.ndarray:
-        """Return `(nodes, 2)`: start and end of each node."""
+    def spans(self) -> Int64[Array, "nodes 2"]:
+        """Return start and end of each node."""
         end = ((np.sqrt(8.0 * self.forest.node_cell + 1) + 1) / 2 + 1e-9).astype(np.int64)
         return np.stack([self.forest.node_cell - end * (end - 1) // 2, end], axis=1)
 
-    def log_posteriors(self) -> tuple[np.ndarray, np.ndarray]:
+    def log_posteriors(self) -> tuple[Float[Array, "nodes"], Float[Array, "edges"]]:
         """Return the logarithms of the nodes' and edges' posteriors, -inf where they are not positive."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(self.node_posterior, 0)), np.log(np.maximum(self.edge_posterior, 0))
@@ -154,12 +155,12 @@ class Chart(Posteriors):
         Scaled vectors of the nodes' states and the exponents of the cells.
     """
 
-    vector_offsets: np.ndarray
-    inside: np.ndarray
-    outside: np.ndarray
-    exponent: np.ndarray
+    vector_offsets: Int64[Array, "node_bounds"]
+    inside: Float[Array, "node_states"]
+    outside: Float[Array, "node_states"]
+    exponent: Int[Array, "cells"]
 
-    def symbol_posteriors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def symbol_posteriors(self) -> tuple[Int[Array, "found"], Int[Array, "found"], Float[Array, "found"]]:
         """Return, for every fine symbol at every node, node number, symbol number and posterior."""
         compiled = self.compiled
         sizes = np.diff(self.vector_offsets)

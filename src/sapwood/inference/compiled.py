@@ -16,6 +16,7 @@ from sapwood.grammar.groups import rule_keys
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference._fine_kernels import project_tensors
 from sapwood.inference.contexts import Contexts, find_contexts
+from sapwood.shapes import Array, Float, Float32, Int32, Int64
 
 # Coarse lexical weights never vanish where the fine grammar has a word.
 _FLOOR = 1e-12
@@ -31,19 +32,19 @@ class Leaf(NamedTuple):
     `fixed` is set where a given tag must hold.
     """
 
-    row: np.ndarray
-    symbols: np.ndarray
-    values: np.ndarray
+    row: Float[Array, "all_states"]
+    symbols: Int32[Array, "found"]
+    values: Float[Array, "found"]
     fixed: bool = False
 
 
 class PairTables(NamedTuple):
     """Pairs of coarse symbols by what they are worth; see `_coarse_kernels.coarse_inside`."""
 
-    merit: np.ndarray
-    dense_row: np.ndarray
-    dense_merit: np.ndarray
-    pair_of_code: np.ndarray
+    merit: Float32[Array, "pairs"]
+    dense_row: Int32[Array, "coarse"]
+    dense_merit: Float32[Array, "coarse dense"]
+    pair_of_code: Int32[Array, "codes"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,32 +59,32 @@ class CompiledGrammar:
     coarse: TensorGrammar
     dtype: type
     # Coarse symbols: the size of their vectors, their order in rows over all states, how frequent they are.
-    vector_sizes: np.ndarray
-    symbol_offsets: np.ndarray
-    state_order: np.ndarray
-    root: np.ndarray
-    prior: np.ndarray
+    vector_sizes: Int64[Array, "coarse"]
+    symbol_offsets: Int64[Array, "coarse+1"]
+    state_order: Int64[Array, "fine_states"]
+    root: Float[Array, "all_states"]
+    prior: Float[Array, "coarse"]
     # The coarse grammar's rules, grouped by pairs of children, pairs grouped by left child.
-    rule_parent: np.ndarray
-    rule_left: np.ndarray
-    rule_right: np.ndarray
-    rule_weight: np.ndarray
-    pair_offsets: np.ndarray
-    pair_right: np.ndarray
-    pair_rule_offsets: np.ndarray
-    pair_merit: np.ndarray
+    rule_parent: Int32[Array, "coarse_rules"]
+    rule_left: Int32[Array, "coarse_rules"]
+    rule_right: Int32[Array, "coarse_rules"]
+    rule_weight: Float[Array, "coarse_rules"]
+    pair_offsets: Int64[Array, "coarse+1"]
+    pair_right: Int32[Array, "pairs"]
+    pair_rule_offsets: Int64[Array, "pairs+1"]
+    pair_merit: Float[Array, "pairs"]
     # The coarse symbol of each symbol, and the fine rules of each coarse rule.
-    coarse_of: np.ndarray
-    fine_offsets: np.ndarray
-    fine_rule: np.ndarray
-    fine_places: np.ndarray
-    fine_states: np.ndarray
-    tensor_offsets: np.ndarray
-    tensors: np.ndarray
+    coarse_of: Int32[Array, "symbols"]
+    fine_offsets: Int64[Array, "coarse_rules+1"]
+    fine_rule: Int64[Array, "rules"]
+    fine_places: Int32[Array, "rules 3"]
+    fine_states: Int32[Array, "rules 3"]
+    tensor_offsets: Int64[Array, "rules+1"]
+    tensors: Float[Array, "weights"]
     # From a dense row of lexical weights over preterminal states to coarse averages.
     coarse_emission: scipy.sparse.csr_array
     coarse_presence: scipy.sparse.csr_array
-    row_order: np.ndarray
+    row_order: Int64[Array, "leaf_states"]
     # Coarser versions with the same symbols and rules, the coarsest first.
     levels: tuple[Level, ...] = ()
 
@@ -95,7 +96,7 @@ class CompiledGrammar:
         """Number of coarse symbols."""
         return len(self.coarse.symbols)
 
-    def leaf(self, row: np.ndarray) -> Leaf:
+    def leaf(self, row: Float[Array, "leaf_states"]) -> Leaf:
         """Return a word's lexical weights, given as a dense row over preterminal states, with their coarse averages."""
         average = self.coarse_emission @ row
         symbols = np.flatnonzero(self.coarse_presence @ (row != 0))
@@ -106,7 +107,7 @@ class CompiledGrammar:
         return Leaf(ordered, symbols.astype(np.int32), np.maximum(average[symbols], floor))
 
     @cached_property
-    def log_tensors(self) -> np.ndarray:
+    def log_tensors(self) -> Float[Array, "weights"]:
         """Logarithms of the rule weights, for Viterbi."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(np.maximum(self.tensors, 0))
@@ -147,7 +148,7 @@ class CompiledGrammar:
         return {triple: number for number, triple in enumerate(triples)}
 
     @cached_property
-    def symbol_of_place(self) -> np.ndarray:
+    def symbol_of_place(self) -> Int64[Array, "fine_states"]:
         """The fine symbol of each position in rows over all states."""
         by_state = np.repeat(np.arange(len(self.grammar.symbols)), self.grammar.states)
         return by_state[self.state_order]
@@ -161,9 +162,9 @@ class Level(NamedTuple):
     """
 
     compiled: CompiledGrammar
-    starts: np.ndarray
-    shares: np.ndarray
-    kept: np.ndarray
+    starts: Int64[Array, "runs"]
+    shares: Float[Array, "fine_states"]
+    kept: Int64[Array, "kept"]
 
     def leaves(self, leaves: Sequence[Leaf]) -> list[Leaf]:
         """Return the lexical weights of words for the coarser grammar."""
@@ -222,7 +223,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     # Fine symbols by coarse symbol: where each one's states stand in the coarse symbol's vector.
     order = np.argsort(coarse_of, kind="stable")
     vector_sizes = np.bincount(coarse_of, weights=states, minlength=n_coarse).astype(np.int64)
-    symbol_offsets = np.concatenate([[0], np.cumsum(vector_sizes)]).astype(np.int64)
+    symbol_offsets = offsets_of(vector_sizes)
     begins = np.empty(len(states), np.int64)
     begins[order] = np.cumsum(states[order]) - states[order]
     place = begins - symbol_offsets[coarse_of]
@@ -268,7 +269,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         pair_rule_offsets=np.append(first, len(pair_key)).astype(np.int64),
         pair_merit=np.maximum.reduceat((coarse.tensors * prior[a])[by_pair], first) if len(first) else np.zeros(0),
         coarse_of=coarse_of,
-        fine_offsets=np.concatenate([[0], np.cumsum(fine_counts)]).astype(np.int64),
+        fine_offsets=offsets_of(fine_counts),
         fine_rule=rule_order,
         fine_places=place[rules].astype(np.int32),
         fine_states=states[rules].astype(np.int32),

@@ -15,6 +15,7 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Bool, Int32
 
 FREE, FORBIDDEN = -1, -2
 
@@ -28,10 +29,10 @@ class Phrase(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed (rows, S)`."""
+    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed`."""
 
-    cells: np.ndarray
-    allowed: np.ndarray
+    cells: Int32[Array, "cells"]
+    allowed: Bool[Array, "rows symbols"]
 
 
 def compile_constraints(

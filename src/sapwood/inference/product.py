@@ -35,6 +35,7 @@ from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
 from sapwood.inference.constraints import Phrase
 from sapwood.inference.forest_trees import sample, tree_log_probability
 from sapwood.models import find_model
+from sapwood.shapes import Array, Float, Int
 from sapwood.trees.tree import Tree
 
 Source = TensorGrammar | str | os.PathLike[str]
@@ -63,18 +64,18 @@ class ProductChart(Posteriors):
         place of the one before.
     """
 
-    log_nodes: np.ndarray
-    log_edges: np.ndarray
+    log_nodes: Float[Array, "nodes"]
+    log_edges: Float[Array, "edges"]
     members: tuple[Chart, ...] = ()
 
-    def log_posteriors(self) -> tuple[np.ndarray, np.ndarray]:
+    def log_posteriors(self) -> tuple[Float[Array, "nodes"], Float[Array, "edges"]]:
         """Return the sums over members of the logarithms of the nodes' and edges' posteriors.
 
         They are -inf only where no member has a positive posterior.
         """
         return self.log_nodes, self.log_edges
 
-    def symbol_posteriors(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def symbol_posteriors(self) -> tuple[Int[Array, "found"], Int[Array, "found"], Float[Array, "found"]]:
         """Return, for every fine symbol at every node, node number, symbol number and mean posterior."""
         found = [chart.symbol_posteriors() for chart in self.members]
         return found[0][0], found[0][1], np.mean([posterior for _, _, posterior in found], axis=0)
@@ -113,7 +114,7 @@ class Ensemble:
         self.joint = self.members[0] if len(self.members) == 1 else _join(self.members)
         self._row_offsets = np.cumsum([0] + [int(member.symbol_offsets[-1]) for member in self.members]).tolist()
 
-    def leaf(self, rows: Sequence[np.ndarray]) -> Leaf:
+    def leaf(self, rows: Sequence[Float[Array, "leaf_states"]]) -> Leaf:
         """Return a word's lexical weights, given as one dense row over preterminal states for each member."""
         leaves = [member.leaf(row) for member, row in zip(self.members, rows, strict=True)]
         if len(leaves) == 1:

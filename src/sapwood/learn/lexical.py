@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
+from sapwood.shapes import Array, Float, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import SignatureModel, count_tags
@@ -69,15 +70,14 @@ class LexicalModel:
     settings
         How statistics are smoothed.
     preterminal
-        `(leaves,)`: the preterminal of each leaf, and the `names` of the preterminals; by default the corpus' own
-        (numbered from 0).
+        The preterminal of each leaf, and the `names` of the preterminals; by default the corpus' own (numbered from 0).
     """
 
     def __init__(
         self,
         corpus: Corpus,
         settings: LexicalSettings,
-        preterminal: np.ndarray | None = None,
+        preterminal: Int[Array, "leaves"] | None = None,
         names: Sequence[str] = (),
     ) -> None:
         self.settings = settings
@@ -95,21 +95,25 @@ class LexicalModel:
         pairs, self._pair, self.pair_counts = np.unique(keys, return_inverse=True, return_counts=True)
         self.pair_symbol, self.pair_word = pairs // len(corpus.words), self.word_map[pairs % len(corpus.words)]
 
-    def word_classes(self, rare: int) -> np.ndarray:
+    def word_classes(self, rare: int) -> Int64[Array, "words"]:
         """Return the class of each corpus word: its own, or that of its signature if it occurs `rare` times or less."""
         counts = np.bincount(self._word, minlength=self.lexicon.n_words)[self.word_map]
         signature = self.lexicon.n_words + self.lexicon.word_signature[self.word_map]
         return np.unique(np.where(counts > rare, self.word_map, signature), return_inverse=True)[1]
 
     def emissions(
-        self, states: np.ndarray | None = None, counts: np.ndarray | None = None, *, real: bool = False
+        self,
+        states: Int[Array, "preterminals"] | None = None,
+        counts: Float[Array, "pair_states"] | None = None,
+        *,
+        real: bool = False,
     ) -> Emissions:
         """Estimate the weights.
 
         Parameters
         ----------
         states
-            `(preterminals,)` int32: their numbers of states; by default one.
+            The preterminals' numbers of states; by default one.
         counts
             How often each state is expected with each pair of preterminal and word, one vector behind the other; by
             default the pairs' counts.
@@ -238,12 +242,12 @@ class LexicalModel:
 
 
 def learn_lexicon(
-    corpus: Corpus, settings: LexicalSettings, leaf_tag: np.ndarray
-) -> tuple[Lexicon, np.ndarray, np.ndarray]:
-    """Choose signatures and number the words, given the `(leaves,)` tag of each leaf.
+    corpus: Corpus, settings: LexicalSettings, leaf_tag: Int[Array, "leaves"]
+) -> tuple[Lexicon, Int32[Array, "words"], Int32[Array, "leaves"]]:
+    """Choose signatures and number the words, given the tag of each leaf.
 
-    Returns the lexicon; `(words of the corpus,)` int32, the lexicon's number for each corpus word;
-    and `(leaves,)` int32, the signature of each leaf whose word is rare, -1 for the others.
+    Returns the lexicon, its number for each word of the corpus, and the signature of each leaf whose word is rare (-1
+    for the others).
     """
     spellings = [canonical(word) for word in corpus.words]
     numbers: dict[str, int] = {}
@@ -276,8 +280,8 @@ def _divide(
 
 
 def signature_tags(
-    lexicon: Lexicon, leaf_signature: np.ndarray, leaf_tag: np.ndarray, n_tags: int, strength: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    lexicon: Lexicon, leaf_signature: Int[Array, "leaves"], leaf_tag: Int[Array, "leaves"], n_tags: int, strength: float
+) -> tuple[Int[Array, "entries"], Int[Array, "entries"], Float[Array, "entries"], Float[Array, "signatures"]]:
     """Return `P(t | s)` as a chain: the sparse own parts `(signature, tag, value)` and `climb`.
 
     `P(t | s) = own(t, s) + climb(s) P(t | parent(s))`. Words whose finest signature is `s` count most: a word in `-t`

@@ -30,6 +30,7 @@ import numpy as np
 from sapwood.grammar.emissions import Emissions, offsets_of
 from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentWeights
+from sapwood.shapes import Array, Float, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import Parts, Symbol, SymbolTable, make_symbol
 
@@ -50,14 +51,14 @@ class Unfolded:
         The corpus with a node for each unary step. Its last preterminal and its last word are the empty leaf, if there
         are any steps.
     top, bottom
-        `(symbols of folded,)` int32: for a composite symbol the unfolded symbols above and below its step, for
-        another one -1 and its own number.
+        For a composite symbol of `folded` the unfolded symbols above and below its step, for another one -1 and its own
+        number.
     """
 
     folded: Corpus
     corpus: Corpus
-    top: np.ndarray
-    bottom: np.ndarray
+    top: Int32[Array, "folded_symbols"]
+    bottom: Int32[Array, "folded_symbols"]
 
     @property
     def has_steps(self) -> bool:
@@ -133,15 +134,15 @@ def _step(symbol: Symbol, plain: bool) -> tuple[Symbol | None, Symbol]:
 class FoldedRules:
     """What `fold` returns: rules and root of a grammar over the collapsed symbols, as in `TensorGrammar`."""
 
-    states: np.ndarray
-    rules: np.ndarray
-    tensors: np.ndarray
-    rule_counts: np.ndarray
-    root: np.ndarray
-    occupancy: np.ndarray
+    states: Int32[Array, "symbols"]
+    rules: Int32[Array, "rules 3"]
+    tensors: Float[Array, "weights"]
+    rule_counts: Float[Array, "rules"]
+    root: Float[Array, "all_states"]
+    occupancy: Float[Array, "all_states"]
 
 
-def folded_rules(unfolded: Unfolded, *, least: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+def folded_rules(unfolded: Unfolded, *, least: float = 0.1) -> tuple[Int32[Array, "rules 3"], Int64[Array, "rules"]]:
     """Return the rules over collapsed symbols worth having, sorted, and the unfolded rule of each.
 
     Those are the observed ones, and all that the treebank's PCFG of unfolded trees expects at least `least` times in as
@@ -248,10 +249,10 @@ def fold(unfolded: Unfolded, weights: LatentWeights, counts: Expectations, *, le
 
 def fold_weights(
     unfolded: Unfolded,
-    states: np.ndarray,
-    tensors: Sequence[np.ndarray],
-    root: Sequence[np.ndarray],
-    means: Sequence[np.ndarray],
+    states: Int[Array, "unfolded_symbols"],
+    tensors: Sequence[Float[Array, "m_a m_b m_c"]],
+    root: Sequence[Float[Array, "m_a"]],
+    means: Sequence[Float[Array, "m_a"]],
     *,
     least: float = 0.1,
 ) -> FoldedRules:

@@ -226,8 +226,9 @@ class InsideOutside:
         n, grammar = len(self.sentence), self.grammar
         found = np.zeros((len(grammar.rules), n, n + 1, n + 1))
         for rule, (a, b, c) in enumerate(grammar.rules.tolist()):
+            tensor = grammar.tensor(rule)
             for i, k, j in _splits(n):
-                below = apply(grammar.tensor(rule), self.alpha[b][i, k], self.alpha[c][k, j])
+                below = apply(tensor, self.alpha[b][i, k], self.alpha[c][k, j])
                 found[rule, i, k, j] = self.beta[a][i, j] @ below
         return found
 
@@ -246,21 +247,21 @@ def inside_outside(grammar: TensorGrammar, sentence: Sequence[str]) -> InsideOut
     states = grammar.states.tolist()
     alpha = [np.zeros((n, n + 1, size)) for size in states]
     beta = [np.zeros((n, n + 1, size)) for size in states]
-    rules = grammar.rules.tolist()
+    rules = [(*rule, grammar.tensor(number)) for number, rule in enumerate(grammar.rules.tolist())]
     # Inside, base case and recursion.
     for i, vectors in enumerate(_lexical_vectors(grammar, sentence)):
         for a, vector in vectors.items():
             alpha[a][i, i + 1] = vector
     for i, k, j in _splits(n):
-        for rule, (a, b, c) in enumerate(rules):
-            alpha[a][i, j] += apply(grammar.tensor(rule), alpha[b][i, k], alpha[c][k, j])
+        for a, b, c, tensor in rules:
+            alpha[a][i, j] += apply(tensor, alpha[b][i, k], alpha[c][k, j])
     # Outside, base case and recursion: larger spans hand down to smaller ones.
     for a in range(len(states)):
         beta[a][0, n] = grammar.root_vector(a)
     for i, k, j in reversed(_splits(n)):
-        for rule, (a, b, c) in enumerate(rules):
-            beta[b][i, k] += apply_to_left(grammar.tensor(rule), beta[a][i, j], alpha[c][k, j])
-            beta[c][k, j] += apply_to_right(grammar.tensor(rule), beta[a][i, j], alpha[b][i, k])
+        for a, b, c, tensor in rules:
+            beta[b][i, k] += apply_to_left(tensor, beta[a][i, j], alpha[c][k, j])
+            beta[c][k, j] += apply_to_right(tensor, beta[a][i, j], alpha[b][i, k])
     marginals = np.stack([np.sum(ours * theirs, axis=2) for ours, theirs in zip(alpha, beta, strict=True)])
     return InsideOutside(grammar, list(sentence), alpha, beta, marginals, float(marginals[:, 0, n].sum()))
 
@@ -332,9 +333,10 @@ def viterbi(grammar: TensorGrammar, sentence: Sequence[str]) -> Best:
     for i, vectors in enumerate(_lexical_vectors(grammar, sentence)):
         for a, vector in vectors.items():
             best[a][i, i + 1] = vector
+    rules = [(*rule, grammar.tensor(number)) for number, rule in enumerate(grammar.rules.tolist())]
     for i, k, j in _splits(n):
-        for rule, (a, b, c) in enumerate(grammar.rules.tolist()):
-            joint = grammar.tensor(rule) * best[b][i, k][None, :, None] * best[c][k, j][None, None, :]
+        for a, b, c, tensor in rules:
+            joint = tensor * best[b][i, k][None, :, None] * best[c][k, j][None, None, :]
             for state in range(states[a]):
                 left, right = np.unravel_index(int(np.argmax(joint[state])), joint[state].shape)
                 if joint[state, left, right] > best[a][i, j, state]:

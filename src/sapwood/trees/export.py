@@ -97,11 +97,8 @@ class _Sentence:
         if count < wanted:
             raise self.error(f"{count} column(s), format {version} has at least {wanted}", number, line)
         if (count - wanted) % 2:
-            raise self.error(
-                f"{count} columns, format {version} has {wanted} and two more for each secondary edge",
-                number,
-                line,
-            )
+            problem = f"{count} columns, format {version} has {wanted} and two more for each secondary edge"
+            raise self.error(problem, number, line)
         for number_column in range(wanted - 1, count, 2):
             if not _NUMBER.fullmatch(columns[number_column]):
                 raise self.error(f"the parent {columns[number_column]!r} is not a number", number, line)
@@ -388,11 +385,7 @@ def read_export(
         this module states, `"error"` refuses the sentence.
     """
     return parse_export(
-        read_lines(path),
-        source=name_of(path),
-        on_bad=on_bad,
-        functions=functions,
-        discontinuous=discontinuous,
+        read_lines(path), source=name_of(path), on_bad=on_bad, functions=functions, discontinuous=discontinuous
     )
 
 
@@ -404,13 +397,7 @@ def format_export(tree: Tree, number: int) -> str:
     into the label column as they are; lemma, morphology and edges are empty (`--`).
     """
     postorder: list[Tree] = []
-    stack = [tree]
-    while stack:
-        node = stack.pop()
-        postorder.append(node)
-        stack.extend(node.children)
-    # What was popped is parents first, right to left; reversed it is children first, left to right.
-    postorder.reverse()
+    tree.fold(lambda node, _: postorder.append(node))
     lines = [f"#BOS {number}"]
     phrases: list[str] = []
     # For each finished subtree still without a parent: where its line is, and in which of the two lists.

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
+from sapwood.shapes import Array, Int32, Shaped
 from sapwood.storage import pack_strings, unpack_strings
 from sapwood.trees.signatures import UNKNOWN, SignatureModel
 
@@ -45,17 +46,17 @@ class Lexicon:
     signatures
         Signatures, each before its parent; the last is `UNK`.
     parent
-        `(signatures,)` int32: the next coarser signature (the last one is its own parent).
+        The next coarser signature (the last one is its own parent).
     word_signature
-        `(words,)` int32: the signature that the word would have if it were unknown.
+        The signature that the word would have if it were unknown.
     model
         Which endings and beginnings signatures look at.
     """
 
     words: list[str]
     signatures: list[str]
-    parent: np.ndarray
-    word_signature: np.ndarray
+    parent: Int32[Array, "signatures"]
+    word_signature: Int32[Array, "words"]
     model: SignatureModel
 
     @property
@@ -124,8 +125,8 @@ class Lexicon:
         number = self._word_ids.get(word)
         return number if number is not None else self.n_words + self.signature(word, initial)
 
-    def terminals(self, sentence: Sequence[str]) -> np.ndarray:
-        """Return the terminals of a whole sentence, shape `(words,)` int32."""
+    def terminals(self, sentence: Sequence[str]) -> Int32[Array, "sentence_words"]:
+        """Return the terminals of a whole sentence."""
         return np.array([self.terminal(word, index == 0) for index, word in enumerate(sentence)], np.int32)
 
     def name(self, terminal: int) -> str:
@@ -143,7 +144,7 @@ class Lexicon:
                 return
             signature = above
 
-    def to_arrays(self) -> dict[str, np.ndarray]:
+    def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
         """Return everything as arrays, for storage."""
         return {
             "lexicon.words": pack_strings(self.words),
@@ -155,7 +156,7 @@ class Lexicon:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Lexicon:
+    def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]]) -> Lexicon:
         """Build from `to_arrays`' result."""
         model = SignatureModel(
             frozenset(unpack_strings(arrays["lexicon.endings"])),

@@ -9,6 +9,7 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.learn.spectral._feature_kernels import climb, descend
+from sapwood.shapes import Array, Bool, Int, Int64, Num, Shaped
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.heads import HeadRules
 
@@ -16,21 +17,23 @@ from sapwood.trees.heads import HeadRules
 class NodeTable:
     """A corpus with what features need to know about its nodes, each array made when it is first asked for.
 
-    Arrays are `(nodes,)` and say -1 where there is nothing; nodes are meant by their numbers.
+    Arrays say -1 where there is nothing; nodes are meant by their numbers.
 
     Parameters
     ----------
     corpus
         The trees.
     word_classes
-        `(words,)`: the class of each word (see `LexicalModel.word_classes`); by default each word is its own.
+        The class of each word (see `LexicalModel.word_classes`); by default each word is its own.
     heads
         Which child is the head, asked once per rule; an intermediate symbol `@X` counts as an `X`. By default the
         table of the corpus' transform, or the one for English, and if the trees were binarised outward from these
         heads, then the head is where the intermediate symbol is.
     """
 
-    def __init__(self, corpus: Corpus, word_classes: np.ndarray | None = None, heads: HeadRules | None = None) -> None:
+    def __init__(
+        self, corpus: Corpus, word_classes: Shaped[Array, "words"] | None = None, heads: HeadRules | None = None
+    ) -> None:
         classes = np.arange(len(corpus.words)) if word_classes is None else np.asarray(word_classes)
         if classes.shape != (len(corpus.words),) or classes.dtype.kind not in "iu" or (classes < 0).any():
             raise UsageError(
@@ -54,12 +57,12 @@ class NodeTable:
         return self.corpus.n_nodes
 
     @cached_property
-    def is_leaf(self) -> np.ndarray:
+    def is_leaf(self) -> Bool[Array, "nodes"]:
         """Whether the node is a preterminal."""
         return self.corpus.word >= 0
 
     @cached_property
-    def is_empty(self) -> np.ndarray:
+    def is_empty(self) -> Bool[Array, "nodes"]:
         """Whether the node is the empty leaf below a unary step."""
         return self._is_empty_symbol[self.corpus.symbol]
 
@@ -68,32 +71,32 @@ class NodeTable:
         return np.array([not parts.labels for parts in self.corpus.symbols.parts])
 
     @cached_property
-    def tree(self) -> np.ndarray:
+    def tree(self) -> Int[Array, "nodes"]:
         """Number of the node's tree."""
         return np.repeat(np.arange(self.corpus.n_trees), np.diff(self.corpus.offsets))
 
     @property
-    def parent(self) -> np.ndarray:
+    def parent(self) -> Int[Array, "nodes"]:
         """Parent node."""
         return self.corpus.parent
 
     @cached_property
-    def grandparent(self) -> np.ndarray:
+    def grandparent(self) -> Int[Array, "nodes"]:
         """Parent's parent."""
         return self.above(self.parent)
 
     @cached_property
-    def is_right(self) -> np.ndarray:
+    def is_right(self) -> Bool[Array, "nodes"]:
         """Whether the node is a right child (neither this nor a left one: a root)."""
         return self.above(self.corpus.right) == np.arange(self.n_nodes)
 
     @cached_property
-    def is_left(self) -> np.ndarray:
+    def is_left(self) -> Bool[Array, "nodes"]:
         """Whether the node is a left child."""
         return (self.parent >= 0) & ~self.is_right
 
     @cached_property
-    def sibling(self) -> np.ndarray:
+    def sibling(self) -> Int[Array, "nodes"]:
         """The other child of the parent."""
         return np.where(self.is_right, self.above(self.corpus.left), self.above(self.corpus.right))
 
@@ -103,30 +106,30 @@ class NodeTable:
         return np.concatenate([[0], np.cumsum(self.is_leaf & ~self.is_empty)])
 
     @cached_property
-    def start(self) -> np.ndarray:
+    def start(self) -> Int[Array, "nodes"]:
         """How many words of the tree come before the node's."""
         return self._words_before[:-1] - self._words_before[self.corpus.offsets[self.tree]]
 
     @cached_property
-    def end(self) -> np.ndarray:
+    def end(self) -> Int[Array, "nodes"]:
         """How many words of the tree come before the end of the node's."""
         size = 2 * (self.corpus.end.astype(np.int64) - self.corpus.start) - 1
         behind = np.arange(self.n_nodes) + size
         return self._words_before[behind] - self._words_before[self.corpus.offsets[self.tree]]
 
     @cached_property
-    def width(self) -> np.ndarray:
+    def width(self) -> Int[Array, "nodes"]:
         """Number of words below the node."""
         return self.end - self.start
 
     @cached_property
-    def words_after(self) -> np.ndarray:
+    def words_after(self) -> Int[Array, "nodes"]:
         """How many words of the tree come after the node's."""
         return self.end[self.corpus.offsets[self.tree]] - self.end
 
     @cached_property
-    def head_is_right(self) -> np.ndarray:
-        """`(rules,)`: whether the right child is the head."""
+    def head_is_right(self) -> Bool[Array, "rules"]:
+        """Whether a rule's right child is the head."""
         symbols, between = self.corpus.symbols, self.corpus.symbols.intermediate.tolist()
         known: list[bool] = []
         for a, b, c in self.corpus.rules.tolist():
@@ -146,7 +149,7 @@ class NodeTable:
         return height, head
 
     @cached_property
-    def is_intermediate(self) -> np.ndarray:
+    def is_intermediate(self) -> Bool[Array, "nodes"]:
         """Whether the node's symbol is an `@X` from binarising."""
         return self.corpus.symbols.intermediate[self.corpus.symbol]
 
@@ -157,27 +160,27 @@ class NodeTable:
         return depth, phrase, outer
 
     @property
-    def height(self) -> np.ndarray:
+    def height(self) -> Int[Array, "nodes"]:
         """Steps down to the farthest leaf: 0 on leaves."""
         return self._climbed[0]
 
     @property
-    def head(self) -> np.ndarray:
+    def head(self) -> Int[Array, "nodes"]:
         """Leaf of the head word; a leaf's is the leaf."""
         return self._climbed[1]
 
     @property
-    def depth(self) -> np.ndarray:
+    def depth(self) -> Int[Array, "nodes"]:
         """Steps up to the root: 0 on roots."""
         return self._descended[0]
 
     @property
-    def phrase(self) -> np.ndarray:
+    def phrase(self) -> Int[Array, "nodes"]:
         """The first ancestor that is not intermediate: the phrase that the node is a part of."""
         return self._descended[1]
 
     @property
-    def outer_head(self) -> np.ndarray:
+    def outer_head(self) -> Int[Array, "nodes"]:
         """Head leaf of the first ancestor whose head is not the node's own.
 
         Intermediate nodes are passed over: what is left of a phrase without its head has none to speak of.
@@ -198,17 +201,17 @@ class NodeTable:
         return self._symbol_tags[0]
 
     @cached_property
-    def tag(self) -> np.ndarray:
+    def tag(self) -> Int[Array, "nodes"]:
         """Number of a leaf's tag in `tags`."""
         return self._symbol_tags[1][self.corpus.symbol]
 
     @cached_property
-    def word_class(self) -> np.ndarray:
+    def word_class(self) -> Int[Array, "nodes"]:
         """Class of a leaf's word."""
         return np.where(self.is_leaf, self.word_classes[self.corpus.word], -1)
 
     @cached_property
-    def attachment(self) -> np.ndarray:
+    def attachment(self) -> Int[Array, "nodes"]:
         """The rule above and which of its children the node is: `1 + 2 rule + is_right`, 0 on roots."""
         return self.above(1 + 2 * self.corpus.rule.astype(np.int64), 0) + self.is_right
 
@@ -222,20 +225,20 @@ class NodeTable:
         return before, after
 
     @property
-    def previous_leaf(self) -> np.ndarray:
+    def previous_leaf(self) -> Int[Array, "nodes"]:
         """Leaf of the word before a leaf's."""
         return self._neighbours[0]
 
     @property
-    def next_leaf(self) -> np.ndarray:
+    def next_leaf(self) -> Int[Array, "nodes"]:
         """Leaf of the word after a leaf's."""
         return self._neighbours[1]
 
-    def above(self, values: np.ndarray, missing: int = -1) -> np.ndarray:
-        """Return for each node its parent's entry of `(nodes,)` values, `missing` for roots."""
+    def above(self, values: Num[Array, "nodes"], missing: int = -1) -> Num[Array, "nodes"]:
+        """Return for each node its parent's value, `missing` for roots."""
         return np.where(self.parent >= 0, values[self.parent], missing)
 
-    def by_word(self, function: Callable[[str], str | None]) -> np.ndarray:
+    def by_word(self, function: Callable[[str], str | None]) -> Int64[Array, "nodes"]:
         """Return for each leaf the number of `function(its word)`, -1 inside and where that is None."""
         names = [function(word) for word in self.corpus.words]
         numbers = {name: number for number, name in enumerate(sorted({name for name in names if name is not None}))}
