@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sapwood.cli import _common as common
 from sapwood.errors import UsageError
 from sapwood.learn.methods import LEARNERS
 from sapwood.learn.settings import Setting, declared, defaults
@@ -73,7 +74,7 @@ def setting_options(function: F) -> F:
     options = [
         click.option(
             f"--{name.replace('_', '-')}",
-            type=click.Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
+            type=common.Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
             help=_help(name, setting),
         )
         for name, setting in settings_of_methods().items()
@@ -81,7 +82,7 @@ def setting_options(function: F) -> F:
     options += [
         click.option(
             "--features",
-            type=click.Choice(["simple", "rich"]),
+            type=common.Choice(["simple", "rich"]),
             help=f"{', '.join(users('features'))}: what is looked at inside and outside of nodes. [default: rich]",
         ),
         click.option("--init", help="A model to start from, over the same trees."),

@@ -15,7 +15,7 @@ from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import HeldOut
 from sapwood.files import STANDARD_STREAM
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.methods import DEFAULT_METHOD, make_learner, methods
+from sapwood.learn.methods import DEFAULT_METHOD, GROUP, LEARNERS, make_learner
 from sapwood.learn.run import TrainingRun
 from sapwood.learn.settings import declared
 from sapwood.run.config import write_config
@@ -39,7 +39,7 @@ _TREES = (
 @click.option("-o", "--output", required=True, help="Where to write the model.")
 @click.option(
     "--method",
-    type=click.Choice(methods()),
+    type=common.Choice(tuple(LEARNERS), GROUP),
     default=DEFAULT_METHOD,
     show_default=True,
     help="How to learn: find hidden states by split-merge, pivot+em, em, spectral learning, clustering or pivot (the "
@@ -59,7 +59,7 @@ _TREES = (
 @click.option(
     "--binarise",
     "direction",
-    type=click.Choice(["right", "left", "head"]),
+    type=common.Choice(["right", "left", "head"]),
     default="right",
     show_default=True,
     help="Binarise to the right, to the left, or outward from the head.",
