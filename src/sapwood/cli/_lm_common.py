@@ -41,7 +41,7 @@ def boundaries_option(default: str) -> Any:
     """Return the option that says whether lines are sentences, with what its help says of the default."""
     return click.option(
         "--boundaries",
-        type=click.Choice(BOUNDARIES),
+        type=common.Choice(BOUNDARIES),
         help=f"Each line is a sentence, or line ends mean nothing. [default: {default}]",
     )
 
