@@ -8,7 +8,7 @@ import sapwood
 from made_up import made_up_treebank
 from sapwood.errors import InputError, ModelError
 from sapwood.grammar.bundle import save_models
-from sapwood.lm import Counts, KneserNey, NgramModel, count_text
+from sapwood.lm import Counts, KneserNey, NgramModel, count_text, write_arpa
 from sapwood.storage import write_arrays
 
 
@@ -45,6 +45,8 @@ def test_language_models(tmp_path):
     found = sapwood.load(tmp_path / "model")
     assert isinstance(found, NgramModel)
     assert found.next_words(["a"], 2) == model.next_words(["a"], 2)
+    write_arpa(model, tmp_path / "model.arpa")
+    assert isinstance(sapwood.load(tmp_path / "model.arpa"), NgramModel)
 
 
 def test_the_included_model(tmp_path, monkeypatch):

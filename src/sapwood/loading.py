@@ -24,7 +24,7 @@ def load(name: str | os.PathLike[str]) -> Loaded:
     """Return what is in a file that sapwood wrote, or an included model.
 
     A model is a `TensorGrammar`, a file with several models a list of them (`Parser` takes either), a corpus a
-    `Corpus`; language models and counts of n-grams are of their own classes (`sapwood.lm`).
+    `Corpus`; language models (ARPA files, too) and counts of n-grams are of their own classes (`sapwood.lm`).
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ def load(name: str | os.PathLike[str]) -> Loaded:
         raise InputError(
             f"{name}: no such file or directory, nor an included model; included are: {', '.join(INCLUDED)}"
         )
-    kind = read_header(path).get("kind")
+    # The only kind that others write, too.
+    kind = "ngram-model" if path.name.endswith((".arpa", ".arpa.gz")) else read_header(path).get("kind")
     if kind == "checkpoint":
         raise ModelError(f"{path}: the state of a training run, which only that run can use; train on with it")
     return _reader(str(kind))(path)

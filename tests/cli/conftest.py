@@ -65,7 +65,7 @@ def model_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Return the content of a small model file."""
     folder = tmp_path_factory.mktemp("model")
     (folder / "trees.mrg").write_text(TREES, encoding="utf-8")
-    outcome = _sapwood(["train", folder / "trees.mrg", "-o", folder / "small.sapwood", "-q"])
+    outcome = _sapwood(["train", folder / "trees.mrg", "--method", "pcfg", "-o", folder / "small.sapwood", "-q"])
     assert outcome == Outcome(0, "", "")
     # From here on what is compiled is in the cache, for other processes as well.
     assert _sapwood(["parse", "-m", folder / "small.sapwood", "-q"], b"cats sleep\n").code == 0

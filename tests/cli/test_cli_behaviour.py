@@ -79,7 +79,7 @@ def test_trees_from_standard_input(command: str, folder: Path, sapwood: Any) -> 
 
 
 def test_same_trees_same_model(folder: Path, sapwood: Any, model_bytes: bytes) -> None:
-    assert sapwood(["train", "trees.mrg", "-o", "again"]).code == 0
+    assert sapwood(["train", "trees.mrg", "--method", "pcfg", "-o", "again"]).code == 0
     assert (folder / "again").read_bytes() == model_bytes
 
 
@@ -186,7 +186,7 @@ def test_compressed_input(folder: Path, sapwood: Any) -> None:
     (folder / "t.gz").write_bytes(gzip.compress((folder / "trees.mrg").read_bytes()))
     assert sapwood(["parse", "-m", "m", "s.gz"]).out == sapwood(["parse", "-m", "m", "sentences.txt"]).out
     assert sapwood(["convert", "t.gz"]).out == (folder / "trees.mrg").read_text()
-    assert sapwood(["train", "t.gz", "-o", "new"]).code == 0
+    assert sapwood(["train", "t.gz", "--method", "pcfg", "-o", "new"]).code == 0
     assert (folder / "new").read_bytes() == (folder / "m").read_bytes()
 
 
@@ -393,7 +393,11 @@ def test_no_trees_convert_to_nothing(folder: Path, sapwood: Any) -> None:
 def test_skip_bad_counts_and_reports(folder: Path, sapwood: Any) -> None:
     good = (folder / "trees.mrg").read_text()
     (folder / "bad.mrg").write_text("(S (A b c))\n" * 7 + good + "(S)\n")
-    for arguments in (["convert", "bad.mrg"], ["train", "bad.mrg", "-o", "new"], ["inspect", "bad.mrg"]):
+    for arguments in (
+        ["convert", "bad.mrg"],
+        ["train", "bad.mrg", "--method", "pcfg", "-o", "new"],
+        ["inspect", "bad.mrg"],
+    ):
         assert sapwood(arguments).code == 3
         outcome = sapwood([*arguments, "--skip-bad"])
         assert outcome.code == 0
@@ -516,7 +520,7 @@ def test_train_reports(folder: Path, sapwood: Any) -> None:
     outcome = sapwood([*arguments, "--json"])
     assert outcome.code == 0
     report = json.loads(outcome.out)
-    assert (report["model"], report["method"], report["trees"], report["dropped"]) == ("new", "pcfg", 12, 0)
+    assert (report["model"], report["method"], report["trees"], report["dropped"]) == ("new", "split-merge", 12, 0)
     assert report["dev"]["sentences"] == 6
     assert {"words", "symbols", "rules", "seconds"} <= set(report)
     assert "new: <TensorGrammar" in outcome.err

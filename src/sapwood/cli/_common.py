@@ -52,7 +52,7 @@ class Choice(click.ParamType):
 
     def _names(self) -> list[str]:
         # A plugin's name alone; its code runs when it is used.
-        return [*self._own, *(plugins(self._group) if self._group else ())]
+        return list(dict.fromkeys([*self._own, *(plugins(self._group) if self._group else ())]))
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002
         """Return all names for the help."""

@@ -42,7 +42,7 @@ def boundaries_option(default: str) -> Callable[[F], F]:
     """Return the option that says whether lines are sentences, with what its help says of the default."""
     return click.option(
         "--boundaries",
-        type=click.Choice(get_args(Boundaries)),
+        type=common.Choice(get_args(Boundaries)),
         help=f"Each line is a sentence, or line ends mean nothing. [default: {default}]",
     )
 

@@ -36,7 +36,7 @@ _NGRAMS = ("kn", "mkn")
 @click.option("-o", "--output", required=True, help="Where to write the model; of kn and mkn, .arpa[.gz] is ARPA.")
 @click.option(
     "--method",
-    type=click.Choice(list(METHODS)),
+    type=common.Choice(list(METHODS)),
     help="How to learn: hidden states between a word and the next (em, pivot, pivot+em) or some words further on "
     "(mixed-order); n-grams by Kneser and Ney, interpolated (kn) or modified (mkn); or all of that in one (mix), "
     f"which is the best and slowest. [default: {default_method(True)}, or {default_method(False)} without --dev]",

@@ -86,7 +86,7 @@ def generate_command(
 @shared.top_option
 @click.option(
     "--by",
-    type=click.Choice(["probability", "lift"]),
+    type=common.Choice(["probability", "lift"]),
     default="probability",
     show_default=True,
     help="Order words by how probable a state makes them, or by how much more probable than they are on the whole.",
@@ -142,7 +142,7 @@ def topics_command(
 @shared.top_option
 @click.option(
     "--likeness",
-    type=click.Choice(["hellinger", "cosine"]),
+    type=common.Choice(["hellinger", "cosine"]),
     default="hellinger",
     show_default=True,
     help="How to compare states: the Bhattacharyya coefficient of Hellinger's distance, or the cosine of the angle.",
@@ -175,12 +175,12 @@ def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json
 @click.option(
     "--to",
     "form",
-    type=click.Choice(EXPORTS),
+    type=common.Choice(EXPORTS),
     help="Format. [default: arpa for n-gram models, word2vec for models with hidden states]",
 )
 @click.option(
     "--likeness",
-    type=click.Choice(["hellinger", "cosine"]),
+    type=common.Choice(["hellinger", "cosine"]),
     help="Word vectors whose inner products are this likeness. [default: the states' probabilities as they are]",
 )
 @common.quiet_option

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from sapwood.cli import _common as common
 from sapwood.errors import UsageError
-from sapwood.learn.methods import DEFAULT_METHOD, LEARNERS, methods
+from sapwood.learn.methods import DEFAULT_METHOD, GROUP, LEARNERS
 from sapwood.learn.settings import Setting, declared, defaults
 
 _SEVERAL = "Settings of several methods"
@@ -71,7 +72,7 @@ def method_option() -> click.Option:
     """Return the option that names the method."""
     return click.Option(
         ["--method"],
-        type=click.Choice(methods()),
+        type=common.Choice(tuple(LEARNERS), GROUP),
         default=DEFAULT_METHOD,
         show_default=True,
         help="How to learn: find hidden states by split-merge, pivot+em, em, spectral learning, clustering or pivot "
@@ -84,7 +85,7 @@ def setting_options() -> list[click.Option]:
     options = [
         click.Option(
             [f"--{name.replace('_', '-')}"],
-            type=click.Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
+            type=common.Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
             help=_help(name, setting),
         )
         for name, setting in settings_of_methods().items()
@@ -93,7 +94,7 @@ def setting_options() -> list[click.Option]:
         *options,
         click.Option(
             ["--features"],
-            type=click.Choice(["simple", "rich"]),
+            type=common.Choice(["simple", "rich"]),
             help=f"{', '.join(users('features'))}: what is looked at inside and outside of nodes. [default: rich]",
         ),
         click.Option(["--init"], help="A model to start from, over the same trees."),

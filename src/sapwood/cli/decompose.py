@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", help="Where to write pi, r and s, and the anchors (a .npz file).")
 @click.option(
     "--columns",
-    type=click.Choice(["align", "fit"]),
+    type=common.Choice(["align", "fit"]),
     default="align",
     show_default=True,
     help="Columns have anchors too, and their states are aligned with the rows'; or are fitted to the rows' states.",
 )
 @click.option(
     "--representation",
-    type=click.Choice(["cca", "random"]),
+    type=common.Choice(["cca", "random"]),
     default="cca",
     show_default=True,
     help="Rows are seen through canonical correlations, or a random projection.",

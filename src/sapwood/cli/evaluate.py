@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +13,6 @@ from sapwood.evaluate.files import score_files
 from sapwood.files import name_of
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("eval", short_help="Score trees or a model against gold trees.")

@@ -15,7 +15,7 @@ _MOMENTS = ("1", "12", "**", "123", "123eta", "***", "***eta", "all")
 
 
 @click.command("identify", short_help="Tell whether a model can be learned from sentences at all.")
-@click.option("--model", "name", type=click.Choice(_MODELS), required=True, help="The kind of model.")
+@click.option("--model", "name", type=common.Choice(_MODELS), required=True, help="The kind of model.")
 @click.option("--words", type=click.IntRange(min=1), required=True, help="Different words.")
 @click.option("--states", type=click.IntRange(min=1), help="Hidden states, for the models that have any.")
 @click.option(
@@ -28,7 +28,7 @@ _MOMENTS = ("1", "12", "**", "123", "123eta", "***", "***eta", "all")
 )
 @click.option(
     "--moments",
-    type=click.Choice(_MOMENTS),
+    type=common.Choice(_MOMENTS),
     default="all",
     show_default=True,
     help="What is observed of the sentences.",

@@ -59,7 +59,7 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option("-k", "--states", hidden=True, expose_value=False, callback=_removed)
 @click.option(
     "--weigh",
-    type=click.Choice(["l2", "gamma", "trees"]),
+    type=common.Choice(["l2", "gamma", "trees"]),
     help="What counts: all trees by their squared probability (l2), larger ones more (gamma), or what is seen in "
     "--trees. [default: trees if they are given, else l2]",
 )
@@ -71,7 +71,7 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
 )
 @click.option(
     "--symbols",
-    type=click.Choice(["own", "base", "none"]),
+    type=common.Choice(["own", "base", "none"]),
     default="own",
     show_default=True,
     help="Reduce each symbol's own states; or first make NP^S, NP^VP, ... states of one symbol NP (base); or all "

@@ -16,7 +16,7 @@ from sapwood.plots.pictures import check_matplotlib, picture_format
 @click.option("-o", "--output", help="The picture: a name that ends in .svg, .png or .pdf.")
 @click.option(
     "--x",
-    type=click.Choice(["step", "seconds"]),
+    type=common.Choice(["step", "seconds"]),
     default="step",
     show_default=True,
     help="What to draw against: iterations, or the time since training began.",

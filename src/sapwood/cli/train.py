@@ -56,7 +56,7 @@ class _TrainCommand(GroupedCommand):
 @click.option(
     "--binarise",
     "direction",
-    type=click.Choice(["right", "left", "head"]),
+    type=common.Choice(["right", "left", "head"]),
     default="right",
     show_default=True,
     help="Binarise to the right, to the left, or outward from the head.",

@@ -19,7 +19,7 @@ from sapwood.learn.spectral import Cluster, Spectral
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.run.plugins import named, plugins
 
-_GROUP = "sapwood.learners"
+GROUP = "sapwood.learners"
 # What is used where nothing else is asked for.
 DEFAULT_METHOD = SplitMerge.method
 LEARNERS: Mapping[str, type[Learner]] = {
@@ -29,12 +29,12 @@ LEARNERS: Mapping[str, type[Learner]] = {
 
 def methods() -> list[str]:
     """Return the names of all methods, ours first."""
-    return list(dict.fromkeys([*LEARNERS, *plugins(_GROUP)]))
+    return list(dict.fromkeys([*LEARNERS, *plugins(GROUP)]))
 
 
 def find_learner(method: str) -> type[Learner]:
     """Return the learner of a method."""
-    cls = named(method, LEARNERS, _GROUP, "method")
+    cls = named(method, LEARNERS, GROUP, "method")
     if not (isinstance(cls, type) and issubclass(cls, Learner)):
         raise UsageError(f"{method}: {cls!r} is no subclass of sapwood.learn.Learner; repair the package that has it")
     return cls
