@@ -18,16 +18,6 @@ shape_checks.install()
 settings.register_profile("sapwood", deadline=None, derandomize=True)
 settings.load_profile("sapwood")
 
-TREEBANKS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
-
-
-@pytest.fixture(scope="session")
-def treebanks() -> Path:
-    """The folder of treebanks beside the repository; the test is skipped where there is none."""
-    if not TREEBANKS.is_dir():
-        pytest.skip("the treebanks in ../shared/data are not here")
-    return TREEBANKS
-
 
 @pytest.fixture
 def unchecked_shapes() -> Iterator[None]:
