@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,8 +17,3 @@ def treebank(name: str) -> Path:
     if not path.is_file() and folder != "ours":
         pytest.skip(f"{name} is not among the treebanks in ../shared/data")
     return path
-
-
-def slow(*values: Any) -> Any:
-    """Return parameters of a test for the slow run alone."""
-    return pytest.param(*values, marks=pytest.mark.slow)

@@ -20,8 +20,9 @@ from sapwood.trees.brackets import parse_trees
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-from treebank_files import slow, treebank
+from treebank_files import treebank
 
+pytestmark = pytest.mark.slow  # a study beside the package
 KINDS = ("dense", "sparse", "product")
 
 
@@ -559,7 +560,7 @@ class TestPerplexity:
             perplexity(reference, approximation, floor=floor)
 
 
-@pytest.mark.parametrize("name", ["ours/train.mrg", slow("gum/dev.mrg")])
+@pytest.mark.parametrize("name", ["ours/train.mrg", "gum/dev.mrg"])
 def test_a_whole_treebank(name):
     """Gold trees have topologies, and with a treebank's PCFG decoding does what it promises."""
     trees = list(parse_trees(treebank(name).read_text(encoding="utf-8"), source=name))[:150]

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import slow
 from sapwood.evaluate import EvalbParameters, Scorer, get_parameters, score_tree
 from sapwood.trees.brackets import read_brackets
 from sapwood.trees.tree import Tree
-from treebank_files import slow, treebank
+from treebank_files import treebank
 
 DEFAULT = get_parameters("default")
 COLLINS = get_parameters("collins")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from effort import slow
 from made_up import made_up_treebank
 from sapwood.grammar.coarsen import coarsen
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -19,7 +20,7 @@ from sapwood.trees.formats import read_trees
 from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-from treebank_files import slow, treebank
+from treebank_files import treebank
 
 FINE = [
     TreeTransform(horizontal=2),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import slow
 from made_up import Writer
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -22,7 +23,7 @@ from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_trees
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-from treebank_files import slow, treebank
+from treebank_files import treebank
 
 
 def corpus_of(grammar: TensorGrammar, trees: list[Tree]) -> Corpus:

@@ -9,6 +9,7 @@ from itertools import cycle, islice
 
 import pytest
 
+from effort import slow
 from sapwood.files import read_lines
 from sapwood.trees.brackets import format_tree
 from sapwood.trees.export import format_export, parse_export, read_export
@@ -16,7 +17,7 @@ from sapwood.trees.formats import read_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-from treebank_files import OURS, slow, treebank
+from treebank_files import OURS, treebank
 
 TRANSFORMS = [
     TreeTransform(),

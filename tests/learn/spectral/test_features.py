@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from effort import slow
 from made_up import made_up_treebank
 from sapwood import read_trees
 from sapwood.errors import UsageError
@@ -38,7 +39,7 @@ from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
 from strategies import PLAIN_LABELS, deep, trees
-from treebank_files import slow, treebank
+from treebank_files import treebank
 
 TRANSFORMS = [
     TreeTransform(1, 0),
