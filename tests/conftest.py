@@ -1,7 +1,8 @@
-"""What all tests share: where the treebanks are, and how Hypothesis runs."""
+"""What all tests share: checks of shapes, how Hypothesis runs, and how many processes there are."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,24 +10,22 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import effort  # noqa: F401  (registers the profiles)
 import shape_checks
 
 # Before the package is imported: every call is checked against the shapes in its annotations.
 shape_checks.install()
-
-# No deadlines: the machine may be busy. The same examples every time: a failure can be repeated.
-settings.register_profile("sapwood", deadline=None, derandomize=True)
-settings.load_profile("sapwood")
-
-TREEBANKS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+settings.load_profile("default run")
 
 
-@pytest.fixture(scope="session")
-def treebanks() -> Path:
-    """The folder of treebanks beside the repository; the test is skipped where there is none."""
-    if not TREEBANKS.is_dir():
-        pytest.skip("the treebanks in ../shared/data are not here")
-    return TREEBANKS
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run all tests in as many processes as there are cores, up to eight, and chosen ones in this process."""
+    return 0 if config.option.file_or_dir else min(os.cpu_count() or 1, 8)
+
+
+def pytest_xdist_setupnodes() -> None:
+    """Keep each of several processes to one core: threads of matrix products would wait for each other."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture

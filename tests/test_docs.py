@@ -31,6 +31,7 @@ import click
 import pytest
 
 import sapwood
+from effort import slow
 from sapwood.cli.main import main
 from sapwood.errors import SapwoodError
 
@@ -131,7 +132,11 @@ def run_command(command: Command, folder: Path, page: str) -> None:
         pytest.fail(f"{page}:{command.line}: $ {command.text}\n" + "\n".join(difference), pytrace=False)
 
 
-@every_page
+@pytest.mark.parametrize(
+    "page",
+    [page if page.name in ("README.md", "tutorial.md") else slow(page) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from automata.enumerate_terms import context_vectors, random_terms, stacked, tree_vectors
+from effort import examples
 from made_up import made_up_treebank
 from sapwood.automata.algebra import add, conjugate, product, scale_by_size, subtract
 from sapwood.automata.automaton import TreeAutomaton
@@ -40,7 +41,7 @@ def exact_ranks(automaton: TreeAutomaton, size: int) -> list[int]:
     return ranks
 
 
-@settings(max_examples=40)
+@examples(40)
 @example(150, [4, 1, 4], 5)  # a root weight that is small by chance
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 7))
 def test_redundant_states_go(seed, sizes, extra):

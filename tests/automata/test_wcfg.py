@@ -11,9 +11,10 @@ import nltk
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from made_up import made_up_treebank
 from sapwood.automata.tensors import ProductTensor, SparseTensor
 from sapwood.automata.wcfg import WeightedGrammar
@@ -126,7 +127,7 @@ def as_text(rules: list[Rule], format: Format) -> str:
 # Weights of sentences
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(normal_grammars(), st.sampled_from(sentences(4)))
 def test_weight_is_the_sum_over_derivations(grammar, sentence):
     each = list(derivations(grammar, sentence))
@@ -151,7 +152,7 @@ def test_weight_of_other_sentences():
 # Chomsky normal form
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(rule_lists(), st.sampled_from(sentences(4)))
 def test_normal_form_keeps_weights(rules, sentence):
     expected = twin(rules, sentence)
@@ -373,7 +374,7 @@ def odd_grammars(draw, names=odd_names, weights=odd_weights) -> WeightedGrammar:
     return WeightedGrammar.from_parts(np.array(root), binary, lexical, words, nonterminals)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(odd_grammars())
 def test_plain_notation_there_and_back(grammar):
     text = format_grammar(grammar)
@@ -397,7 +398,7 @@ def test_every_odd_name_there_and_back(tmp_path):
     assert gzip.decompress((tmp_path / "odd.wcfg.gz").read_bytes()) == (tmp_path / "odd.wcfg").read_bytes()
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(odd_grammars(weights=st.floats(-2, 2)))
 def test_nltk_notation_there_and_back(grammar):
     """Names may change, but no weight of any sentence does, and rules stay what they are to the last bit."""
@@ -596,7 +597,7 @@ def grammar_or_error(text: str, format: Format | None) -> WeightedGrammar | str:
         return str(error)
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(texts, st.sampled_from([None, "plain", "nltk"]))
 def test_any_text_gives_a_grammar_or_an_explanation(text, format):
     grammar = grammar_or_error(text, format)
@@ -607,7 +608,7 @@ def test_any_text_gives_a_grammar_or_an_explanation(text, format):
         assert "\n" not in grammar
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.data())
 def test_damaged_grammars_are_explained(data):
     text = data.draw(st.sampled_from([*NLTK_GRAMMARS, format_grammar(parse_grammar(NLTK_GRAMMARS[1]))]))
@@ -705,7 +706,7 @@ def test_a_grammar_needs_nonterminals():
 # Models of sapwood
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_random_models(seed, real):
     rng = np.random.default_rng(seed)

@@ -19,6 +19,7 @@ from low_rank_engine.cp import Decomposition, decompose, divergence
 from sapwood.automata.tensors import ProductTensor, SparseTensor
 from sapwood.errors import SapwoodError, UsageError
 
+pytestmark = pytest.mark.slow  # a study beside the package
 METHODS = ["mu", "pqn"]
 STEPS = [kernels.MULTIPLY, kernels.QUASI_NEWTON]
 

@@ -20,7 +20,9 @@ from sapwood.trees.brackets import parse_trees
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
+from treebank_files import treebank
 
+pytestmark = pytest.mark.slow  # a study beside the package
 KINDS = ("dense", "sparse", "product")
 
 
@@ -558,12 +560,10 @@ class TestPerplexity:
             perplexity(reference, approximation, floor=floor)
 
 
-def test_a_whole_treebank(treebanks):
+@pytest.mark.parametrize("name", ["ours/train.mrg", "gum/dev.mrg"])
+def test_a_whole_treebank(name):
     """Gold trees have topologies, and with a treebank's PCFG decoding does what it promises."""
-    path = treebanks / "gum" / "dev.mrg"
-    if not path.is_file():
-        pytest.skip("gum is not among the treebanks in ../shared/data")
-    trees = list(parse_trees(path.read_text(encoding="utf-8"), source="gum"))[:150]
+    trees = list(parse_trees(treebank(name).read_text(encoding="utf-8"), source=name))[:150]
     corpus = Corpus.from_trees(trees, transform=TreeTransform(horizontal=0))
     n, counts = len(corpus.symbols), corpus.rule_counts().astype(float)
     symbol, word, seen = corpus.lexical_counts()

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from effort import examples
 from sapwood.trees import Corpus, Tree
 
 USAGE, INPUT, MODEL = 2, 3, 4
@@ -440,7 +441,7 @@ LINES = ("(A b)", "(S (A b) (C d))\n", "(@S (A b) (C d))\n", "#BOS 1\n", "dog\tN
 PIECES = st.sampled_from([*BRACKETS, *NAMES, *LINES])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_no_text_is_an_internal_error(folder: Path, sapwood: Any, text: str) -> None:
     (folder / "any.mrg").write_text(text, encoding="utf-8", newline="")

@@ -15,9 +15,10 @@ from xml.etree import ElementTree
 
 import matplotlib
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from effort import examples
 from made_up import made_up_treebank
 from sapwood.plots.curves import draw_curves, make_curves
 from sapwood.run.log import TrainingLog, read_log
@@ -298,7 +299,7 @@ LINES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(LINES, max_size=8), min_size=1, max_size=2), st.sampled_from(["step", "seconds"]))
 def test_whatever_is_in_a_log_is_drawn_or_refused(logs: Path, sapwood: Any, lines: Iterable[Any], x: str) -> None:
     names = []

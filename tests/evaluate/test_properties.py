@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import slow
 from sapwood.evaluate import EvalbParameters, Scorer, get_parameters, score_tree
 from sapwood.trees.brackets import read_brackets
 from sapwood.trees.tree import Tree
+from treebank_files import treebank
 
 DEFAULT = get_parameters("default")
 COLLINS = get_parameters("collins")
@@ -137,10 +138,9 @@ def test_parts_add_up(many: list[tuple[tuple[Tree, Tree], bool]], parameters: Ev
     assert all(a >= b for a, b in pairwise(ordered))
 
 
-def test_a_treebank_against_itself_and_against_flat_trees() -> None:
-    path = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "gum" / "dev.mrg"
-    if not path.exists():
-        pytest.skip("the treebanks in ../shared/data are not here")
+@pytest.mark.parametrize("name", ["ours/train.mrg", slow("gum/dev.mrg")])
+def test_a_treebank_against_itself_and_against_flat_trees(name: str) -> None:
+    path = treebank(name)
     itself, flat = Scorer(COLLINS), Scorer(COLLINS)
     for tree in read_brackets(path):
         itself.add(tree, tree)

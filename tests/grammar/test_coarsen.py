@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from effort import slow
 from made_up import made_up_treebank
 from sapwood.grammar.coarsen import coarsen
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -19,6 +20,7 @@ from sapwood.trees.formats import read_trees
 from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
+from treebank_files import treebank
 
 FINE = [
     TreeTransform(horizontal=2),
@@ -101,8 +103,9 @@ def test_a_markovised_grammar_becomes_the_plain_one(transform, lexical, distance
     check_same(coarse, plain, distance=distance)
 
 
-def test_on_a_treebank(treebanks):
-    trees = list(read_trees(treebanks / "gum-open" / "dev.mrg"))
+@pytest.mark.parametrize("name", ["ours/train.mrg", slow("gum-open/dev.mrg")])
+def test_on_a_treebank(name):
+    trees = list(read_trees(treebank(name)))
     fine = PCFG().fit(Corpus.from_trees(trees, transform=TreeTransform(vertical=2, horizontal=2, annotate_tags=True)))
     plain = PCFG().fit(Corpus.from_trees(trees, transform=TreeTransform(vertical=1, horizontal=0)))
     coarse, coarse_of = coarsen(fine)

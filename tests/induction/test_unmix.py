@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from effort import slow
 from sapwood.errors import SapwoodError, UsageError
 from sapwood.induction.models import make_model
 from sapwood.induction.moment_maps import ModelMoments
@@ -47,7 +48,7 @@ def well_conditioned(stay: float = 0.8) -> dict[str, np.ndarray]:
 
 
 class TestConstituents:
-    @pytest.mark.parametrize(("words", "states"), [(2, 2), (3, 2), (6, 3), (10, 4), (20, 2), (20, 5), (5, 5)])
+    @pytest.mark.parametrize(("words", "states"), [(2, 2), (3, 2), (6, 3), (10, 4), slow(20, 2), slow(20, 5), (5, 5)])
     def test_exact_moments_give_the_parameters_back(self, words: int, states: int) -> None:
         model = make_model("pcfg-ie", words, states)
         precise = 0
@@ -96,7 +97,7 @@ class TestConstituents:
 
 
 class TestDependencies:
-    @pytest.mark.parametrize("words", [2, 3, 5, 10, 20])
+    @pytest.mark.parametrize("words", [2, 3, 5, 10, slow(20)])
     def test_exact_moments_give_the_parameters_back(self, words: int) -> None:
         model = make_model("dep-ies", words)
         for seed in range(5):

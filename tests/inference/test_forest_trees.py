@@ -8,9 +8,10 @@ from collections import Counter
 import numpy as np
 import pytest
 from enumerate_trees import all_trees
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from sapwood.errors import GrammarError, UsageError
 from sapwood.inference import Parser
 from sapwood.learn import PCFG
@@ -48,7 +49,7 @@ def bare(grammar, tree: Tree) -> Tree:
     return tree.children[0] if tree.label == grammar.transform.root else tree
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32 - 1))
 def test_k_best_are_the_most_probable_trees_of_a_pcfg(seed):
     grammar, words = make(seed, states=(1, 1))
@@ -59,7 +60,7 @@ def test_k_best_are_the_most_probable_trees_of_a_pcfg(seed):
     assert len({tree for tree, _ in best}) == len(best)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32 - 1))
 def test_k_best_probabilities_are_summed_over_states(seed):
     grammar, words = make(seed, states=(2, 3))
@@ -133,7 +134,7 @@ def test_required_phrases_hold():
         parser.parse_one(sentence, phrases=[(0, 9, "NP")])
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32 - 1))
 def test_constrained_marginals_by_enumeration(seed):
     grammar, words = make(seed)

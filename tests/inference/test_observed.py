@@ -5,13 +5,13 @@ from __future__ import annotations
 import pickle
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import slow
 from made_up import Writer
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -23,8 +23,7 @@ from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_trees
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-
-GUM = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "gum" / "dev.mrg"
+from treebank_files import treebank
 
 
 def corpus_of(grammar: TensorGrammar, trees: list[Tree]) -> Corpus:
@@ -384,10 +383,9 @@ def test_the_lexical_table():
         assert value == grammar.lexical_vector(symbol, corpus.words[word])[0] > 0
 
 
-def test_a_treebank():
-    if not GUM.is_file():
-        pytest.skip("no treebank beside the repository")
-    corpus = Corpus.from_trees(read_trees(GUM), transform=TreeTransform(vertical=1, horizontal=0))
+@pytest.mark.parametrize("name", ["ours/train.mrg", slow("gum/dev.mrg")])
+def test_a_treebank(name):
+    corpus = Corpus.from_trees(read_trees(treebank(name)), transform=TreeTransform(vertical=1, horizontal=0))
     grammar = PCFG().fit(corpus)
     found = ObservedTrees(corpus, shards=2).expectations(grammar)
     np.testing.assert_allclose(found.tensors, corpus.rule_counts(), rtol=1e-5)

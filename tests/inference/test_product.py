@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from enumerate_trees import Enumerated, Summary, all_trees, children, rule_number, summarise
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from made_up import made_up_treebank
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.bundle import save_models
@@ -79,7 +80,7 @@ class Twin:
         return float(np.mean([sum(item.weight for item in trees if item.tree == tree) for trees in self.trees]))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds)
 def test_decoders_by_enumeration(seed):
     members, words, _ = make(seed)
@@ -95,7 +96,7 @@ def test_decoders_by_enumeration(seed):
         assert result.log_probability == pytest.approx(math.log(twin.probability), rel=1e-9)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds)
 def test_posteriors_by_enumeration(seed):
     members, words, _ = make(seed)
@@ -128,7 +129,7 @@ def test_posteriors_by_enumeration(seed):
         assert posterior == pytest.approx(np.mean(twin.node((int(symbol), *spans[node].tolist()))), rel=1e-9)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(seeds)
 def test_marginals_and_tree_probabilities_by_enumeration(seed):
     members, words, _ = make(seed, longest=4)

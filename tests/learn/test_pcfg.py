@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from made_up import made_up_treebank
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.validate import inner_sums
@@ -108,7 +109,7 @@ TRAINED = PCFG().fit(TRAINING)
 BEST = log_likelihood(TRAINED, TRAINING)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.floats(1e-4, 1.0))
 def test_no_other_weights_make_the_treebank_more_likely(seed, size):
     rng = np.random.default_rng(seed)

@@ -14,8 +14,11 @@ from lm.lm_twins import SlowKneserNey, count_slowly, write
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import Counts, KneserNey, NgramModel, Vocabulary, count_text, encode_text, evaluate
 from sapwood.lm.kneser_ney import estimate_discounts
+from sapwood.trees.formats import read_trees
+from treebank_files import OURS, treebank
 
 HALF = (0.5, 0.5, 0.5)
+TREES = ("train.mrg", "dev.mrg")
 texts = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "rare", "<unk>"]), max_size=6).map(" ".join), min_size=1, max_size=8
 ).map("\n".join)
@@ -244,12 +247,29 @@ def test_words_of_the_vocabulary_that_were_never_seen_share_what_is_left():
     assert model.distribution() == pytest.approx([0, 0, 0, 1.5 / 2 + 0.125, 0.125])
 
 
-def test_brown_as_split_by_bengio_et_al(treebanks, tmp_path):
+def test_perplexities_of_a_treebank_are_those_of_the_formula(tmp_path):
+    texts = [" ".join(word for tree in read_trees(OURS / name) for word in tree.words()) for name in TREES]
+    train, dev = write(tmp_path, *texts)
+    for min_count in (2, 1):
+        counts = count_text([train], order=3, min_count=min_count, boundaries="stream")
+        vocabulary, tables, _ = count_slowly(texts[:1], order=3, min_count=min_count, boundaries="stream")
+        for order in (2, 3):
+            model = KneserNey(order=order, modified=False).fit(counts)
+            slow = SlowKneserNey(vocabulary, tables[:order], "stream", [])
+            slow.discounts = [estimate_discounts(np.array(list(table.values())), False) for table in slow.adjusted]
+            ids = vocabulary.encode(texts[1].split()).tolist()
+            # Words that are not in the vocabulary do not count.
+            logs = [math.log(slow.probability(word, ids[:x])) for x, word in enumerate(ids) if word > 0]
+            assert len(logs) > 350
+            found = model.perplexity(encode_text([dev], counts.vocabulary, "stream"))
+            assert found == pytest.approx(math.exp(-np.mean(logs)), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_brown_as_split_by_bengio_et_al(tmp_path):
     # Cohen and Collins (2014), table 2, have 415 and 394, with a corpus of some more tokens. Models of all words come
     # near; with words seen once as <unk>, as for the other rows of the table, the same method does much better.
-    path = treebanks / "brown" / "brown.txt.gz"
-    if not path.is_file():
-        pytest.skip("the Brown corpus is not in ../shared/data")
+    path = treebank("brown/brown.txt.gz")
     with gzip.open(path, "rt", encoding="utf-8") as stream:
         words = stream.read().split()
     train, _, test = write(tmp_path, *(" ".join(words[a:b]) for a, b in ((0, 800_000), (0, 0), (1_000_000, None))))

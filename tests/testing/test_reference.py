@@ -7,10 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from enumerate_trees import all_trees, summarise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference.enumerate_trees import all_trees, summarise
 from sapwood.errors import GrammarError, InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.testing.grammars import random_grammar

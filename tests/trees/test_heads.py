@@ -8,8 +8,7 @@ from sapwood.errors import InputError
 from sapwood.trees.brackets import read_brackets
 from sapwood.trees.heads import HeadRules, head_positions
 from sapwood.trees.tree import Tree
-
-DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+from treebank_files import treebank
 
 
 def head(table: str, label: str, children: str) -> int:
@@ -162,11 +161,9 @@ NOUNS = {"NN", "NNS", "NNP", "NNPS", "PRP", "EX", "WP", "FW"}
 
 
 # The first 3,000 trees of each: the share depends on the genre (amounts of money have no noun).
-@pytest.mark.parametrize("treebank", ["gum", "wsj-sample"])
-def test_heads_in_treebanks(treebank: str):
-    path = DATA / treebank / "train.mrg"
-    if not path.exists():
-        pytest.skip(f"the treebank {treebank} is not beside the repository")
+@pytest.mark.parametrize("name", ["ours", "gum", "wsj-sample"])
+def test_heads_in_treebanks(name: str):
+    path = treebank(f"{name}/train.mrg")
     rules = HeadRules.english()
     head_tags: dict[str, Counter[str]] = {"NP": Counter(), "VP": Counter(), "PP": Counter()}
     clause_heads: Counter[str] = Counter()

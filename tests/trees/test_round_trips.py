@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from itertools import cycle, islice
 
 import pytest
 
+from effort import slow
 from sapwood.files import read_lines
 from sapwood.trees.brackets import format_tree
+from sapwood.trees.export import format_export, parse_export, read_export
 from sapwood.trees.formats import read_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
+from treebank_files import OURS, treebank
 
 TRANSFORMS = [
     TreeTransform(),
@@ -20,18 +26,17 @@ TRANSFORMS = [
 ]
 # Name, number of trees, number of them of which nothing is left when they are clean.
 TREEBANKS = [
-    ("gum/train.mrg", 10224, 0), ("gum/dev.mrg", 1575, 0), ("gum/test.mrg", 1464, 0),
-    ("gum-open/train.mrg", 3707, 0), ("gum-open/dev.mrg", 438, 0), ("gum-open/test.mrg", 491, 0),
-    ("wsj-sample/train.mrg", 3396, 0), ("wsj-sample/dev.mrg", 273, 0), ("wsj-sample/test.mrg", 245, 0),
-    ("icepahc/train.mrg.gz", 65700, 482), ("icepahc/dev.mrg.gz", 3650, 25),
+    ("ours/train.mrg", 160, 0), ("ours/dev.mrg", 40, 0), ("ours/odd.mrg", 12, 1),
+    slow("gum/train.mrg", 10224, 0), slow("gum/dev.mrg", 1575, 0), slow("gum/test.mrg", 1464, 0),
+    slow("gum-open/train.mrg", 3707, 0), ("gum-open/dev.mrg", 438, 0), ("gum-open/test.mrg", 491, 0),
+    slow("wsj-sample/train.mrg", 3396, 0), ("wsj-sample/dev.mrg", 273, 0), ("wsj-sample/test.mrg", 245, 0),
+    slow("icepahc/train.mrg.gz", 65700, 482), slow("icepahc/dev.mrg.gz", 3650, 25),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "trees", "empty"), TREEBANKS)
-def test_every_tree(treebanks, name, trees, empty):
-    path = treebanks / name
-    if not path.exists():
-        pytest.skip(f"{name} is not among the treebanks in ../shared/data")
+def test_every_tree(name, trees, empty):
+    path = treebank(name)
     normaliser = Normaliser()
     settings = cycle(TRANSFORMS)
     each = 1 if trees > 20_000 else len(TRANSFORMS)
@@ -56,3 +61,20 @@ def test_every_tree(treebanks, name, trees, empty):
             assert Tree.parse(str(clean)) == Tree.parse(clean.pretty()) == clean, f"line {number}"
             assert all(len(node.children) in (0, 2) for node in skeleton.nodes()), f"line {number}"
     assert (seen, dropped) == (trees, empty)
+
+
+@pytest.mark.parametrize("name", ["train", "dev", "odd"])
+def test_export_and_brackets_are_the_same_trees(name):
+    trees = [Tree("ROOT", tree.children) for tree in read_trees(OURS / f"{name}.mrg")]
+    assert list(read_export(OURS / f"{name}.export", functions=True)) == trees
+    written = "".join(format_export(tree, number) for number, tree in enumerate(trees, 1))
+    assert list(parse_export(written, source=name)) == trees
+
+
+def test_our_treebank_is_what_its_script_writes(tmp_path):
+    script = shutil.copy(OURS / "make_treebank.py", tmp_path)
+    subprocess.run([sys.executable, script], check=True)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {
+        path.name: path.read_bytes() for path in OURS.iterdir() if path.suffix in (".mrg", ".export", ".py")
+    } == written

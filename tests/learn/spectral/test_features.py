@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from effort import slow
 from made_up import made_up_treebank
 from sapwood import read_trees
 from sapwood.errors import UsageError
@@ -38,6 +39,7 @@ from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
 from strategies import PLAIN_LABELS, deep, trees
+from treebank_files import treebank
 
 TRANSFORMS = [
     TreeTransform(1, 0),
@@ -687,10 +689,10 @@ def test_deep_trees():
     assert table.height.max() == table.depth.max() == 5000
 
 
-@pytest.mark.slow
-def test_a_whole_treebank(treebanks):
+@pytest.mark.parametrize("name", ["ours/train.mrg", slow("gum/train.mrg")])
+def test_a_whole_treebank(name):
     """No more entries than nodes have features, and each feature once."""
-    corpus = Corpus.from_trees(read_trees(treebanks / "gum" / "train.mrg"), transform=TreeTransform(1, 0))
+    corpus = Corpus.from_trees(read_trees(treebank(name)), transform=TreeTransform(1, 0))
     table = NodeTable(corpus, LexicalModel(corpus, LexicalSettings()).word_classes(2))
     found = extract(table)
     inside = sum(found.inside(symbol).nnz for symbol in range(len(corpus.symbols)))
