@@ -14,7 +14,7 @@ from sapwood.induction.charts import IndependentRule
 from sapwood.induction.model import ConstituencyModel, ConstituencyWeights, different
 from sapwood.induction.models import MODELS, make_model
 from sapwood.induction.posterior import best_projective, is_projective
-from sapwood.induction.simplices import Block, names_of_chart
+from sapwood.induction.simplices import Block
 from sapwood.induction.tape import Tensor
 
 EXACT = 1e-12
@@ -136,7 +136,7 @@ class TestProbabilities:
         model = small(name)
         parameters = model.random(np.random.default_rng(5))
         chart = model.chart(parameters)
-        assert chart.shape == (model.n_parameters,) == (len(names_of_chart(model.blocks)),)
+        assert chart.shape == (model.n_parameters,)
         for block, array in model.parameters(chart).items():
             np.testing.assert_allclose(array, parameters[block], rtol=0, atol=1e-15)
         with pytest.raises(UsageError, match="free coordinates"):
@@ -166,10 +166,6 @@ def test_different_sentences(words: int, length: int) -> None:
     found, counts = different(rows, words)
     wanted = Counter(map(tuple, rows.tolist()))
     assert dict(zip(map(tuple, found.tolist()), counts.tolist(), strict=True)) == wanted
-
-
-def test_names_of_coordinates() -> None:
-    assert names_of_chart(make_model("pcfg-ie", 2, 2).blocks) == ["pi[1]", "T[1|1]", "T[1|2]", "O[1|1]", "O[1|2]"]
 
 
 @pytest.mark.parametrize(

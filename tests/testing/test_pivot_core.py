@@ -14,8 +14,13 @@ from sapwood.learn.pivot import Pivot
 from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.learn.spectral.features import Feature
 from sapwood.testing.grammars import random_grammar
-from sapwood.testing.pivot_core import _with_all_states, learn_from_statistics, observed_statistics
-from sapwood.testing.pivot_parameters import fit_rule, learn_parameters
+from sapwood.testing.pivot_core import (
+    _with_all_states,
+    fit_rule,
+    learn_from_statistics,
+    learn_parameters,
+    observed_statistics,
+)
 from sapwood.testing.pivot_population import learn_from_population, population_statistics, random_pivot_grammar
 from sapwood.trees.corpus import Corpus
 from testing.test_pivot_population import counted, named

@@ -56,7 +56,7 @@ class SparseTensor:
         if len(places) and (places.min() < 0 or (places >= shape).any()):
             raise UsageError(f"an entry is outside of a tensor of shape {shape}")
         keys, which = np.unique((places[:, 0] * shape[1] + places[:, 1]) * shape[2] + places[:, 2], return_inverse=True)
-        sums = np.bincount(which, weights=np.asarray(values, float), minlength=len(keys))
+        sums = np.bincount(which, weights=np.asarray(values, float), minlength=len(keys)).astype(float)
         keys, sums = keys[sums != 0], sums[sums != 0]
         columns = [keys // (shape[1] * shape[2]), keys // shape[2] % shape[1], keys % shape[2]]
         return cls(shape, np.stack(columns, axis=1).astype(np.int32), sums)

@@ -154,9 +154,9 @@ class WeightedGrammar:
     @classmethod
     def from_parts(
         cls,
-        root: Float[Array, "states"],
+        root: Sequence[float] | Float[Array, "..."],
         binary: Tensor,
-        lexical: Float[Array, "states words"] | scipy.sparse.sparray,
+        lexical: Float[Array, "..."] | scipy.sparse.sparray,
         words: Sequence[str],
         nonterminals: Sequence[str] | None = None,
     ) -> WeightedGrammar:

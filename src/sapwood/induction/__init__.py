@@ -5,9 +5,9 @@ from sapwood.induction.identify import Identifiability, check_identifiability
 from sapwood.induction.model import ConstituencyModel, DependencyModel, Model
 from sapwood.induction.models import MODELS, make_model
 from sapwood.induction.moment_maps import FunctionMoments, JacobianMoments, ModelMoments, MomentMap
-from sapwood.induction.moments import MOMENTS, empirical_moments, exact_moments
+from sapwood.induction.moments import MOMENTS, Population, Sentences, empirical_moments, exact_moments
 from sapwood.induction.simplices import Block
-from sapwood.induction.unmixing import Population, Sentences, unmix
+from sapwood.induction.unmixing import unmix
 
 __all__ = [
     "MODELS",

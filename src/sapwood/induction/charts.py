@@ -15,14 +15,15 @@ Axes of a chart are (batch, marks, spans, states), one tensor for each width, sp
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import product
-from typing import Protocol
 
 import numpy as np
 
 from sapwood.induction.fields import PRODUCTS, Field
 from sapwood.induction.tape import Tensor, constant
+from sapwood.shapes import Array, Float
 
 
 class Marks:
@@ -149,43 +150,39 @@ def inside_constituents(leaves: Tensor, rule: Rule, marks: Marks, spans: Sequenc
     return cell[:, :, 0]
 
 
-class Rule(Protocol):
+class Rule(ABC):
     """How the inside vectors of two children make that of their parent."""
 
     def sides(self, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what a cell is as a left and as a right child."""
-        ...
+        """Return what a cell is as a left and as a right child: the same, if nothing else is said."""
+        return cell, cell
 
+    @abstractmethod
     def join(self, lefts: Sequence[Tensor], rights: Sequence[Tensor], marks: Marks) -> Tensor:
         """Return the parents of pairs of children, summed over the pairs."""
-        ...
 
-    def dense(self) -> np.ndarray:
+    @abstractmethod
+    def dense(self) -> Float[Array, "states states states"]:
         """Return `B[a, b, c]`."""
-        ...
 
 
-class AnyRule:
+class AnyRule(Rule):
     """Any binary rules: `B[(a, b), c]`, `(1, states * states, states)`."""
 
     def __init__(self, binary: Tensor) -> None:
         self.binary = binary
 
-    def sides(self, cell: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cell twice."""
-        return cell, cell
-
     def join(self, lefts: Sequence[Tensor], rights: Sequence[Tensor], marks: Marks) -> Tensor:
         """Return `sum of B[(a, b), c] left(a) right(b)`."""
         return outer(lefts, rights, marks) @ self.binary
 
-    def dense(self) -> np.ndarray:
+    def dense(self) -> Float[Array, "states states states"]:
         """Return `B[a, b, c]`."""
         states = self.binary.shape[2]
         return self.binary.value[0].reshape(states, states, states)
 
 
-class IndependentRule:
+class IndependentRule(Rule):
     """Children that do not know of each other: `B[(a, b), c] = left[a, c] right[b, c]`, each `(1, states, states)`."""
 
     def __init__(self, left: Tensor, right: Tensor) -> None:
@@ -201,7 +198,7 @@ class IndependentRule:
         """Return the products of children given the same parent."""
         return convolve(lefts, rights, marks)
 
-    def dense(self) -> np.ndarray:
+    def dense(self) -> Float[Array, "states states states"]:
         """Return `B[a, b, c]`."""
         return self.left.field.reduce(self.left.value[0][:, None] * self.right.value[0])
 

@@ -21,6 +21,7 @@ from sapwood.induction.model import Model, by_length, different, one_hot
 from sapwood.induction.simplices import Parameters, to_tensors
 from sapwood.induction.tape import constant, gradients
 from sapwood.run.progress import Progress, Silent
+from sapwood.shapes import Array, Float, Int
 
 # How many different sentences to take at once.
 _SENTENCES = 2048
@@ -42,7 +43,7 @@ class EMResult:
         Whether that start ended because there was nothing to gain any more.
     """
 
-    parameters: dict[str, np.ndarray]
+    parameters: dict[str, Float[Array, "outcomes *conditions"]]
     log_likelihoods: list[float]
     converged: bool
 
@@ -86,7 +87,7 @@ class _Data:
 
 def fit_em(
     model: Model,
-    sentences: Sequence[Sequence[int]] | np.ndarray,
+    sentences: Sequence[Sequence[int]] | Int[Array, "sentences length"],
     *,
     start: Parameters | None = None,
     iterations: int = 200,

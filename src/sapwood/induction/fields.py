@@ -11,9 +11,14 @@ by BLAS. So the same NumPy code runs in both fields, and all that differs is wha
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
+
+from sapwood.shapes import Array, Float
+
+# Elements of a field.
+Numbers: TypeAlias = Float[Array, "..."]
 
 # The largest primes below 2**26.
 PRIMES = (67108859, 67108837, 67108819, 67108777, 67108763, 67108757, 67108753, 67108747)
@@ -24,63 +29,39 @@ _HALF = 2.0**13
 _PANEL = 48
 
 
-class Field(Protocol):
-    """What the programs need of a kind of numbers. Arrays are float64."""
+class Field:
+    """What the programs need of a kind of numbers, kept in float64 arrays; as it is here, for the real numbers."""
 
-    def reduce(self, array: np.ndarray) -> np.ndarray:
+    def reduce(self, array: Numbers) -> Numbers:
         """Return the element that each number stands for."""
-        ...
-
-    def number(self, numerator: int, denominator: int = 1) -> float:
-        """Return a fraction."""
-        ...
-
-    def matmul(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the product of (stacks of) matrices."""
-        ...
-
-    def reciprocal(self, array: np.ndarray) -> np.ndarray:
-        """Return one divided by each element."""
-        ...
-
-    def inverse(self, matrix: np.ndarray) -> np.ndarray:
-        """Return the inverse of a square matrix."""
-        ...
-
-    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        """Return random elements to multiply with."""
-        ...
-
-
-class Reals:
-    """The real numbers, as float64."""
-
-    def reduce(self, array: np.ndarray) -> np.ndarray:
-        """Return the array."""
         return array
 
     def number(self, numerator: int, denominator: int = 1) -> float:
         """Return a fraction."""
         return numerator / denominator
 
-    def matmul(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def matmul(self, left: Float[Array, "*a m n"], right: Float[Array, "*b n p"]) -> Float[Array, "*c m p"]:
         """Return the product of (stacks of) matrices."""
         return np.asarray(left @ right)
 
-    def reciprocal(self, array: np.ndarray) -> np.ndarray:
+    def reciprocal(self, array: Numbers) -> Numbers:
         """Return one divided by each element."""
         return np.asarray(1.0 / array)
 
-    def inverse(self, matrix: np.ndarray) -> np.ndarray:
+    def inverse(self, matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
         """Return the inverse of a square matrix."""
         return np.linalg.inv(matrix)
 
-    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        """Return normal random numbers."""
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
+        """Return random elements to multiply with; real ones are normal."""
         return rng.standard_normal(shape)
 
 
-class PrimeField:
+class Reals(Field):
+    """The real numbers, as float64."""
+
+
+class PrimeField(Field):
     """The whole numbers modulo a prime below `2**26`.
 
     Examples
@@ -99,7 +80,7 @@ class PrimeField:
             raise ValueError(f"{prime} is not a prime between 3 and 2**26")
         self.prime = prime
 
-    def reduce(self, array: np.ndarray) -> np.ndarray:
+    def reduce(self, array: Numbers) -> Numbers:
         """Return the element that each whole number of at most `2**53 - p` stands for."""
         multiples = np.multiply(array, 1.0 / self.prime)
         np.rint(multiples, out=multiples)
@@ -111,7 +92,7 @@ class PrimeField:
         element = numerator * pow(denominator, -1, self.prime) % self.prime
         return float(element if 2 * element < self.prime else element - self.prime)
 
-    def matmul(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def matmul(self, left: Float[Array, "*a m n"], right: Float[Array, "*b n p"]) -> Float[Array, "*c m p"]:
         """Return the product of (stacks of) matrices."""
         terms = left.shape[-1]
         if terms <= PRODUCTS:
@@ -124,7 +105,7 @@ class PrimeField:
         product += left @ (right - _HALF * high)
         return self.reduce(product)
 
-    def reciprocal(self, array: np.ndarray) -> np.ndarray:
+    def reciprocal(self, array: Numbers) -> Numbers:
         """Return one divided by each element: by Fermat, its power `p - 2`."""
         square = self.reduce(array)
         if not np.all(square):
@@ -137,7 +118,7 @@ class PrimeField:
             exponent >>= 1
         return result
 
-    def inverse(self, matrix: np.ndarray) -> np.ndarray:
+    def inverse(self, matrix: Float[Array, "n n"]) -> Float[Array, "n n"]:
         """Return the inverse of a square matrix."""
         size = len(matrix)
         # M X - I Y = 0 with Y = I.
@@ -146,15 +127,15 @@ class PrimeField:
             raise ZeroDivisionError(f"a matrix is singular modulo {self.prime}")
         return basis[:size]
 
-    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    def random(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Numbers:
         """Return random elements, all equally probable."""
         return self.reduce(rng.integers(0, self.prime, shape).astype(float))
 
-    def rank(self, matrix: np.ndarray) -> int:
+    def rank(self, matrix: Float[Array, "m n"]) -> int:
         """Return the rank of a matrix."""
         return len(self._upper(matrix)[1])
 
-    def null_space(self, matrix: np.ndarray) -> np.ndarray:
+    def null_space(self, matrix: Float[Array, "m n"]) -> Float[Array, "n free"]:
         """Return a basis of the vectors that the matrix takes to zero, as columns; free coordinates are 0 or 1."""
         upper, pivots = self._upper(matrix)
         free = np.setdiff1d(np.arange(matrix.shape[1]), pivots)

@@ -35,6 +35,7 @@ from sapwood.induction.simplices import (
     to_tensors,
     whole_direction,
 )
+from sapwood.shapes import Array, Bool, Float
 
 # Random points to try before moments are said to divide by zero.
 _ATTEMPTS = 5
@@ -81,7 +82,7 @@ class NumericalRank:
     """
 
     rank: int
-    singular_values: np.ndarray
+    singular_values: Float[Array, "parameters"]
     tolerance: float
     gap: float
 
@@ -101,14 +102,14 @@ class Movement:
     alone
         In how many of them it can move by itself, all other blocks fixed.
     moving
-        `(outcomes, conditions)`: whether each element can move.
+        Whether each element can move.
     """
 
     block: str
     free: int
     dimensions: int
     alone: int
-    moving: np.ndarray
+    moving: Bool[Array, "outcomes conditions"]
 
     def __str__(self) -> str:
         if not self.dimensions:
@@ -163,11 +164,7 @@ class Identifiability:
         answer = "identifiable: almost every point is the only one near it with its moments"
         if not self.identifiable:
             answer = f"not identifiable: near almost every point, a set of dimension {self.deficiency} has its moments"
-        lines = [
-            answer,
-            f"parameters   {self.parameters}",
-            f"rank         {self.rank}",
-        ]
+        lines = [answer, f"parameters   {self.parameters}", f"rank         {self.rank}"]
         if self.moments is not None:
             fewer = ", fewer than parameters" if self.moments < self.parameters else ""
             lines.append(f"moments      {self.moments:,}{fewer}")

@@ -26,6 +26,7 @@ from itertools import combinations
 import numpy as np
 
 from sapwood.errors import UsageError
+from sapwood.shapes import Array, Float
 
 Key = tuple[int, ...]
 
@@ -44,10 +45,12 @@ class Mixing:
 
     observations: tuple[Key, ...]
     compounds: tuple[Key, ...]
-    matrix: np.ndarray
+    matrix: Float[Array, "observations compounds"]
 
-    def weights(self, wanted: Sequence[Mapping[Key, float]], precision: np.ndarray | None = None) -> np.ndarray:
-        """Return weights of observations whose sums are combinations of compound parameters, `(wanted, observations)`.
+    def weights(
+        self, wanted: Sequence[Mapping[Key, float]], precision: Float[Array, "observations"] | None = None
+    ) -> Float[Array, "wanted observations"]:
+        """Return weights of observations whose sums are combinations of compound parameters.
 
         Of all such weights those with the least variance, if observations are independent and their variances are
         one divided by `precision`. That is 1 if it is not given, and the weights are then what the pseudo-inverse has.

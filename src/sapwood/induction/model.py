@@ -31,6 +31,7 @@ from sapwood.induction.sampling import (
 )
 from sapwood.induction.simplices import (
     Block,
+    Distributions,
     Parameters,
     check_parameters,
     count_free,
@@ -40,6 +41,7 @@ from sapwood.induction.simplices import (
     to_tensors,
 )
 from sapwood.induction.tape import Tensor, constant
+from sapwood.shapes import Array, Float, Int, Shaped
 
 # How many sentences to take at once.
 _SENTENCES = 4096
@@ -117,15 +119,15 @@ class Model(ABC):
         """The number of free parameters."""
         return count_free(self.blocks)
 
-    def random(self, rng: np.random.Generator, concentration: float = 1.0) -> dict[str, np.ndarray]:
+    def random(self, rng: np.random.Generator, concentration: float = 1.0) -> dict[str, Distributions]:
         """Return random parameters; a smaller `concentration` makes distributions more uneven."""
         return random_parameters(self.blocks, rng, concentration)
 
-    def chart(self, parameters: Parameters) -> np.ndarray:
+    def chart(self, parameters: Parameters) -> Float[Array, "coordinates"]:
         """Return the free coordinates of parameters."""
         return to_chart(self.blocks, parameters)
 
-    def parameters(self, chart: np.ndarray) -> dict[str, np.ndarray]:
+    def parameters(self, chart: Float[Array, "coordinates"]) -> dict[str, Distributions]:
         """Return the parameters with these free coordinates."""
         return from_chart(self.blocks, chart)
 
@@ -142,8 +144,10 @@ class Model(ABC):
         everything = constant(weights.field, np.ones((1, 1, length, self.words)))
         return mass * self.mass(parameters, everything, Marks()).reciprocal()
 
-    def log_likelihood(self, parameters: Parameters, sentences: Sequence[Sequence[int]] | np.ndarray) -> np.ndarray:
-        """Return the logarithm of the probability of each sentence among those of its length, `(sentences,)`.
+    def log_likelihood(
+        self, parameters: Parameters, sentences: Sequence[Sequence[int]] | Int[Array, "sentences length"]
+    ) -> Float[Array, "sentences"]:
+        """Return the logarithm of the probability of each sentence among those of its length.
 
         Examples
         --------
@@ -168,8 +172,10 @@ class Model(ABC):
         return found
 
 
-def by_length(sentences: Sequence[Sequence[int]] | np.ndarray, words: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Return, for each length, which sentences have it and their words, `(sentences, length)`."""
+def by_length(
+    sentences: Sequence[Sequence[int]] | Shaped[Array, "..."], words: int
+) -> dict[int, tuple[Int[Array, "sentences"], Int[Array, "sentences length"]]]:
+    """Return, for each length, which sentences have it and their words."""
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     if isinstance(sentences, np.ndarray) and sentences.ndim == 2 and sentences.size:
         found[sentences.shape[1]] = (np.arange(len(sentences)), sentences)
@@ -187,7 +193,9 @@ def by_length(sentences: Sequence[Sequence[int]] | np.ndarray, words: int) -> di
     return found
 
 
-def different(rows: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
+def different(
+    rows: Int[Array, "sentences length"], words: int
+) -> tuple[Int[Array, "kinds length"], Int[Array, "kinds"]]:
     """Return the different sentences among some of the same length, in order, and how often each is there."""
     length = rows.shape[1]
     if words**length >= 2**62:
@@ -196,8 +204,8 @@ def different(rows: np.ndarray, words: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([codes // words ** (length - 1 - place) % words for place in range(length)], axis=1), counts
 
 
-def one_hot(sentences: np.ndarray, words: int) -> np.ndarray:
-    """Return the weights for which nothing but these sentences counts, `(sentences, 1, positions, words)`."""
+def one_hot(sentences: Int[Array, "sentences positions"], words: int) -> Float[Array, "sentences 1 positions words"]:
+    """Return the weights for which nothing but these sentences counts."""
     return np.eye(words)[sentences][:, None]
 
 

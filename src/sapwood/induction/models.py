@@ -37,6 +37,7 @@ from sapwood.induction.model import (
 )
 from sapwood.induction.simplices import Block
 from sapwood.induction.tape import Tensor, constant
+from sapwood.shapes import Array, Float
 
 
 class PCFGModel(ConstituencyModel):
@@ -162,8 +163,8 @@ class DepIESModel(DependencyModel):
         matrix = constant(arguments.field, np.eye(self.words)[None] + 1) - arguments
         return DependencyWeights(matrix.inverse() @ ones, arguments, arguments)
 
-    def stationary(self, arguments: np.ndarray) -> np.ndarray:
-        """Return `pi`, `(words,)`."""
+    def stationary(self, arguments: Float[Array, "words words"]) -> Float[Array, "words"]:
+        """Return `pi`."""
         return self.weights({"A": constant(Reals(), arguments[None])}).root.value[0, :, 0]
 
     def degree(self, length: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from sapwood.induction.model import Model
 from sapwood.induction.moments import Observation, check_observation, unit
 from sapwood.induction.simplices import Block, Parameters, chart_gradient, count_free, to_tensors
 from sapwood.induction.tape import Tensor, constant, gradients
+from sapwood.shapes import Array, Float
 
+# Some rows of a Jacobian.
+Rows: TypeAlias = Float[Array, "moments coordinates"]
 # A word's number, from 1, for its unit vector; or any vector.
 Eta = int | Literal["random"]
 # With more moments than this, singular values are those of random combinations of them.
@@ -45,7 +48,7 @@ class MomentMap(ABC):
         """Return random linear combinations of all moments, `(count,)`."""
 
     @abstractmethod
-    def jacobian(self, parameters: Parameters, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    def jacobian(self, parameters: Parameters, rng: np.random.Generator) -> Iterator[Rows]:
         """Yield the rows of the Jacobian in float64, with respect to the chart, many at a time."""
 
     @property
@@ -112,7 +115,7 @@ class ModelMoments(MomentMap):
         assert found is not None
         return found
 
-    def jacobian(self, parameters: Parameters, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    def jacobian(self, parameters: Parameters, rng: np.random.Generator) -> Iterator[Rows]:
         """Yield the rows of the Jacobian: of all different moments, or, if they are too many, of combinations."""
         observations = self.observations(Reals(), rng)
         tensors = to_tensors(self.blocks, parameters)
@@ -176,7 +179,7 @@ class FunctionMoments(MomentMap):
         found = self._moments(parameters)
         return (found * constant(found.field, found.field.random(rng, (count, found.shape[1])))).sum(1)
 
-    def jacobian(self, parameters: Parameters, _: np.random.Generator) -> Iterator[np.ndarray]:
+    def jacobian(self, parameters: Parameters, _: np.random.Generator) -> Iterator[Rows]:
         """Yield the rows of the Jacobian."""
         tensors = to_tensors(self.blocks, parameters)
         found = self._moments(tensors)
@@ -205,12 +208,12 @@ class JacobianMoments(MomentMap):
     blocks
         The parameters.
     function
-        Takes the chart, `(n,)`, see `sapwood.induction.simplices`, and returns the Jacobian, `(moments, n)`.
+        Takes the chart, see `sapwood.induction.simplices`, and returns the Jacobian.
     """
 
     exact = False
 
-    def __init__(self, blocks: Sequence[Block], function: Callable[[np.ndarray], np.ndarray]) -> None:
+    def __init__(self, blocks: Sequence[Block], function: Callable[[Float[Array, "coordinates"]], Rows]) -> None:
         self.blocks = blocks
         self.function = function
 
@@ -218,7 +221,7 @@ class JacobianMoments(MomentMap):
         """Raise an error: there are no moments, only their derivatives."""
         raise NotImplementedError
 
-    def jacobian(self, parameters: Parameters, _: np.random.Generator) -> Iterator[np.ndarray]:
+    def jacobian(self, parameters: Parameters, _: np.random.Generator) -> Iterator[Rows]:
         """Yield the Jacobian."""
         chart = np.concatenate([parameters[block.name][:-1].reshape(-1) for block in self.blocks])
         found = np.asarray(self.function(chart), float)
@@ -227,7 +230,9 @@ class JacobianMoments(MomentMap):
         yield found
 
 
-def rows_of(blocks: Sequence[Block], parameters: Mapping[str, Tensor], result: Tensor) -> np.ndarray:
+def rows_of(
+    blocks: Sequence[Block], parameters: Mapping[str, Tensor], result: Tensor
+) -> Float[Array, "batch coordinates"]:
     """Return the Jacobian of a result, `(batch,)`, with respect to the chart."""
     found = gradients(result, [parameters[block.name] for block in blocks])
     return chart_gradient(blocks, found, result.field)

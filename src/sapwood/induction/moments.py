@@ -22,16 +22,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.induction.charts import Marks
 from sapwood.induction.fields import Field, Reals
-from sapwood.induction.model import ConstituencyModel, Model
+from sapwood.induction.model import ConstituencyModel, Model, by_length, different
 from sapwood.induction.simplices import Parameters, to_tensors
 from sapwood.induction.tape import constant
+from sapwood.shapes import Array, Float, Int, Num, Shaped
 
 MomentName = Literal["1", "12", "**", "123", "123eta", "***", "***eta", "all"]
 MOMENTS: tuple[str, ...] = get_args(MomentName)
@@ -55,13 +56,13 @@ class Observation:
     words, length
         How many words there are, and how long sentences are.
     eta
-        The vector of the functions that have one, `(words,)`.
+        The vector of the functions that have one.
     """
 
     name: str
     words: int
     length: int
-    eta: np.ndarray
+    eta: Float[Array, "..."]
 
     def __post_init__(self) -> None:
         check_observation(self.name, self.length)
@@ -110,18 +111,17 @@ class Observation:
         """How many different moments there are (some of them may be sums of others)."""
         return sum(int(np.prod([matrix.shape[1] for matrix in roles.values()])) for roles in self.roles)
 
-    def entries(self, rows: int = _ROWS) -> Iterator[np.ndarray]:
-        """Yield weights for all different moments, `(up to rows, 1, positions, words)` at a time."""
+    def entries(self, rows: int = _ROWS) -> Iterator[Float[Array, "entries 1 positions words"]]:
+        """Yield weights for all different moments, up to so many rows at a time."""
         for roles in self.roles:
             yield from _weights(roles, self.words, self.length, rows)
 
-    def functionals(self, field: Field, rng: np.random.Generator, count: int) -> tuple[Marks, int, np.ndarray]:
+    def functionals(
+        self, field: Field, rng: np.random.Generator, count: int
+    ) -> tuple[Marks, int, Float[Array, "count marks positions words"]]:
         """Return weights for random linear combinations of all moments.
 
-        Returns
-        -------
-        marks, coefficient, weights
-            The coefficient of the result that is the combination, and weights `(count, marks, positions, words)`.
+        Between the marks and the weights: which coefficient of the result is the combination.
         """
         length, words = self.length, self.words
 
@@ -173,7 +173,7 @@ def check_observation(name: str, length: int) -> None:
         raise UsageError(f"moments {name} look at {_FIRST[name]} words; sentences of length {length} have fewer")
 
 
-def unit(words: int, number: int = 1) -> np.ndarray:
+def unit(words: int, number: int = 1) -> Float[Array, "words"]:
     """Return the unit vector `e_number`, counted from 1."""
     if not 1 <= number <= words:
         raise UsageError(f"eta = e_{number}: the words are numbered from 1 to {words}")
@@ -181,8 +181,8 @@ def unit(words: int, number: int = 1) -> np.ndarray:
 
 
 def exact_moments(
-    model: Model, parameters: Parameters, name: str, length: int, *, eta: np.ndarray | None = None
-) -> np.ndarray:
+    model: Model, parameters: Parameters, name: str, length: int, *, eta: Float[Array, "..."] | None = None
+) -> Float[Array, "..."]:
     """Return exact moments, computed by dynamic programming.
 
     Parameters
@@ -194,7 +194,7 @@ def exact_moments(
     length
         Of sentences.
     eta
-        `(words,)`; `e_1` if not given.
+        A number for each word; `e_1` if not given.
 
     Returns
     -------
@@ -216,25 +216,25 @@ def exact_moments(
 
 
 def empirical_moments(
-    sentences: Sequence[Sequence[int]] | np.ndarray,
+    sentences: Sequence[Sequence[int]] | Shaped[Array, "..."],
     name: str,
     words: int,
     *,
-    eta: np.ndarray | None = None,
-    counts: np.ndarray | None = None,
-) -> np.ndarray:
+    eta: Float[Array, "..."] | None = None,
+    counts: Num[Array, "sentences"] | None = None,
+) -> Float[Array, "..."]:
     """Return the means of an observation function over sentences of the same length.
 
     Parameters
     ----------
     sentences
-        `(sentences, length)`: the numbers of their words.
+        The numbers of their words.
     name, eta
         As for `exact_moments`.
     words
         How many different words there are.
     counts
-        How often each sentence was seen, `(sentences,)`; once, if not given.
+        How often each sentence was seen; once, if not given.
 
     Examples
     --------
@@ -251,8 +251,13 @@ def empirical_moments(
     return _assemble(observation, empirical_joint(rows, words, observation.eta, counts))
 
 
-def empirical_joint(rows: np.ndarray, words: int, eta: np.ndarray, counts: np.ndarray | None = None) -> Joint:
-    """Return the function that computes joint moments of sentences, `(sentences, length)`."""
+def empirical_joint(
+    rows: Int[Array, "sentences length"],
+    words: int,
+    eta: Float[Array, "words"],
+    counts: Num[Array, "sentences"] | None = None,
+) -> Joint:
+    """Return the function that computes joint moments of sentences."""
     total = len(rows) if counts is None else counts.sum()
 
     def joint(positions: tuple[int, ...], other: int | None) -> np.ndarray:
@@ -270,7 +275,7 @@ def _eta(eta: np.ndarray | None, words: int) -> np.ndarray:
     return unit(words) if eta is None else np.asarray(eta, float)
 
 
-def exact_joint(model: Model, parameters: Parameters, length: int, eta: np.ndarray) -> Joint:
+def exact_joint(model: Model, parameters: Parameters, length: int, eta: Float[Array, "words"]) -> Joint:
     """Return the function that computes joint moments of sentences of a length under a model."""
     emission = None
     if isinstance(model, ConstituencyModel) and model.emission and model.states < model.words:
@@ -339,3 +344,58 @@ def _assemble(observation: Observation, joint: Joint) -> np.ndarray:
                 found[i, j, other] = joint((i, j), other)
                 found[j, i, other] = found[i, j, other].T
     return found
+
+
+class Source(Protocol):
+    """Where moments come from."""
+
+    lengths: Sequence[int]
+    exact: bool
+
+    def joint(self, length: int, eta: Float[Array, "words"]) -> Joint:
+        """Return the function that gives joint moments of sentences of a length."""
+        ...
+
+    def precision(self, length: int) -> float:
+        """Return how many sentences of a length there are."""
+        ...
+
+
+class Population:
+    """The exact moments of a model, for sentences of these lengths."""
+
+    exact = True
+
+    def __init__(self, model: Model, parameters: Parameters, lengths: Sequence[int]) -> None:
+        model.check(parameters)
+        self.model = model
+        self.parameters = parameters
+        self.lengths = sorted(set(lengths))
+
+    def joint(self, length: int, eta: Float[Array, "words"]) -> Joint:
+        """Return the function that gives joint moments of sentences of a length."""
+        return exact_joint(self.model, self.parameters, length, eta)
+
+    def precision(self, length: int) -> float:  # noqa: ARG002
+        """Return 1: all moments are as good."""
+        return 1.0
+
+
+class Sentences:
+    """The moments of a sample, `words` different words in it."""
+
+    exact = False
+
+    def __init__(self, sentences: Sequence[Sequence[int]] | Int[Array, "sentences length"], words: int) -> None:
+        self.words = words
+        self.groups = {length: different(rows, words) for length, (_, rows) in by_length(sentences, words).items()}
+        self.lengths = list(self.groups)
+
+    def joint(self, length: int, eta: Float[Array, "words"]) -> Joint:
+        """Return the function that gives joint moments of sentences of a length."""
+        rows, counts = self.groups[length]
+        return empirical_joint(rows, self.words, eta, counts)
+
+    def precision(self, length: int) -> float:
+        """Return the number of sentences of a length."""
+        return float(self.groups[length][1].sum())

@@ -15,6 +15,7 @@ from sapwood.errors import UsageError
 from sapwood.induction.charts import Marks, Rule, inside_constituents, inside_dependencies
 from sapwood.induction.fields import Reals
 from sapwood.induction.tape import Tensor, constant, gradients
+from sapwood.shapes import Array, Float, Int
 
 Span = tuple[int, int]
 
@@ -28,15 +29,15 @@ class ConstituencyPosterior:
     log_likelihood
         Of the sentence, among those of its length.
     spans
-        `(length + 1, length + 1)`: the probability that the words from `i` up to `j`, `j` not included, are one
+        The probability that the words from `i` up to `j`, `j` not included, are one
         constituent.
     """
 
     log_likelihood: float
-    spans: np.ndarray
+    spans: Float[Array, "boundaries boundaries"]
     _leaves: Tensor
     _rule: Rule
-    _root: np.ndarray
+    _root: Float[Array, "states"]
     _mass: float
 
     def probability(self, topology: Sequence[Span]) -> float:
@@ -80,18 +81,12 @@ class ConstituencyPosterior:
 
 
 def constituency_posterior(
-    leaves: np.ndarray, rule: Rule, root: np.ndarray, log_normaliser: float
+    leaves: Float[Array, "length states"], rule: Rule, root: Float[Array, "states"], log_normaliser: float
 ) -> ConstituencyPosterior:
     """Return the posterior over binary trees.
 
-    Parameters
-    ----------
-    leaves
-        `(length, states)`: the probability of each word given the state above it.
-    rule, root
-        The model's.
-    log_normaliser
-        The logarithm of what `leaves` of 1 would give, summed over words.
+    `leaves` are the probabilities of the words given the states above them, `log_normaliser` is the logarithm of what
+    leaves of 1 would give, summed over words.
     """
     length = len(leaves)
     words = constant(Reals(), leaves[None, None])
@@ -116,16 +111,16 @@ class DependencyPosterior:
     log_likelihood
         Of the sentence, among those of its length.
     edges
-        `(length, length)`: the probability that the word at `h` is the head of that at `m`, `edges[h, m]`.
+        The probability that the word at `h` is the head of that at `m`, `edges[h, m]`.
     roots
-        `(length,)`: the probability that the word is the root.
+        The probability that the word is the root.
     """
 
     log_likelihood: float
-    edges: np.ndarray
-    roots: np.ndarray
-    _edge_weights: np.ndarray
-    _root_weights: np.ndarray
+    edges: Float[Array, "length length"]
+    roots: Float[Array, "length"]
+    _edge_weights: Float[Array, "length length"]
+    _root_weights: Float[Array, "length"]
     _mass: float
 
     def probability(self, topology: Sequence[int]) -> float:
@@ -143,18 +138,15 @@ class DependencyPosterior:
 
 
 def dependency_posterior(
-    root: np.ndarray, left: np.ndarray, right: np.ndarray, log_normaliser: float
+    root: Float[Array, "length"],
+    left: Float[Array, "length length"],
+    right: Float[Array, "length length"],
+    log_normaliser: float,
 ) -> DependencyPosterior:
     """Return the posterior over projective trees.
 
-    Parameters
-    ----------
-    root
-        `(length,)`: the probability of each word of the sentence as the root's.
-    left, right
-        `A[m, h]`, `(length, length)`: the probability of the word at `m` as an argument of that at `h`.
-    log_normaliser
-        The logarithm of the number of trees.
+    `root` has the probability of each word of the sentence as the root's, `left` and `right` are `A[m, h]`, those of
+    the word at `m` as an argument of that at `h`; `log_normaliser` is the logarithm of the number of trees.
     """
     # Each position is a word of its own, so that edges between words are edges between positions.
     field, length = Reals(), len(root)
@@ -174,7 +166,7 @@ def dependency_posterior(
     )
 
 
-def is_projective(heads: Sequence[int] | np.ndarray) -> bool:
+def is_projective(heads: Sequence[int] | Int[Array, "length"]) -> bool:
     """Return whether heads make one tree in which the words below any word are an unbroken span."""
     heads = np.asarray(heads)
     length = len(heads)
@@ -193,15 +185,10 @@ def is_projective(heads: Sequence[int] | np.ndarray) -> bool:
     return all(max(words) - min(words) + 1 == len(words) for words in below)
 
 
-def best_projective(edges: np.ndarray, roots: np.ndarray) -> tuple[int, ...]:
+def best_projective(edges: Float[Array, "length length"], roots: Float[Array, "length"]) -> tuple[int, ...]:
     """Return the heads of the projective tree with the largest sum of scores (Eisner 1996).
 
-    Parameters
-    ----------
-    edges
-        `edges[h, m]`: the score of the word at `h` as the head of that at `m`.
-    roots
-        The score of each word as the root.
+    `edges[h, m]` is the score of the word at `h` as the head of that at `m`, `roots[m]` that of a word as the root.
     """
     length = len(roots)
     # Over words i to j: half trees with their head at one end, and those whose last edge goes from end to end.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sapwood.shapes import Array, Float, Int
 from sapwood.trees.tree import Tree
 
 
@@ -21,17 +22,17 @@ class ConstituencySample:
     Attributes
     ----------
     words, leaves
-        `(sentences, length)`: the words, and the states above them.
+        The words, and the states above them.
     begin, end, states
-        `(sentences, length - 1)`: the nodes with two children. In a binary tree each boundary between words is where
+        The nodes with two children. In a binary tree each boundary between words is where
         one node is divided, so nodes are numbered by it: node `m - 1` spans `begin` to `end` and is divided at `m`.
     """
 
-    words: np.ndarray
-    leaves: np.ndarray
-    begin: np.ndarray
-    end: np.ndarray
-    states: np.ndarray
+    words: Int[Array, "sentences length"]
+    leaves: Int[Array, "sentences length"]
+    begin: Int[Array, "sentences length-1"]
+    end: Int[Array, "sentences length-1"]
+    states: Int[Array, "sentences length-1"]
 
     def topology(self, index: int) -> tuple[tuple[int, int], ...]:
         """Return the spans of the nodes with two children of one tree, in order."""
@@ -61,11 +62,11 @@ class DependencySample:
     Attributes
     ----------
     words, heads
-        `(sentences, length)`: the words, and the position of each one's head, -1 for the root.
+        The words, and the position of each one's head, -1 for the root.
     """
 
-    words: np.ndarray
-    heads: np.ndarray
+    words: Int[Array, "sentences length"]
+    heads: Int[Array, "sentences length"]
 
     def topology(self, index: int) -> tuple[int, ...]:
         """Return the heads of one tree."""
@@ -73,19 +74,14 @@ class DependencySample:
 
 
 def sample_constituents(
-    root: np.ndarray, binary: np.ndarray, lexical: np.ndarray, length: int, count: int, rng: np.random.Generator
+    root: Float[Array, "states"],
+    binary: Float[Array, "states states states"],
+    lexical: Float[Array, "words states"],
+    length: int,
+    count: int,
+    rng: np.random.Generator,
 ) -> ConstituencySample:
-    """Draw sentences of a length from weights of trees.
-
-    Parameters
-    ----------
-    root, binary, lexical
-        `(states,)`, `B[a, b, c]` for children `a`, `b` of `c`, and `O[word, state]`.
-    length, count
-        Of sentences.
-    rng
-        Where random numbers come from.
-    """
+    """Draw sentences of a length from weights of trees, `B[a, b, c]` being those of children `a`, `b` of `c`."""
     # The total weight of all trees of each width below each state, and how much of it each division has.
     mass, divided = [lexical.sum(0)], [np.zeros((len(root), 0))]
     for width in range(2, length + 1):
@@ -118,19 +114,14 @@ def sample_constituents(
 
 
 def sample_dependencies(
-    root: np.ndarray, left: np.ndarray, right: np.ndarray, length: int, count: int, rng: np.random.Generator
+    root: Float[Array, "words"],
+    left: Float[Array, "words words"],
+    right: Float[Array, "words words"],
+    length: int,
+    count: int,
+    rng: np.random.Generator,
 ) -> DependencySample:
-    """Draw sentences of a length with projective trees, all trees equally probable.
-
-    Parameters
-    ----------
-    root, left, right
-        `(words,)`, and `A[argument, head]` for each side.
-    length, count
-        Of sentences.
-    rng
-        Where random numbers come from.
-    """
+    """Draw sentences of a length with projective trees, all equally probable; `A[argument, head]` for each side."""
     # How many trees there are of each width, and halves with so many words beside their head.
     halves, trees = [1.0], [0.0]
     for width in range(1, length + 1):

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.induction.fields import Field, Reals
 from sapwood.induction.tape import Tensor
+from sapwood.shapes import Array, Float
 
-Parameters = Mapping[str, np.ndarray]
+# A block's array: a vector, or a matrix with a column for each condition.
+Distributions: TypeAlias = Float[Array, "outcomes *conditions"]
+Parameters: TypeAlias = Mapping[str, Distributions]
 
 
 @dataclass(frozen=True)
@@ -59,13 +63,15 @@ def count_free(blocks: Sequence[Block]) -> int:
     return sum(block.free for block in blocks)
 
 
-def to_chart(blocks: Sequence[Block], parameters: Parameters) -> np.ndarray:
+def to_chart(blocks: Sequence[Block], parameters: Parameters) -> Float[Array, "coordinates"]:
     """Return the free coordinates of all blocks, one behind the other, each row by row."""
     check_parameters(blocks, parameters)
     return np.concatenate([np.asarray(parameters[block.name], float)[:-1].reshape(-1) for block in blocks])
 
 
-def from_chart(blocks: Sequence[Block], vector: np.ndarray, field: Field | None = None) -> dict[str, np.ndarray]:
+def from_chart(
+    blocks: Sequence[Block], vector: Float[Array, "..."], field: Field | None = None
+) -> dict[str, Distributions]:
     """Return the parameters with these coordinates; the elements that were left out make sums 1."""
     field = field or Reals()
     if np.shape(vector) != (count_free(blocks),):
@@ -79,17 +85,18 @@ def from_chart(blocks: Sequence[Block], vector: np.ndarray, field: Field | None 
     return found
 
 
-def chart_gradient(blocks: Sequence[Block], gradients: Sequence[np.ndarray], field: Field) -> np.ndarray:
-    """Return derivatives with respect to the chart, `(rows, coordinates)`, from those with respect to all elements.
-
-    The gradient of each block is `(rows, outcomes, conditions)`.
-    """
+def chart_gradient(
+    blocks: Sequence[Block], gradients: Sequence[Float[Array, "rows outcomes conditions"]], field: Field
+) -> Float[Array, "rows coordinates"]:
+    """Return derivatives with respect to the chart from those with respect to all elements of each block."""
     parts = [field.reduce(gradient[:, :-1] - gradient[:, -1:]) for gradient in gradients]
     return np.concatenate([part.reshape(len(part), block.free) for block, part in zip(blocks, parts, strict=True)], 1)
 
 
-def whole_direction(blocks: Sequence[Block], vectors: np.ndarray, field: Field) -> dict[str, np.ndarray]:
-    """Return how all elements move with the chart: by block `(outcomes, conditions, vectors)`, from columns."""
+def whole_direction(
+    blocks: Sequence[Block], vectors: Float[Array, "coordinates vectors"], field: Field
+) -> dict[str, Float[Array, "outcomes conditions vectors"]]:
+    """Return how all elements of each block move with the chart."""
     found, begin = {}, 0
     for block in blocks:
         part = vectors[begin : begin + block.free].reshape(block.outcomes - 1, block.columns, vectors.shape[1])
@@ -98,20 +105,9 @@ def whole_direction(blocks: Sequence[Block], vectors: np.ndarray, field: Field) 
     return found
 
 
-def names_of_chart(blocks: Sequence[Block]) -> list[str]:
-    """Return a name for each coordinate: `T[2|1]` is the probability of outcome 2 under condition 1."""
-    names = []
-    for block in blocks:
-        for outcome in range(1, block.outcomes):
-            for condition in range(1, block.columns + 1):
-                given = f"|{condition}" if block.conditions is not None else ""
-                names.append(f"{block.name}[{outcome}{given}]")
-    return names
-
-
 def random_parameters(
     blocks: Sequence[Block], rng: np.random.Generator, concentration: float = 1.0
-) -> dict[str, np.ndarray]:
+) -> dict[str, Distributions]:
     """Return random parameters from Dirichlet distributions; with `concentration` 1 all are equally probable."""
     found = {}
     for block in blocks:
@@ -120,7 +116,7 @@ def random_parameters(
     return found
 
 
-def random_point(blocks: Sequence[Block], field: Field, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def random_point(blocks: Sequence[Block], field: Field, rng: np.random.Generator) -> dict[str, Distributions]:
     """Return random parameters in any field; those in a prime field sum to one as well."""
     if isinstance(field, Reals):
         return random_parameters(blocks, rng)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sapwood.induction.fields import Field
+from sapwood.shapes import Array, Float
 
 # From the gradient with respect to a tensor, and whether each row is to have its own, to those with respect to what it
 # was computed from.
@@ -30,7 +31,7 @@ class Tensor:
     field
         The kind of numbers.
     value
-        The array, `(batch, ...)`, with a batch of 1 if all rows share it.
+        The array, with a batch of 1 if all rows share it.
     parents, pullback
         What it was computed from, and how gradients go back.
     tracked
@@ -42,7 +43,7 @@ class Tensor:
     def __init__(
         self,
         field: Field,
-        value: np.ndarray,
+        value: Float[Array, "batch *axes"],
         parents: Sequence[Tensor] = (),
         pullback: Pullback | None = None,
         *,
@@ -128,7 +129,7 @@ class Tensor:
         return Tensor(field, inverse[None], [self], pull)
 
 
-def constant(field: Field, value: np.ndarray) -> Tensor:
+def constant(field: Field, value: Float[Array, "batch *axes"]) -> Tensor:
     """Return a tensor that has no derivatives."""
     return Tensor(field, value, tracked=False)
 
@@ -169,7 +170,7 @@ def _product(field: Field, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return flat.reshape(*left.shape[:-1], right.shape[-1])
 
 
-def gradients(result: Tensor, inputs: Sequence[Tensor], *, rows: bool = True) -> list[np.ndarray]:
+def gradients(result: Tensor, inputs: Sequence[Tensor], *, rows: bool = True) -> list[Float[Array, "batch *axes"]]:
     """Return the derivatives of a result, `(batch,)`, with respect to each of the inputs.
 
     Parameters

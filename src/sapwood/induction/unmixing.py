@@ -33,9 +33,9 @@ from sapwood.induction.mixing import Key, Mixing, constituency_mixing, dependenc
 from sapwood.induction.model import Model
 from sapwood.induction.models import DepIESModel, PCFGIEModel, StoppingPCFG
 from sapwood.induction.moment_maps import ModelMoments
-from sapwood.induction.moments import Joint, exact_joint
-from sapwood.induction.simplices import Parameters
-from sapwood.induction.sources import Population, Sentences, Source
+from sapwood.induction.moments import Joint, Population, Sentences, Source, exact_joint
+from sapwood.induction.simplices import Distributions, Parameters
+from sapwood.shapes import Array, Float
 
 __all__ = ["Compounds", "Population", "Sentences", "decompose", "match_moments", "project_to_simplex", "unmix"]
 
@@ -57,7 +57,7 @@ def unmix(
     method: Method = "quadratic",
     tries: int = 30,
     random_state: int = 0,
-) -> dict[str, np.ndarray]:
+) -> dict[str, Distributions]:
     """Return the parameters of a model from its moments, each column projected to the probabilities.
 
     Parameters
@@ -138,20 +138,13 @@ class Compounds:
         return found
 
 
-def decompose(x: np.ndarray, y: np.ndarray, rank: int) -> np.ndarray | None:
+def decompose(
+    x: Float[Array, "words words"], y: Float[Array, "words words"], rank: int
+) -> Float[Array, "words rank"] | None:
     """Return `M_1` from `X = M_1 M_2^T` and `Y = M_1 D M_2^T`, up to order and scale of its columns (Lemma 1).
 
-    Parameters
-    ----------
-    x, y
-        `X` and `Y`, `(d, d)`, of this rank; if both are symmetric, so is what is decomposed.
-    rank
-        The number of columns of `M_1`.
-
-    Returns
-    -------
-    array
-        `(d, rank)`; None if eigenvalues are not real, which noise can do.
+    Both are of this rank; if both are symmetric, so is what is decomposed. None if eigenvalues are not real, which
+    noise can do.
     """
     if np.array_equal(x, x.T) and np.array_equal(y, y.T):
         values, basis = np.linalg.eigh(x)
@@ -227,8 +220,8 @@ def _distance(
 
 
 def match_moments(
-    model: Model, parameters: Parameters, target: np.ndarray, name: str, length: int, *, steps: int = 20
-) -> dict[str, np.ndarray]:
+    model: Model, parameters: Parameters, target: Float[Array, "..."], name: str, length: int, *, steps: int = 20
+) -> dict[str, Distributions]:
     """Return parameters whose moments are closer to a target, by Gauss-Newton steps (the derivatives are exact).
 
     Parameters
@@ -340,7 +333,7 @@ class _Roots:
         return choice
 
 
-def project_to_simplex(columns: np.ndarray) -> np.ndarray:
+def project_to_simplex(columns: Distributions) -> Distributions:
     """Return the nearest probability distribution to each column (or to a vector), in Euclidean distance.
 
     Examples

@@ -18,9 +18,10 @@ import scipy.sparse.linalg
 from sapwood.automata.algebra import absolute, change_states, conjugate, scale_by_size
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import DivergenceError, gram_matrices
-from sapwood.automata.tensors import ProductTensor, SparseTensor, Tensor, apply, compact, dense
+from sapwood.automata.tensors import as_sparse, compact, dense
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import offsets_of
+from sapwood.testing.grammars import random_basis
 
 # Linear systems with up to so many unknowns are solved as dense ones.
 _DENSE = 500
@@ -168,7 +169,7 @@ def redundant(automaton: TreeAutomaton, rng: np.random.Generator, extra: int) ->
         new[: old.shape[0], : old.shape[1], : old.shape[2]] = old
         transitions.append(new)
     mixed = TreeAutomaton(list(wide.sorts), root, wide.rules, tuple(transitions), leaves, wide.words)
-    return conjugate(mixed, [_basis(rng, n) for n in mixed.sizes.tolist()])
+    return conjugate(mixed, [random_basis(rng, n) for n in mixed.sizes.tolist()])
 
 
 def _copies(rng: np.random.Generator, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -183,12 +184,6 @@ def _padded(vector: np.ndarray, kind: np.ndarray, rng: np.random.Generator, *, i
     result = rng.normal(size=len(kind)) * np.abs(vector).max(initial=0.0) * (kind == (1 if idle else 2))
     result[kind == 0] = vector
     return result
-
-
-def _basis(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Return a well-conditioned random matrix: a rotation, stretched."""
-    rotation, _ = np.linalg.qr(rng.normal(size=(n, n)))
-    return np.asarray(rotation * np.exp(rng.uniform(-0.5, 0.5, size=n)))
 
 
 def _gamma_of_radius(automaton: TreeAutomaton, radius: float) -> float | None:
@@ -229,7 +224,7 @@ def _strong_gamma(automaton: TreeAutomaton) -> float:
 def _check(automaton: TreeAutomaton) -> None:
     if automaton.words is None:
         raise UsageError("sums over all trees need an automaton with words; this one was made with words=False")
-    tensors = [tensor.values if isinstance(tensor, SparseTensor) else dense(tensor) for tensor in automaton.transitions]
+    tensors = [as_sparse(tensor).values for tensor in automaton.transitions]
     if any((weights < 0).any() for weights in (*automaton.root, *automaton.leaves, *tensors)):
         raise UsageError("the sum over all trees is found for automata without negative weights only")
 
@@ -239,7 +234,12 @@ class _Means:
 
     def __init__(self, automaton: TreeAutomaton) -> None:
         self.automaton = automaton
-        self.offsets = offsets_of(automaton.sizes)
+        # The entries of all tensors, by the numbers of states among all.
+        offsets = offsets_of(automaton.sizes)
+        sparse = [as_sparse(tensor) for tensor in automaton.transitions]
+        places = [tensor.places + offsets[rule] for rule, tensor in zip(automaton.rules, sparse, strict=True)]
+        self.places = np.concatenate([np.zeros((0, 3), np.int64), *places])
+        self.values = np.concatenate([np.zeros(0), *(tensor.values for tensor in sparse)])
         self.leaves = np.concatenate([rows.sum(axis=0) for rows in automaton.leaves])
         self.used = self._used()
 
@@ -249,7 +249,7 @@ class _Means:
         Newton's method from zero stays below the solution, so the derivative at each step has a spectral radius of at
         most that at the solution: below one, which holds if and only if some positive vector shrinks under it.
         """
-        used, sums = self.used, np.zeros(int(self.offsets[-1]))
+        used, sums = self.used, np.zeros(len(self.leaves))
         if not len(used):
             return sums, True
         best = np.inf
@@ -272,25 +272,16 @@ class _Means:
 
     def grow(self, sums: np.ndarray) -> np.ndarray:
         """Return `F(s)`."""
-        result = self.leaves.copy()
-        parts = np.split(sums, self.offsets[1:-1])
-        for (a, b, c), tensor in zip(self.automaton.rules.tolist(), self.automaton.transitions, strict=True):
-            result[self.offsets[a] : self.offsets[a + 1]] += apply(tensor, parts[b][None], parts[c][None])[0]
-        return result
+        parent, left, right = self.places.T
+        return self.leaves + np.bincount(parent, self.values * sums[left] * sums[right], minlength=len(self.leaves))
 
     def slope(self, sums: np.ndarray) -> scipy.sparse.csr_array:
         """Return the derivative of `F` at `s`, `(states, states)`."""
-        n = int(self.offsets[-1])
-        parts = np.split(sums, self.offsets[1:-1])
-        rows, columns, values = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-        for (a, b, c), tensor in zip(self.automaton.rules.tolist(), self.automaton.transitions, strict=True):
-            for child, axis, vector in ((b, 2, parts[c]), (c, 1, parts[b])):
-                block = _contract(tensor, vector, axis)
-                rows.append(block.row + self.offsets[a])
-                columns.append(block.col + self.offsets[child])
-                values.append(block.data)
-        places = (np.concatenate(rows), np.concatenate(columns))
-        return scipy.sparse.coo_array((np.concatenate(values), places), shape=(n, n)).tocsr()
+        n = len(self.leaves)
+        parent, left, right = self.places.T
+        rows, columns = np.concatenate([parent, parent]), np.concatenate([left, right])
+        values = np.concatenate([self.values * sums[right], self.values * sums[left]])
+        return scipy.sparse.coo_array((values, (rows, columns)), shape=(n, n)).tocsr()
 
     def _used(self) -> np.ndarray:
         """Return the states that some tree reaches and some tree's weight depends on."""
@@ -315,16 +306,3 @@ class _Means:
         except (np.linalg.LinAlgError, RuntimeError):
             return None
         return found if np.isfinite(found).all() else None
-
-
-def _contract(tensor: Tensor, vector: np.ndarray, axis: int) -> scipy.sparse.coo_array:
-    """Return `T(I, I, v)` for axis 2 and `T(I, v, I)` for axis 1, as a matrix."""
-    if isinstance(tensor, SparseTensor):
-        rows, columns = tensor.places[:, 0], tensor.places[:, 3 - axis]
-        values = tensor.values * vector[tensor.places[:, axis]]
-        shape = (tensor.shape[0], tensor.shape[3 - axis])
-        return scipy.sparse.coo_array((values, (rows, columns)), shape=shape)
-    if isinstance(tensor, ProductTensor):
-        gone, kept = (tensor.left, tensor.right) if axis == 1 else (tensor.right, tensor.left)
-        return scipy.sparse.coo_array((tensor.parent * (vector @ gone)) @ kept.T)
-    return scipy.sparse.coo_array(np.tensordot(tensor, vector, axes=(axis, 0)))

@@ -6,14 +6,17 @@ state at most 0.8 interminals are expected, so a tree dies out geometrically.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.grammar.expectations import with_expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
+from sapwood.shapes import Array, Float, Int32
 from sapwood.trees.symbols import SymbolTable
 
 _MAX_GROWTH = 0.8
@@ -62,34 +65,53 @@ def random_grammar(
         pairs = _draw_pairs(rng, interminals, n_symbols, density)
         rules += [(a, b, c) for b, c in pairs]
         tensors += _draw_tensors(rng, int(sizes[a]), pairs, sizes, interminals)
-    tag_sizes = sizes[interminals:]
-    lexical = [rng.dirichlet(np.ones(words), size=int(size)) for size in tag_sizes]
-    vectors = {(p, word): lexical[p][:, word] for p in range(preterminals) for word in range(words)}
-    tags = [f"P{number}" for number in range(preterminals)]
+    lexical = [rng.dirichlet(np.ones(words), size=int(size)).T for size in sizes[interminals:]]
+    root = _draw_root(rng, sizes, interminals, density)
+    grammar = made_of(sizes, rules, tensors, root, lexical, {"method": "random"})
+    return grammar.conjugate(random_bases(rng, grammar)) if real else grammar
+
+
+def made_of(
+    sizes: Int32[Array, "symbols"],
+    rules: Sequence[tuple[int, int, int]],
+    tensors: Sequence[Float[Array, "m_a m_b m_c"]],
+    root: Float[Array, "all_states"],
+    lexical: Sequence[Float[Array, "words m_a"]],
+    info: dict[str, Any],
+) -> TensorGrammar:
+    """Return a probabilistic grammar over `A0, A1, ...`, tags `P0, P1, ...` and words `w0, w1, ...`, with its counts.
+
+    There is a matrix of `lexical` probabilities for each tag; words of no weight in any state are not its own.
+    """
+    interminals = len(sizes) - len(lexical)
+    tags = [f"P{number}" for number in range(len(lexical))]
+    words = [f"w{number}" for number in range(len(lexical[0]))]
+    vectors = {(p, word): row for p, rows in enumerate(lexical) for word, row in enumerate(rows) if row.any()}
     grammar = TensorGrammar(
         symbols=SymbolTable.from_names([f"A{number}" for number in range(interminals)] + tags),
         n_interminals=interminals,
         states=sizes,
         rules=np.array(rules, np.int32).reshape(-1, 3),
         tensors=np.concatenate([tensor.ravel() for tensor in tensors] or [np.zeros(0)]),
-        root=_draw_root(rng, sizes, interminals, density),
-        emissions=plain_emissions([f"w{number}" for number in range(words)], tags, tag_sizes, vectors),
+        root=root,
+        emissions=plain_emissions(words, tags, sizes[interminals:], vectors),
         probabilistic=True,
-        occupancy=np.ones(int(sizes.sum())),
+        occupancy=np.ones(len(root)),
         rule_counts=np.ones(len(rules)),
-        info={"method": "random"},
+        info=info,
     )
-    grammar = with_expected_counts(grammar.validate())
-    return grammar.conjugate(random_bases(rng, grammar)) if real else grammar
+    return with_expected_counts(grammar.validate())
 
 
-def random_bases(rng: np.random.Generator, grammar: TensorGrammar) -> list[np.ndarray]:
-    """Return a well-conditioned random matrix `G^a`, `(m_a, m_a)`, for each symbol: a rotation, stretched."""
-    bases = []
-    for size in grammar.states:
-        rotation, _ = np.linalg.qr(rng.normal(size=(size, size)))
-        bases.append(rotation * np.exp(rng.uniform(-0.5, 0.5, size=size)))
-    return bases
+def random_basis(rng: np.random.Generator, size: int) -> Float[Array, "states states"]:
+    """Return a well-conditioned random matrix: a rotation, stretched."""
+    rotation, _ = np.linalg.qr(rng.normal(size=(size, size)))
+    return np.asarray(rotation * np.exp(rng.uniform(-0.5, 0.5, size=size)))
+
+
+def random_bases(rng: np.random.Generator, grammar: TensorGrammar) -> list[Float[Array, "m_a m_a"]]:
+    """Return a well-conditioned random matrix `G^a` for each symbol."""
+    return [random_basis(rng, size) for size in grammar.states.tolist()]
 
 
 def _draw_pairs(rng: np.random.Generator, interminals: int, n_symbols: int, density: float) -> list[tuple[int, int]]:

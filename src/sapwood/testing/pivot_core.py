@@ -1,23 +1,144 @@
-"""Figure 1 of Cohen and Collins (2014) from one end to the other: a treebank's statistics in, a grammar out.
+"""The pivot algorithm as figure 1 of Cohen and Collins (2014) prints it: a treebank's statistics in, a grammar out.
 
-From exact statistics (`population`) of a grammar that satisfies the pivot assumption `learn_parameters` gives the
-grammar back (Theorem 1), and from those of a sample an estimate that tends to it. `Pivot` is the learner for treebanks,
-with many features and smoothing; this is to know what the method itself does.
+There is one inside and one outside feature for each node. With the statistics of endless data (`population_statistics`)
+from an L-PCFG whose states all have pivots, `learn_from_statistics` gives that grammar back, up to the order of each
+symbol's states (Theorem 1), and from those of a sample an estimate that tends to it. `Pivot` is the learner for
+treebanks, with many features and smoothing; this is to know what the method itself does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from sapwood.anchors.concave import Optimum, maximise
+from sapwood.anchors.decomposition import Columns, Decomposition, decompose
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
-from sapwood.testing.pivot_parameters import PivotParameters, learn_parameters
+from sapwood.learn.pivot import _rule_kernels as kernels
+from sapwood.shapes import Array, Float, Int, Int32
 from sapwood.testing.pivot_statistics import PivotStatistics
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
+
+_CHUNK = 256
+
+
+@dataclass(frozen=True, eq=False)
+class PivotParameters:
+    """An L-PCFG's own parameters.
+
+    Attributes
+    ----------
+    states
+        How many each symbol has.
+    rules
+        By rule `t(a -> b c, h2, h3 | a, h1)`.
+    words
+        By preterminal `q(a -> x | a, h)`.
+    root
+        By symbol `pi(a, h)`.
+    decompositions
+        By symbol, those of step 1.
+    """
+
+    states: Int32[Array, "symbols"]
+    rules: list[Float[Array, "m_a m_b m_c"]]
+    words: list[Float[Array, "terminals m_a"]]
+    root: list[Float[Array, "m_a"]]
+    decompositions: list[Decomposition]
+
+
+def fit_rule(
+    outside: Float[Array, "triples m_a"],
+    left: Float[Array, "triples m_b"],
+    right: Float[Array, "triples m_c"],
+    weights: Float[Array, "triples"],
+    *,
+    start: Float[Array, "m_a m_b m_c"] | None = None,
+    iterations: int = 2000,
+    tolerance: float = 1e-10,
+) -> Optimum:
+    """Maximise `sum w log sum t(h1,h2,h3) outside(h1) left(h2) right(h3)` over distributions `t` (equation 1).
+
+    Parameters
+    ----------
+    outside, left, right
+        `s(g|h1,a)`, `r(f2|h2,b)` and `r(f3|h3,c)` of the triples.
+    weights
+        How often each triple occurs; divided by their sum.
+    start, iterations, tolerance
+        See `maximise`; the start is by default uniform.
+    """
+    shape = outside.shape[1], left.shape[1], right.shape[1]
+    own = [np.ascontiguousarray(each, float) for each in (outside, left, right, weights / weights.sum())]
+    first = np.full(shape, 1.0 / np.prod(shape)) if start is None else start
+
+    def evaluate(tensor: np.ndarray) -> tuple[float, np.ndarray]:
+        gradient = np.empty((shape[0], shape[1] * shape[2]))
+        flat = np.ascontiguousarray(tensor.reshape(gradient.shape))
+        value = kernels.rule_pass(own[0], own[1], own[2], own[3], flat, _CHUNK, gradient)
+        return value, gradient.reshape(shape)
+
+    return maximise(evaluate, first, iterations=iterations, tolerance=tolerance)
+
+
+def learn_parameters(
+    statistics: PivotStatistics,
+    states: int | Sequence[int],
+    *,
+    columns: Columns = "align",
+    least: float = 0.0,
+    iterations: int = 2000,
+    tolerance: float = 1e-10,
+) -> PivotParameters:
+    """Run figure 1 and section 6.1.
+
+    Parameters
+    ----------
+    statistics
+        Counts of rules and features, step 0.
+    states
+        The most states of every symbol, or of each; symbols whose features tell fewer apart get fewer.
+    columns, least, iterations, tolerance
+        As for `decompose`; the last two hold for equation 1 as well.
+    """
+    limits = np.broadcast_to(states, (len(statistics.symbols),))
+    found = [
+        decompose(pairs, int(limit), columns=columns, least=least, iterations=iterations, tolerance=tolerance)
+        for pairs, limit in zip(statistics.pairs, limits, strict=True)
+    ]
+    joint = []
+    for (a, b, c), (features, counts) in zip(statistics.rules.tolist(), statistics.triples, strict=True):
+        optimum = fit_rule(
+            found[a].columns[features[:, 0]], found[b].rows[features[:, 1]], found[c].rows[features[:, 2]], counts,
+            iterations=iterations, tolerance=tolerance,
+        )  # fmt: skip
+        joint.append(optimum.weights * counts.sum())
+    totals = [np.zeros(each.states) for each in found]
+    for (a, _, _), tensor in zip(statistics.rules.tolist(), joint, strict=True):
+        totals[a] += tensor.sum(axis=(1, 2))
+    rules = [
+        tensor / np.where(totals[a] > 0, totals[a], 1.0)[:, None, None]
+        for (a, _, _), tensor in zip(statistics.rules.tolist(), joint, strict=True)
+    ]
+    words = []
+    for each, features in zip(found[statistics.n_interminals :], statistics.word_feature, strict=True):
+        words.append(np.where(features[:, None] >= 0, each.rows[np.maximum(features, 0)], 0.0))
+    root = []
+    for each, feature, count in zip(found, statistics.root_feature, statistics.counts, strict=True):
+        root.append(each.columns[feature] * each.prior * count if feature >= 0 else np.zeros(each.states))
+    whole = sum(float(part.sum()) for part in root)
+    return PivotParameters(
+        states=np.array([each.states for each in found], np.int32),
+        rules=rules,
+        words=words,
+        root=[part / whole for part in root],
+        decompositions=found,
+    )
 
 
 def observed_statistics(corpus: Corpus) -> PivotStatistics:
@@ -65,7 +186,7 @@ def observed_statistics(corpus: Corpus) -> PivotStatistics:
 def learn_from_statistics(
     statistics: PivotStatistics,
     words: Sequence[str],
-    states: int | Sequence[int] | np.ndarray,
+    states: int | Sequence[int] | Int[Array, "symbols"],
     **settings: Any,
 ) -> TensorGrammar:
     """Return the grammar of figure 1; nothing is smoothed.

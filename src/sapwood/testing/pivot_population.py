@@ -21,12 +21,12 @@ import numpy as np
 import scipy.sparse
 
 from sapwood.errors import GrammarError, UsageError
-from sapwood.grammar.expectations import with_expected_counts
-from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float, Int
+from sapwood.testing.grammars import made_of
 from sapwood.testing.pivot_core import learn_from_statistics
 from sapwood.testing.pivot_statistics import PivotStatistics
 from sapwood.testing.spectral_population import States
-from sapwood.trees.symbols import SymbolTable
 
 # At most so many interminals are expected below one, so that trees die out; pivots use at most `_MAX_PIVOT` of it.
 _MAX_GROWTH, _MAX_PIVOT = 0.8, 0.75
@@ -86,7 +86,7 @@ def population_statistics(grammar: TensorGrammar) -> PivotStatistics:
 
 
 def learn_from_population(
-    grammar: TensorGrammar, states: int | Sequence[int] | np.ndarray | None = None, **settings: Any
+    grammar: TensorGrammar, states: int | Sequence[int] | Int[Array, "symbols"] | None = None, **settings: Any
 ) -> TensorGrammar:
     """Return what pivot learning makes of endless data from a probabilistic grammar (figure 1).
 
@@ -118,8 +118,8 @@ def _present(rows: dict[tuple[int, ...], np.ndarray]) -> dict[tuple[int, ...], n
     return {key: row for key, row in rows.items() if row.any()}
 
 
-def strengths(grammar: TensorGrammar) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return by symbol, `(m_a,)`, the probability of each state's best inside and of its best outside pivot.
+def strengths(grammar: TensorGrammar) -> tuple[list[Float[Array, "m_a"]], list[Float[Array, "m_a"]]]:
+    """Return by symbol the probability of each state's best inside and of its best outside pivot.
 
     Zero where a state has none: with the first the assumption holds for any `alpha`, with the second for any `beta`
     below the smallest number.
@@ -292,33 +292,19 @@ def _draw_grammar(rng: np.random.Generator, plan: _Plan, words: int, alpha: floa
         by_rule[index, : sizes[rule.symbols[0]], None, None] * _draw_children(rng, rule, sizes, epsilon)
         for index, rule in enumerate(plan.rules)
     ]
-    tag_sizes = sizes[inner:]
-    vectors: dict[tuple[int, int], np.ndarray] = {}
-    for p, size in enumerate(tag_sizes.tolist()):
+    lexical = []
+    for size in sizes[inner:].tolist():
         pivots = rng.choice(words, size=size, replace=False)
         others = np.setdiff1d(np.arange(words), pivots)
         strength = _draw_strengths(rng, size, alpha) if len(others) else np.ones(size)
         rows = np.zeros((size, words))
         rows[:, pivots] = _leaked(np.diag(strength), epsilon)
         rows[:, others] = (1 - rows.sum(axis=1, keepdims=True)) * rng.dirichlet(np.ones(len(others)), size=size)
-        vectors |= {(p, x): rows[:, x] for x in range(words) if rows[:, x].any()}
+        lexical.append(rows.T)
     root = np.zeros(int(sizes.sum()))
     root[: int(sizes[:inner].sum())] = rng.dirichlet(np.ones(int(sizes[:inner].sum())))
-    tags = [f"P{number}" for number in range(len(tag_sizes))]
-    grammar = TensorGrammar(
-        symbols=SymbolTable.from_names([f"A{number}" for number in range(inner)] + tags),
-        n_interminals=inner,
-        states=sizes,
-        rules=np.array([rule.symbols for rule in plan.rules], np.int32),
-        tensors=np.concatenate([tensor.ravel() for tensor in tensors]),
-        root=root,
-        emissions=plain_emissions([f"w{number}" for number in range(words)], tags, tag_sizes, vectors),
-        probabilistic=True,
-        occupancy=np.ones(len(root)),
-        rule_counts=np.ones(len(plan.rules)),
-        info={"method": "random, with pivots", "epsilon": epsilon},
-    )
-    return with_expected_counts(grammar.validate())
+    info = {"method": "random, with pivots", "epsilon": epsilon}
+    return made_of(sizes, [rule.symbols for rule in plan.rules], tensors, root, lexical, info)
 
 
 def _draw_strengths(rng: np.random.Generator, size: int, alpha: float) -> np.ndarray:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import scipy.sparse
+
+from sapwood.shapes import Array, Float, Int
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,27 +26,26 @@ class PivotStatistics:
     symbols, n_interminals, rules
         As in a `TensorGrammar`.
     counts
-        `(symbols,)`: how many nodes each symbol has.
+        How many nodes each symbol has.
     rule_counts
-        `(rules,)`: how often each rule occurs.
+        How often each rule occurs.
     pairs
         By symbol, `(inside features, outside features)`: how many nodes have both; sums to `counts[a]`.
     triples
-        By rule: `(n, 3)` int64, features `g` of the node, `f2` of its left and `f3` of its right child, all rows
-        different; and `(n,)`, how many nodes have them; sums to `rule_counts[rule]`.
+        By rule: features `g` of the node, `f2` of its left and `f3` of its right child, all rows different; and how
+        many nodes have them; sums to `rule_counts[rule]`.
     word_feature
-        By preterminal (numbered from 0), `(terminals,)` int64: the inside feature of a node with that word, -1 if there
-        is no such node.
+        By preterminal (numbered from 0): the inside feature of a node with each word, -1 if there is no such node.
     root_feature
-        `(symbols,)` int64: the outside feature of a root, -1 if the symbol is never at the root.
+        The outside feature of a root, -1 if the symbol is never at the root.
     """
 
     symbols: Sequence[str]
     n_interminals: int
-    rules: np.ndarray
-    counts: np.ndarray
-    rule_counts: np.ndarray
+    rules: Int[Array, "rules 3"]
+    counts: Float[Array, "symbols"]
+    rule_counts: Float[Array, "rules"]
     pairs: list[scipy.sparse.csr_array]
-    triples: list[tuple[np.ndarray, np.ndarray]]
-    word_feature: list[np.ndarray]
-    root_feature: np.ndarray
+    triples: list[tuple[Int[Array, "triples 3"], Float[Array, "triples"]]]
+    word_feature: list[Int[Array, "terminals"]]
+    root_feature: Int[Array, "symbols"]

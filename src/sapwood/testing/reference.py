@@ -20,29 +20,36 @@ import numpy as np
 
 from sapwood.errors import GrammarError, InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float
 from sapwood.trees.tree import Tree, from_preorder
 
 
-def apply(tensor: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return `C(y1, y2)`: `(m_a, m_b, m_c)` with children's `(m_b,)` and `(m_c,)` gives `(m_a,)`."""
+def apply(
+    tensor: Float[Array, "m_a m_b m_c"], left: Float[Array, "m_b"], right: Float[Array, "m_c"]
+) -> Float[Array, "m_a"]:
+    """Return `C(y1, y2)`: what the children say of their parent."""
     return np.einsum("abc,b,c->a", tensor, left, right)
 
 
-def apply_to_left(tensor: np.ndarray, parent: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return `C_(1,3)(y1, y3)`, shape `(m_b,)`: what the parent and the right child say of the left one."""
+def apply_to_left(
+    tensor: Float[Array, "m_a m_b m_c"], parent: Float[Array, "m_a"], right: Float[Array, "m_c"]
+) -> Float[Array, "m_b"]:
+    """Return `C_(1,3)(y1, y3)`: what the parent and the right child say of the left one."""
     return np.einsum("abc,a,c->b", tensor, parent, right)
 
 
-def apply_to_right(tensor: np.ndarray, parent: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Return `C_(1,2)(y1, y2)`, shape `(m_c,)`: what the parent and the left child say of the right one."""
+def apply_to_right(
+    tensor: Float[Array, "m_a m_b m_c"], parent: Float[Array, "m_a"], left: Float[Array, "m_b"]
+) -> Float[Array, "m_c"]:
+    """Return `C_(1,2)(y1, y2)`: what the parent and the left child say of the right one."""
     return np.einsum("abc,a,b->c", tensor, parent, left)
 
 
-def matrix_form(tensor: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the earlier paper's `C(y)` (Cohen et al. 2012, Definition 1), shape `(m_c, m_a)`.
+def matrix_form(tensor: Float[Array, "m_a m_b m_c"], y: Float[Array, "m_b"]) -> Float[Array, "m_c m_a"]:
+    """Return the earlier paper's `C(y)` (Cohen et al. 2012, Definition 1).
 
     That paper orders the axes of a rule's tensor as `(c, a, b)` and contracts the third with the left
-    child's vector `y`, `(m_b,)`; the parent's vector is then `f^c C(f^b)` (its figure 2).
+    child's vector `y`; the parent's vector is then `f^c C(f^b)` (its figure 2).
     """
     return np.einsum("cab,b->ca", np.transpose(tensor, (2, 0, 1)), y)
 
@@ -63,7 +70,7 @@ class NumberedTree:
     rule: list[int]
     left: list[int]
     right: list[int]
-    lexical: dict[int, np.ndarray]
+    lexical: dict[int, Float[Array, "m_a"]]
 
 
 def number_tree(grammar: TensorGrammar, tree: Tree) -> NumberedTree:
@@ -147,23 +154,23 @@ class TreeInsideOutside:
     Attributes
     ----------
     inside, outside
-        `(m_a,)` vectors by node; their product sums to `probability` at every node.
+        Vectors by node; their product sums to `probability` at every node.
     probability
         Probability of the tree.
     """
 
     grammar: TensorGrammar
     tree: NumberedTree
-    inside: list[np.ndarray]
-    outside: list[np.ndarray]
+    inside: list[Float[Array, "m_a"]]
+    outside: list[Float[Array, "m_a"]]
     probability: float
 
-    def state_posteriors(self, node: int) -> np.ndarray:
-        """Return the distribution of a node's state given the tree, `(m_a,)`; zeros if it is impossible."""
+    def state_posteriors(self, node: int) -> Float[Array, "m_a"]:
+        """Return the distribution of a node's state given the tree; zeros if it is impossible."""
         return _share(self.inside[node] * self.outside[node], self.probability)
 
-    def rule_posteriors(self, node: int) -> np.ndarray:
-        """Return the joint distribution of an inner node's and its children's states, `(m_a, m_b, m_c)`."""
+    def rule_posteriors(self, node: int) -> Float[Array, "m_a m_b m_c"]:
+        """Return the joint distribution of an inner node's and its children's states."""
         tree = self.tree
         if tree.rule[node] < 0:
             raise InputError(f"node {node} is a leaf: it has no rule")
@@ -202,9 +209,9 @@ class InsideOutside:
     Attributes
     ----------
     alpha, beta
-        For each symbol `a` an array `(n, n + 1, m_a)`: inside and outside vectors by `[i, j]`.
+        For each symbol `a` inside and outside vectors by `[i, j]`.
     marginals
-        `(symbols, n, n + 1)`: `mu(a, i, j)`, the total probability of the trees with `a` over `i..j`;
+        `mu(a, i, j)`, the total probability of the trees with `a` over `i..j`;
         divided by `probability` it is the posterior of the constituent.
     probability
         `p(x)`, summed over all roots.
@@ -212,13 +219,13 @@ class InsideOutside:
 
     grammar: TensorGrammar
     sentence: list[str]
-    alpha: list[np.ndarray]
-    beta: list[np.ndarray]
-    marginals: np.ndarray
+    alpha: list[Float[Array, "n n+1 m_a"]]
+    beta: list[Float[Array, "n n+1 m_a"]]
+    marginals: Float[Array, "symbols n n+1"]
     probability: float
 
-    def rule_marginals(self) -> np.ndarray:
-        """Return `mu(a -> b c, i, k, j)`, shape `(rules, n, n + 1, n + 1)` by `[rule, i, k, j]`.
+    def rule_marginals(self) -> Float[Array, "rules n n+1 n+1"]:
+        """Return `mu(a -> b c, i, k, j)` by `[rule, i, k, j]`.
 
         The total probability of the trees in which `a` over `i..j` has the children `b` over `i..k` and
         `c` over `k..j`.
@@ -232,8 +239,8 @@ class InsideOutside:
                 found[rule, i, k, j] = self.beta[a][i, j] @ below
         return found
 
-    def state_posteriors(self, symbol: int, i: int, j: int) -> np.ndarray:
-        """Return the distribution over the states of `symbol` given that it spans `i..j`, shape `(m_a,)`.
+    def state_posteriors(self, symbol: int, i: int, j: int) -> Float[Array, "m_a"]:
+        """Return the distribution over the states of `symbol` given that it spans `i..j`.
 
         Zeros where the symbol cannot span `i..j`. A distribution for a probabilistic grammar only.
         """

@@ -26,6 +26,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from sapwood.errors import GrammarError, UsageError
+from sapwood.shapes import Array, Float, Int, Num
 
 # Sparse matrices with no more entries than this, zeros included, are decomposed as dense ones.
 _DENSE = 250_000
@@ -39,36 +40,34 @@ class Moments:
     ----------
     symbols, n_interminals, rules
         Those of the grammar to come; rules sorted.
-    counts
-        `(symbols,)`: how often each symbol occurs, in all or in a tree.
-    rule_counts
-        `(rules,)`: how often each rule occurs.
+    counts, rule_counts
+        How often each symbol and each rule occurs, in all or in a tree.
     sigma
-        By symbol `Sigma^a = E[Y_1 Z^T | A_1 = a]`, `(m_a, m_a)` with axes (inside, outside).
+        By symbol `Sigma^a = E[Y_1 Z^T | A_1 = a]`, with axes (inside, outside).
     mean
-        By symbol `E[Y_1 | A_1 = a]`, `(m_a,)`.
+        By symbol `E[Y_1 | A_1 = a]`.
     rule
-        By rule `D^{a -> b c} = E[[[R_1 = a -> b c]] Z Y_2^T Y_3^T | A_1 = a]`, `(m_a, m_b, m_c)` with axes
-        (outside of `a`, inside of `b`, inside of `c`).
+        By rule `D^{a -> b c} = E[[[R_1 = a -> b c]] Z Y_2^T Y_3^T | A_1 = a]`, with axes (outside of `a`, inside of
+        `b`, inside of `c`).
     terminals
-        By preterminal (counted from 0) the terminals that it emits, `(n_a,)`.
+        By preterminal (counted from 0) the terminals that it emits.
     word
-        By preterminal `d^inf_{a -> x} = E[[[R_1 = a -> x]] Z^T | A_1 = a]` for those terminals, `(n_a, m_a)`.
+        By preterminal `d^inf_{a -> x} = E[[[R_1 = a -> x]] Z^T | A_1 = a]` for those terminals.
     root
-        By symbol `c^1_a = E[[[A_1 = a]] Y_1 | B = 1]`, `(m_a,)`: over the roots of trees alone.
+        By symbol `c^1_a = E[[[A_1 = a]] Y_1 | B = 1]`: over the roots of trees alone.
     """
 
     symbols: Sequence[str]
     n_interminals: int
-    rules: np.ndarray
-    counts: np.ndarray
-    rule_counts: np.ndarray
-    sigma: list[np.ndarray]
-    mean: list[np.ndarray]
-    rule: list[np.ndarray]
-    terminals: list[np.ndarray]
-    word: list[np.ndarray]
-    root: list[np.ndarray]
+    rules: Int[Array, "rules 3"]
+    counts: Num[Array, "symbols"]
+    rule_counts: Num[Array, "rules"]
+    sigma: list[Float[Array, "m_a m_a"]]
+    mean: list[Float[Array, "m_a"]]
+    rule: list[Float[Array, "m_a m_b m_c"]]
+    terminals: list[Int[Array, "terminals"]]
+    word: list[Float[Array, "terminals m_a"]]
+    root: list[Float[Array, "m_a"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,47 +77,42 @@ class SpectralWeights:
     Attributes
     ----------
     states
-        `(symbols,)` int32: `m_a`.
+        `m_a`.
     tensors
         `C^{a -> b c}` of all rules, each `(m_a, m_b, m_c)` in C order, one behind the other.
     lexical
-        By preterminal `c^inf_{a -> x}` for its terminals, `(n_a, m_a)`.
+        By preterminal `c^inf_{a -> x}` for its terminals.
     root
-        `c^1_a` of all symbols, `(sum of states,)`.
+        `c^1_a` of all symbols.
     occupancy
-        `(sum of states,)`: each symbol's count times the mean of `Y_1`. Its product with the inside vector of a
+        Each symbol's count times the mean of `Y_1`. Its product with the inside vector of a
         tree is the expected number of occurrences of that tree below the symbol.
     """
 
-    states: np.ndarray
-    tensors: np.ndarray
-    lexical: list[np.ndarray]
-    root: np.ndarray
-    occupancy: np.ndarray
+    states: Int[Array, "symbols"]
+    tensors: Float[Array, "weights"]
+    lexical: list[Float[Array, "terminals m_a"]]
+    root: Float[Array, "all_states"]
+    occupancy: Float[Array, "all_states"]
 
 
 def project(
-    omega: np.ndarray | scipy.sparse.csr_array, rank: int, tolerance: float = 1e-8
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    omega: Float[Array, "inside outside"] | scipy.sparse.csr_array, rank: int, tolerance: float = 1e-8
+) -> tuple[Float[Array, "inside states"], Float[Array, "outside states"], Float[Array, "states"]]:
     """Return `U^a`, `V^a` and the singular values of `Omega^a`, the largest first (figure 8).
 
-    Figure 8 prints the shapes of all three matrices transposed; here they are those of section 7.
+    Figure 8 prints the shapes of all three matrices transposed; here they are those of section 7. The largest element
+    of each column of `U` is positive, so that equal input gives equal output.
 
     Parameters
     ----------
     omega
-        `(d, d')`, dense or sparse: rows for inside features, columns for outside features.
+        Dense or sparse.
     rank
         Keep no more than this many singular values.
     tolerance
         Drop singular values below this part of the largest one. They are what is left of zeros, or close to it,
         and are divided by later. At least one is kept, so that every symbol has a state.
-
-    Returns
-    -------
-    U, V, values
-        `(d, m)`, `(d', m)`, `(m,)`. The largest element of each column of `U` is positive, so that equal input gives
-        equal output.
 
     Examples
     --------

@@ -33,6 +33,7 @@ from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
 from sapwood.grammar.expectations import expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float
 from sapwood.testing.spectral_core import Moments, SpectralWeights, assemble, project
 
 Scheme = Literal["all nodes", "one node"]
@@ -61,8 +62,8 @@ class States:
         # `steps[rule][side]`: (m_a, m of that child), the chance of the rule with the child in a state.
         self.steps = [(tensor.sum(axis=2), tensor.sum(axis=1)) for tensor in tensors]
 
-    def expansions(self, symbol: int) -> dict[int, np.ndarray]:
-        """Return the chances of a symbol's rules or words given its state, `(m_a,)` by expansion."""
+    def expansions(self, symbol: int) -> dict[int, Float[Array, "m_a"]]:
+        """Return the chances of a symbol's rules or words given its state, by expansion."""
         grammar = self.grammar
         if symbol >= grammar.n_interminals:
             column = self.words[symbol - grammar.n_interminals]
@@ -71,8 +72,8 @@ class States:
         return {rule: self.steps[rule][0].sum(axis=1) for rule in range(first, last)}
 
     @cached_property
-    def inside(self) -> list[dict[Feature, np.ndarray]]:
-        """By symbol and inside feature `E[phi(T_1) | h, a]`, `(m_a,)`: the rows of `I^a`."""
+    def inside(self) -> list[dict[Feature, Float[Array, "m_a"]]]:
+        """By symbol and inside feature `E[phi(T_1) | h, a]`: the rows of `I^a`."""
         ours = [self.expansions(symbol) for symbol in range(len(self.grammar.symbols))]
         found: list[dict[Feature, np.ndarray]] = [{(key,): row for key, row in rows.items()} for rows in ours]
         if self.depth > 1:
@@ -83,8 +84,8 @@ class States:
         return found
 
     @cached_property
-    def outside(self) -> list[dict[Feature, np.ndarray]]:
-        """By symbol and outside feature the expected number of nodes in state `h` with it, `(m_a,)`.
+    def outside(self) -> list[dict[Feature, Float[Array, "m_a"]]]:
+        """By symbol and outside feature the expected number of nodes in state `h` with it.
 
         These are the rows of `J^a`, times the expected number of nodes in each state.
         """
@@ -125,15 +126,17 @@ class Population:
     outside_features: list[list[Feature]]
 
     @cached_property
-    def counts(self) -> np.ndarray:
-        """`(symbols,)`: how often each symbol is picked, in a tree."""
+    def counts(self) -> Float[Array, "symbols"]:
+        """How often each symbol is picked, in a tree."""
         return sum(
             (weight * np.array([row.sum() for row in states.expected]) for weight, states in self.components),
             start=np.zeros(len(self.grammar.symbols)),
         )
 
-    def given_state(self, symbol: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return `I^a`, `(d, m_a)`, `J^a`, `(d', m_a)`, and `gamma^a = P(H_1 = h | A_1 = a)`, `(m_a,)` (Definition 2).
+    def given_state(
+        self, symbol: int
+    ) -> tuple[Float[Array, "inside m_a"], Float[Array, "outside m_a"], Float[Array, "m_a"]]:
+        """Return `I^a`, `J^a`, and `gamma^a = P(H_1 = h | A_1 = a)` (Definition 2).
 
         Columns of `J^a` for states that never occur are zero.
         """
@@ -145,16 +148,16 @@ class Population:
         gamma = expected * self._scale[symbol]
         return self._inside(states, symbol), self._outside(states, symbol) * scale, gamma
 
-    def omega(self, symbol: int) -> np.ndarray:
-        """Return `Omega^a = E[phi(T_1) psi(O)^T | A_1 = a]`, `(d, d')` (equation 21); zero if `a` never occurs."""
+    def omega(self, symbol: int) -> Float[Array, "inside outside"]:
+        """Return `Omega^a = E[phi(T_1) psi(O)^T | A_1 = a]` (equation 21); zero if `a` never occurs."""
         joint = sum(
             weight * self._inside(states, symbol) @ self._outside(states, symbol).T
             for weight, states in self.components
         )
         return np.asarray(joint) * self._scale[symbol]
 
-    def moments(self, projections: Sequence[tuple[np.ndarray, np.ndarray]]) -> Moments:
-        """Return the moments under `U^a`, `(d, m_a)`, and `V^a`, `(d', m_a)`, of each symbol.
+    def moments(self, projections: Sequence[tuple[Float[Array, "inside m_a"], Float[Array, "outside m_a"]]]) -> Moments:
+        """Return the moments under `U^a` and `V^a` of each symbol.
 
         With `G^a = (U^a)^T I^a` and `K^a = (V^a)^T J^a` they are identities 17-20.
         """
