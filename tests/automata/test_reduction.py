@@ -445,7 +445,7 @@ def test_what_is_told_of_a_smaller_automaton() -> None:
     }
     assert 0 < result.states.dropped(2) <= result.closeness.hankel
     records = result.records()
-    assert [[*record.values()][:4] for record in records] == [["A0", 4, 4, 2], ["A1", 3, 3, 2]]
+    assert [[*record.values()][:5] for record in records] == [["A0", 1.0, 4, 4, 2], ["A1", 1.0, 3, 3, 2]]
     for record, values in zip(records, result.states.values, strict=True):
         np.testing.assert_allclose(record["singular_values"], values, rtol=1e-5)
     json.dumps(result.to_dict(), allow_nan=False)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+import shape_checks
 from induction.enumerate_topologies import binary_trees, joint, projective_trees, sentences_of
 from sapwood.errors import UsageError
 from sapwood.induction.charts import IndependentRule
@@ -242,7 +243,7 @@ class TestBadArguments:
     @pytest.mark.parametrize("sentences", [[[0, 3]], [[]], [[-1]], [[0.5]]])
     def test_sentences(self, sentences: list[list[int]]) -> None:
         model = small("dep-ie")
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError), shape_checks.switched_off():
             model.log_likelihood(model.random(np.random.default_rng(0)), sentences)
 
     def test_trees(self) -> None:

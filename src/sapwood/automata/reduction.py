@@ -13,7 +13,7 @@ The result is a projection of the grammar in each case. Its weights are real num
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack, get_args
 
@@ -31,7 +31,7 @@ from sapwood.grammar.states import change_states, merge_symbols
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, Silent
-from sapwood.shapes import Array, Int
+from sapwood.shapes import Array, Float, Int
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 
@@ -81,6 +81,21 @@ class _Smaller(ABC):
             "hankel_best": self.best_possible() if close is not None and self.weighing == "l2" else None,
         }
 
+    def _records(
+        self, names: Sequence[str], before: Int[Array, "sorts"], counts: Float[Array, "sorts"]
+    ) -> list[dict[str, Any]]:
+        return [
+            {
+                "symbol": name,
+                "count": _rounded(counts[number]),
+                "states_before": int(before[number]),
+                "rank": int((values > 0).sum()),
+                "states": int(self.kept[number]),
+                "singular_values": [_rounded(value) for value in values],
+            }
+            for number, (name, values) in enumerate(zip(names, self.states.values, strict=True))
+        ]
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reduction(_Smaller):
@@ -111,17 +126,7 @@ class Reduction(_Smaller):
     def records(self) -> list[dict[str, Any]]:
         """Return each symbol's name, expected count, states, and singular values, as JSON values."""
         counts = expected_symbols(self.before)
-        return [
-            {
-                "symbol": name,
-                "count": _rounded(counts[number]),
-                "states_before": int(self.before.states[number]),
-                "rank": int((values > 0).sum()),
-                "states": int(self.grammar.states[number]),
-                "singular_values": [_rounded(value) for value in values],
-            }
-            for number, (name, values) in enumerate(zip(self.before.symbols, self.states.values, strict=True))
-        ]
+        return self._records(self.before.symbols, self.before.states, counts)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,19 +142,8 @@ class SmallerAutomaton(_Smaller):
         return self.automaton.sizes
 
     def records(self) -> list[dict[str, Any]]:
-        """Return each sort's name, states, and singular values, as JSON values."""
-        return [
-            {
-                "symbol": name,
-                "states_before": int(before),
-                "rank": int((values > 0).sum()),
-                "states": int(kept),
-                "singular_values": [_rounded(value) for value in values],
-            }
-            for name, before, kept, values in zip(
-                self.before.sorts, self.before.sizes, self.kept, self.states.values, strict=True
-            )
-        ]
+        """Return each sort's name, states, and singular values, as JSON values; each counts once."""
+        return self._records(self.before.sorts, self.before.sizes, np.ones(len(self.before.sorts)))
 
 
 def _rounded(value: float) -> float:

@@ -156,7 +156,7 @@ class WeightedGrammar:
         cls,
         root: Sequence[float] | Float[Array, "..."],
         binary: Tensor,
-        lexical: Float[Array, "..."] | scipy.sparse.sparray,
+        lexical: Sequence[Sequence[float]] | Float[Array, "..."] | scipy.sparse.sparray,
         words: Sequence[str],
         nonterminals: Sequence[str] | None = None,
     ) -> WeightedGrammar:

@@ -57,6 +57,11 @@ FORMATS: tuple[str, ...] = get_args(Format)
 _ARROW = "->"
 _PLAIN_WEIGHT = "a line of the plain notation begins with the rule's weight, as in '0.7 S -> NP VP'"
 _NLTK_WEIGHT = "brackets in NLTK's notation hold the rule's weight, as in 'S -> NP VP [0.7]'"
+_PLAIN_TOKENS = (
+    "names and '->' need spaces around them, quotes must be closed, and names with quotes in them are written in "
+    "backquotes"
+)
+_NLTK_TOKENS = "quotes and brackets must be closed, and comments go on lines of their own"
 
 # The plain notation: what a line consists of, which names need no backquotes, and what is escaped within quotes.
 _TOKEN = re.compile(
@@ -174,7 +179,7 @@ def _parse_plain(lines: Iterable[tuple[str, str]]) -> Iterator[Rule]:
         try:
             sides = [known[part] for part in parts]
         except KeyError:
-            _, *tokens = _plain_tokens(text, place)
+            _, *tokens = _tokens(_TOKEN, text, place, _PLAIN_TOKENS)
             sides = [None if token == ("bare", _ARROW) else _symbol(token, place) for token in tokens]
             if len(parts) == len(sides):
                 known.update(zip(parts, sides, strict=True))
@@ -191,15 +196,14 @@ def _parse_plain(lines: Iterable[tuple[str, str]]) -> Iterator[Rule]:
         yield Rule(None if parent is None else parent.name, children, weight, place)
 
 
-def _plain_tokens(text: str, place: str) -> list[_Token]:
+def _tokens(pattern: re.Pattern[str], text: str, place: str, remedy: str) -> list[_Token]:
+    """Return the tokens of a line, comments left out."""
     tokens: list[_Token] = []
     end = 0
     while end < len(text):
-        match = _TOKEN.match(text, end)
+        match = pattern.match(text, end)
         if match is None:
-            rest = text[end:].strip()
-            remedy = "names and '->' need spaces around them, quotes must be closed, and names with quotes in them "
-            raise InputError(f"{place}: cannot read {_short(rest)}; {remedy}are written in backquotes")
+            raise InputError(f"{place}: cannot read {_short(text[end:].strip())}; {remedy}")
         end = match.end()
         kind = str(match.lastgroup)
         if kind != "comment":
@@ -254,7 +258,7 @@ def _parse_nltk(lines: Iterable[tuple[str, str]]) -> list[Rule]:
     rules: list[Rule] = []
     start, place = "", ""
     for place, text in _joined(lines):
-        tokens = _nltk_tokens(text, place)
+        tokens = _tokens(_NLTK_TOKEN, text, place, _NLTK_TOKENS)
         if text.startswith("%"):
             if start or len(tokens) != 2 or tokens[0][1] != "%start" or tokens[1][0] != "name":
                 remedy = "the only line that begins with % is '%start S', once"
@@ -283,21 +287,6 @@ def _joined(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
             yield place, text
     if begun is not None:
         yield begun
-
-
-def _nltk_tokens(text: str, place: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    end = 0
-    while end < len(text):
-        match = _NLTK_TOKEN.match(text, end)
-        if match is None:
-            rest = text[end:].strip()
-            remedy = "quotes and brackets must be closed, and comments go on lines of their own"
-            raise InputError(f"{place}: cannot read {_short(rest)}; {remedy}")
-        end = match.end()
-        kind = str(match.lastgroup)
-        tokens.append(("word" if kind in ("single", "double") else kind, match[kind]))
-    return tokens
 
 
 def _alternatives(parent: str, tokens: list[_Token], place: str) -> list[Rule]:

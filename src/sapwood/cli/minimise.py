@@ -137,8 +137,7 @@ def command(
         from sapwood.automata.convert import minimise_text
 
         text = minimise_text(model, output, weighing=weigh, gamma=gamma, progress=progress, **choice)
-        # Nothing is counted in a grammar of this kind: one spectrum.
-        records = [{**record, "count": 1} for record in text.records()]
+        records = text.records()
         report = {"model": model, "output": output, **text.to_dict(), **records[0]}
         shown = _format_text(report)
     else:

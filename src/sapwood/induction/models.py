@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -60,34 +60,27 @@ class PCFGIModel(ConstituencyModel):
     """Children independent given their parent."""
 
     name = "pcfg-i"
+    # The blocks of left and of right children.
+    children: ClassVar[tuple[str, str]] = ("T1", "T2")
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The root's states `pi`, left and right children `T1` and `T2`, words `O`."""
+        """The root's states `pi`, children `T1` and `T2` (or `T` for both), words `O`."""
         k = self.states
-        return Block("pi", k), Block("T1", k, k), Block("T2", k, k), Block("O", self.words, k)
+        children = (Block(name, k, k) for name in dict.fromkeys(self.children))
+        return Block("pi", k), *children, Block("O", self.words, k)
 
     def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
         """Return the weights of the chart."""
-        rule = IndependentRule(parameters["T1"], parameters["T2"])
+        rule = IndependentRule(*(parameters[name] for name in self.children))
         return ConstituencyWeights(parameters["pi"], rule, parameters["O"])
 
 
-class PCFGIEModel(ConstituencyModel):
+class PCFGIEModel(PCFGIModel):
     """Children independent and alike."""
 
     name = "pcfg-ie"
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The root's states `pi`, children `T`, words `O`."""
-        k = self.states
-        return Block("pi", k), Block("T", k, k), Block("O", self.words, k)
-
-    def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
-        """Return the weights of the chart."""
-        rule = IndependentRule(parameters["T"], parameters["T"])
-        return ConstituencyWeights(parameters["pi"], rule, parameters["O"])
+    children = ("T", "T")
 
 
 class StoppingPCFG(PCFGIEModel):
@@ -119,31 +112,25 @@ class DepIModel(DependencyModel):
     """Arguments depend on their side."""
 
     name = "dep-i"
+    # The blocks of arguments to the left and to the right.
+    arguments: ClassVar[tuple[str, str]] = ("Al", "Ar")
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The root's word `pi`, arguments to the left `Al` and to the right `Ar`."""
+        """The root's word `pi`, arguments `Al` and `Ar` (or `A` for both)."""
         d = self.words
-        return Block("pi", d), Block("Al", d, d), Block("Ar", d, d)
+        return Block("pi", d), *(Block(name, d, d) for name in dict.fromkeys(self.arguments))
 
     def weights(self, parameters: Mapping[str, Tensor]) -> DependencyWeights:
         """Return the weights of the chart."""
-        return DependencyWeights(parameters["pi"], parameters["Al"], parameters["Ar"])
+        return DependencyWeights(parameters["pi"], *(parameters[name] for name in self.arguments))
 
 
-class DepIEModel(DependencyModel):
+class DepIEModel(DepIModel):
     """Arguments alike on both sides."""
 
     name = "dep-ie"
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """The root's word `pi`, arguments `A`."""
-        return Block("pi", self.words), Block("A", self.words, self.words)
-
-    def weights(self, parameters: Mapping[str, Tensor]) -> DependencyWeights:
-        """Return the weights of the chart."""
-        return DependencyWeights(parameters["pi"], parameters["A"], parameters["A"])
+    arguments = ("A", "A")
 
 
 class DepIESModel(DependencyModel):

@@ -317,15 +317,15 @@ def best_labelled_recall(grammar: TensorGrammar, sentence: Sequence[str]) -> Bes
     if not tops:
         return Best(None, 0.0)
     top = max(tops, key=lambda cell: best[cell])
-    events = []
+    found = []
     stack = [top]
     while stack:
         a, i, j = stack.pop()
-        events.append((grammar.symbols[a], sentence[i] if j == i + 1 else None))
+        found.append((a, i, j))
         if j > i + 1:
             k, b, c = back[a, i, j]
             stack += [(c, k, j), (b, i, k)]
-    return Best(from_preorder([(label, word, 0 if word is not None else 2) for label, word in events]), best[top])
+    return Best(_tree_of(grammar, sentence, found), best[top])
 
 
 def viterbi(grammar: TensorGrammar, sentence: Sequence[str]) -> Best:
@@ -356,20 +356,21 @@ def viterbi(grammar: TensorGrammar, sentence: Sequence[str]) -> Best:
                 probability, top = float(value), (a, state)
     if probability == 0:
         return Best(None, 0.0)
-    events, found = [], []
+    found, chosen = [], []
     stack = [(top[0], 0, n, top[1])]
     while stack:
         a, i, j, state = stack.pop()
-        events.append((grammar.symbols[a], sentence[i] if j == i + 1 else None))
-        found.append(state)
+        found.append((a, i, j))
+        chosen.append(state)
         if j > i + 1:
             k, b, left_state, c, right_state = back[a, i, j, state]
             stack += [(c, k, j, right_state), (b, i, k, left_state)]
-    return Best(
-        from_preorder([(label, word, 0 if word is not None else 2) for label, word in events]),
-        probability,
-        tuple(found),
-    )
+    return Best(_tree_of(grammar, sentence, found), probability, tuple(chosen))
+
+
+def _tree_of(grammar: TensorGrammar, sentence: Sequence[str], cells: Sequence[tuple[int, int, int]]) -> Tree:
+    """Return the tree with these symbols and spans, in preorder."""
+    return from_preorder([(grammar.symbols[a], *((sentence[i], 0) if j == i + 1 else (None, 2))) for a, i, j in cells])
 
 
 def _length(sentence: Sequence[str]) -> int:
