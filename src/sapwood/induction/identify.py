@@ -181,38 +181,23 @@ class Identifiability:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
+        proof, number = self.certificate, self.numerical
         found: dict[str, Any] = {
             "identifiable": self.identifiable,
             "rank": self.rank,
             "parameters": self.parameters,
             "deficiency": self.deficiency,
             "moments_observed": self.moments,
-            "certificate": None,
+            "certificate": None if proof is None else {**vars(proof), "primes": list(proof.primes)},
             "numerical": None,
-            "directions": [],
+            "directions": [
+                {**vars(movement), "moving": movement.moving.tolist(), "words": str(movement)}
+                for movement in self.movements
+            ],
         }
-        if self.certificate is not None:
-            found["certificate"] = {**vars(self.certificate), "primes": list(self.certificate.primes)}
-        if self.numerical is not None:
-            number = self.numerical
-            found["numerical"] = {
-                "rank": number.rank,
-                "gap": number.gap,
-                "tolerance": number.tolerance,
-                "singular_values": number.singular_values.tolist(),
-            }
+        if number is not None:
+            found["numerical"] = {**vars(number), "singular_values": number.singular_values.tolist()}
             found["gap"] = number.gap
-        found["directions"] = [
-            {
-                "block": movement.block,
-                "free": movement.free,
-                "dimensions": movement.dimensions,
-                "alone": movement.alone,
-                "moving": movement.moving.tolist(),
-                "words": str(movement),
-            }
-            for movement in self.movements
-        ]
         return found
 
 
