@@ -232,7 +232,6 @@ def test_rules_that_are_not_there_weigh_nothing():
 def test_description():
     automaton = random_automaton(np.random.default_rng(0), sorts=2, states=[2, 3])
     assert repr(automaton) == "<TreeAutomaton: 2 sorts, 5 states, 8 rules>"
-    assert automaton.n_weights == 8 + 3 * 12 + 3 * 18 + 27
 
 
 ONE = TreeAutomaton.single([1.0, 2.0], np.ones((2, 2, 2)), {"a": [1.0, 2.0]})

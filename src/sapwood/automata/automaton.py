@@ -90,11 +90,6 @@ class TreeAutomaton:
         """Number of states in all."""
         return int(self.sizes.sum())
 
-    @property
-    def n_weights(self) -> int:
-        """Number of weights of its transition tensors, zero or not."""
-        return int(self.sizes[self.rules].prod(axis=1).sum()) if len(self.rules) else 0
-
     def __repr__(self) -> str:
         sorts = "1 sort" if len(self.sorts) == 1 else f"{len(self.sorts)} sorts"
         return f"<TreeAutomaton: {sorts}, {self.n_states} states, {len(self.rules)} rules>"

@@ -48,15 +48,10 @@ class ConstituencyPosterior:
             raise UsageError(
                 f"a binary tree over {length} words has {length - 1} different spans of two words and more"
             )
-        factors = [
-            constant(
-                Reals(),
-                np.array([float(width == 1 or (i, i + width) in wanted) for i in range(length - width + 1)]).reshape(
-                    1, 1, -1, 1
-                ),
-            )
-            for width in range(1, length + 1)
-        ]
+        factors = []
+        for width in range(1, length + 1):
+            kept = [width == 1 or (i, i + width) in wanted for i in range(length - width + 1)]
+            factors.append(constant(Reals(), np.array(kept, float)[None, None, :, None]))
         inside = inside_constituents(self._leaves, self._rule, Marks(), factors).value[0, 0]
         return float(inside @ self._root / self._mass)
 

@@ -40,18 +40,14 @@ class ConstituencySample:
 
     def tree(self, index: int) -> Tree:
         """Return one tree; its labels and words are the numbers of states and words, from 0."""
-        nodes = {
-            (span, split): str(state)
-            for split, (span, state) in enumerate(
-                zip(zip(self.begin[index], self.end[index], strict=True), self.states[index], strict=True), 1
-            )
-        }
+        begin, end, states = (array[index].tolist() for array in (self.begin, self.end, self.states))
         made: dict[tuple[int, int], Tree] = {
             (i, i + 1): Tree(str(state), word=str(word))
             for i, (state, word) in enumerate(zip(self.leaves[index], self.words[index], strict=True))
         }
-        for ((begin, end), split), label in sorted(nodes.items(), key=lambda node: node[0][0][1] - node[0][0][0]):
-            made[begin, end] = Tree(label, [made[begin, split], made[split, end]])
+        for node in sorted(range(len(begin)), key=lambda node: end[node] - begin[node]):
+            children = [made[begin[node], node + 1], made[node + 1, end[node]]]
+            made[begin[node], end[node]] = Tree(str(states[node]), children)
         return made[0, self.words.shape[1]]
 
 
