@@ -352,7 +352,7 @@ def test_treebank_grammars(treebank_grammar: TensorGrammar, symbols: Symbols) ->
 def test_without_labels_grammars_must_be_small(
     treebank_grammar: TensorGrammar, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("sapwood.automata.reduction"), "_MOST_WEIGHTS", 1000)
+    monkeypatch.setattr(import_module("sapwood.automata.reduction"), "MOST_WEIGHTS", 1000)
     with pytest.raises(UsageError, match=r"without labels the grammar would have [0-9,]+ x [0-9,]+\^2 weights"):
         minimise(treebank_grammar, symbols="none", states=2)
     assert minimise(treebank_grammar, symbols="base", states=2).grammar.states.max() == 2
