@@ -43,8 +43,8 @@ def files(tmp_path_factory: pytest.TempPathFactory, sapwood: Sapwood) -> dict[st
     folder = tmp_path_factory.mktemp("minimise")
     for name, count, seed in (("train.mrg", 50, 0), ("dev.mrg", 6, 1)):
         (folder / name).write_text("".join(f"{tree}\n" for tree in made_up_treebank(count, seed)))
-    assert sapwood(["train", folder / "train.mrg", "-o", folder / "pcfg", "-q"]).code == 0
-    plain = ["--vertical", 1, "--horizontal", 0]
+    assert sapwood(["train", folder / "train.mrg", "--method", "pcfg", "-o", folder / "pcfg", "-q"]).code == 0
+    plain = ["--method", "pcfg", "--vertical", 1, "--horizontal", 0]
     assert sapwood(["train", folder / "train.mrg", *plain, "-o", folder / "plain", "-q"]).code == 0
     base = TensorGrammar.load(folder / "plain")
     members = [random_states(base, 4, np.random.default_rng(seed), noise=1.5) for seed in range(2)]
