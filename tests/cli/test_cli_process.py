@@ -155,7 +155,7 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
         "sapwood convert trees.mrg > /dev/full",
         "sapwood eval trees.mrg trees.mrg > /dev/full",
         "sapwood parse -q -m m sentences.txt -o /dev/full",
-        "sapwood train trees.mrg -o /dev/full",
+        "sapwood train trees.mrg --method pcfg -o /dev/full",
         "sapwood minimise m -q -o /dev/full",
     ],
 )
