@@ -72,8 +72,8 @@ def bad_tree(text: str, message: str) -> list[Case]:
             ("inspect", ""),
             ("train", "-o out"),
             ("eval", "-m m"),
-            ("minimize m -o out --trees", ""),
-            ("minimize m -o out --tolerance 0 --trees trees.mrg --dev", ""),
+            ("minimise m -o out --trees", ""),
+            ("minimise m -o out --tolerance 0 --trees trees.mrg --dev", ""),
         )
     ]
 
@@ -87,7 +87,7 @@ def bad_model(content: Content, code: int, message: str) -> list[Case]:
             "parse sentences.txt -m bad.sapwood",
             "eval trees.mrg -m bad.sapwood",
             "inspect bad.sapwood",
-            "minimize bad.sapwood -o out",
+            "minimise bad.sapwood -o out",
         )
     ]
 
@@ -126,8 +126,8 @@ CASES: dict[str, list[Case]] = {
             ("train none.mrg -o out", r"none\.mrg: no trees"),
             ("inspect none.mrg", r"none\.mrg: no trees"),
             ("eval none.mrg -m m", r"none\.mrg: no trees"),
-            ("minimize m --trees none.mrg -o out", r"none\.mrg: no trees"),
-            ("minimize m --dev none.mrg -o out", r"none\.mrg: no trees"),
+            ("minimise m --trees none.mrg -o out", r"none\.mrg: no trees"),
+            ("minimise m --dev none.mrg -o out", r"none\.mrg: no trees"),
             ("eval none.mrg none.mrg", r"none\.mrg: no trees"),
             ("eval trees.mrg none.mrg", r"trees\.mrg has 6 trees, none\.mrg has 0"),
         )
@@ -148,9 +148,9 @@ CASES: dict[str, list[Case]] = {
         Case("eval nothing.mrg -m m", INPUT, r"^sapwood: nothing\.mrg: no such file"),
         Case("eval trees.mrg nothing.mrg", INPUT, r"^sapwood: nothing\.mrg: no such file"),
         Case("eval trees.mrg -m nothing", INPUT, r"^sapwood: nothing: no such file"),
-        Case("minimize nothing -o out", INPUT, r"^sapwood: nothing: no such file"),
-        Case("minimize m --trees nothing.mrg -o out", INPUT, r"^sapwood: nothing\.mrg: no such file"),
-        Case("minimize m --dev nothing.mrg -o out", INPUT, r"^sapwood: nothing\.mrg: no such file"),
+        Case("minimise nothing -o out", INPUT, r"^sapwood: nothing: no such file"),
+        Case("minimise m --trees nothing.mrg -o out", INPUT, r"^sapwood: nothing\.mrg: no such file"),
+        Case("minimise m --dev nothing.mrg -o out", INPUT, r"^sapwood: nothing\.mrg: no such file"),
         Case("eval trees.mrg trees.mrg --params colins", INPUT, "colins: neither a file nor a built-in set"),
     ],
     "a file as a folder": [
@@ -170,14 +170,14 @@ CASES: dict[str, list[Case]] = {
             "convert trees.mrg -o .",
             "eval . -m m",
             "eval trees.mrg .",
-            "minimize . -o out",
-            "minimize m -o .",
-            "minimize m --trees . -o out",
+            "minimise . -o out",
+            "minimise m -o .",
+            "minimise m --trees . -o out",
         )
     ],
     "output in no directory": [
         Case(f"{arguments} -o no/where/out", INPUT, "no/where: no such directory; make it first")
-        for arguments in ("train trees.mrg", "parse sentences.txt -m m", "convert trees.mrg", "minimize m")
+        for arguments in ("train trees.mrg", "parse sentences.txt -m m", "convert trees.mrg", "minimise m")
     ],
     "name too long": [
         Case(f"convert {'x' * 5000}", INPUT, "File name too long"),
@@ -215,8 +215,8 @@ CASES: dict[str, list[Case]] = {
         Case("parse sentences.txt -m -", USAGE, "a model cannot be read from standard input"),
         Case("eval trees.mrg -m -", USAGE, "a model cannot be read from standard input"),
         Case("train trees.mrg -o -", USAGE, "a model cannot be written to standard output"),
-        Case("minimize - -o out", USAGE, "models are not read from standard input"),
-        Case("minimize m -o -", USAGE, "models are not .* written to standard output"),
+        Case("minimise - -o out", USAGE, "models are not read from standard input"),
+        Case("minimise m -o -", USAGE, "models are not .* written to standard output"),
     ],
     "model without a name": [Case("parse sentences.txt --model=", USAGE, "the name of the model is empty")],
     # Options.
@@ -240,9 +240,9 @@ CASES: dict[str, list[Case]] = {
         Case("train trees.mrg -o out --method magic", USAGE, "'magic' is not"),
         Case("train trees.mrg -o out --states 8", USAGE, "--states goes with --method pivot.em and em"),
         Case("train trees.mrg -o out --function-tags some", USAGE, "'some' is not one of"),
-        Case("minimize m -o out --states 0", USAGE, "0 is not in the range"),
-        Case("minimize m -o out --keep 2", USAGE, "2.0 is not in the range"),
-        Case("minimize m -o out --weigh some", USAGE, "'some' is not one of 'l2', 'gamma', 'trees'"),
+        Case("minimise m -o out --work 0", USAGE, "0 is not in the range"),
+        Case("minimise m -o out --budget 2", USAGE, "2.0 is not in the range"),
+        Case("minimise m -o out --weigh some", USAGE, "'some' is not one of 'l2', 'gamma', 'trees'"),
     ],
     "wrong calls": [
         Case("", USAGE, "Usage: sapwood"),
@@ -258,8 +258,8 @@ CASES: dict[str, list[Case]] = {
         Case("train", USAGE, "Missing argument 'TREEBANK"),
         Case("train trees.mrg", USAGE, "Missing option '-o' / '--output'"),
         Case("train trees.mrg -o trees.mrg", USAGE, "-o trees.mrg: is one of the input files"),
-        Case("minimize m", USAGE, "Missing option '-o' / '--output'"),
-        Case("minimize m -o m", USAGE, "-o m: is one of the input files"),
+        Case("minimise m", USAGE, "Missing option '-o' / '--output'"),
+        Case("minimise m -o m", USAGE, "-o m: is one of the input files"),
         Case("convert trees.mrg trees.mrg", USAGE, "unexpected extra argument"),
         Case("eval", USAGE, "Missing argument 'GOLD'"),
     ],
@@ -278,9 +278,9 @@ CASES: dict[str, list[Case]] = {
         Case("eval trees.mrg trees.mrg --no-normalise --keep-empties", USAGE, "does not go with --no-normalise"),
         Case("eval - -", USAGE, "standard input .* only once"),
         Case("train - trees.mrg --dev - -o out", USAGE, "standard input .* only once"),
-        Case("minimize m -o out -k 1 --tolerance 0", USAGE, "each say how many states to keep"),
-        Case("minimize m -o out --weigh trees", USAGE, "--weigh trees needs --trees"),
-        Case("minimize m -o out --dev -", USAGE, "--dev -: is read twice"),
+        Case("minimise m -o out --work 1 --tolerance 0", USAGE, "each say how many states to keep"),
+        Case("minimise m -o out --weigh trees", USAGE, "--weigh trees needs --trees"),
+        Case("minimise m -o out --dev -", USAGE, "--dev -: is read twice"),
         Case("convert trees.mrg --invert --normalise", USAGE, "--invert undoes --binarise"),
         Case("convert trees.mrg --vertical 2", USAGE, "--vertical goes with --binarise"),
         Case("convert trees.mrg --keep-empties", USAGE, "--keep-empties goes with --normalise"),
@@ -384,7 +384,7 @@ def test_a_corpus_file_is_no_model(folder: Path, sapwood: Any) -> None:
     outcome = sapwood(["parse", "-m", "corpus.sapwood", "sentences.txt"])
     assert (outcome.code, outcome.err) == (MODEL, "sapwood: corpus.sapwood: holds a corpus, not a model\n")
     assert sapwood(["inspect", "corpus.sapwood"]).code == MODEL
-    outcome = sapwood(["minimize", "corpus.sapwood", "-o", "out"])
+    outcome = sapwood(["minimise", "corpus.sapwood", "-o", "out"])
     assert (outcome.code, outcome.err) == (MODEL, "sapwood: corpus.sapwood: holds a corpus, not a model\n")
 
 
@@ -454,8 +454,8 @@ def test_no_text_is_an_internal_error(folder: Path, sapwood: Any, text: str) -> 
         "eval any.mrg any.mrg",
         "eval trees.mrg any.mrg",
         "train any.mrg -o any.model --skip-bad",
-        "minimize any.mrg -o any.small",
-        "minimize m --trees any.mrg -o any.small --skip-bad",
+        "minimise any.mrg -o any.small",
+        "minimise m --trees any.mrg -o any.small --skip-bad",
         "parse any.mrg -m m --json",
         "parse any.mrg -m m --raw",
         "parse any.mrg -m m --tags",

@@ -19,7 +19,7 @@ import sapwood as package
 from sapwood.cli.main import run
 from sapwood.trees import Tree
 
-COMMANDS = ("train", "parse", "eval", "inspect", "convert", "minimize", "plot", "decompose", "lm", "identify")
+COMMANDS = ("train", "parse", "eval", "inspect", "convert", "minimise", "plot", "decompose", "lm", "identify")
 
 
 def words_of(line: str) -> list[str]:
@@ -57,8 +57,8 @@ def test_version(sapwood: Any) -> None:
         "eval trees.mrg trees.mrg",
         "inspect trees.mrg",
         "inspect m",
-        "minimize m -o new",
-        "minimize m --trees trees.mrg --dev trees.mrg --distance -o new",
+        "minimise m -o new",
+        "minimise m --trees trees.mrg --dev trees.mrg --distance -o new",
         "convert none.mrg --normalise",
         "convert none.mrg --skip-bad",
     ],
@@ -71,7 +71,7 @@ def test_quiet_leaves_standard_error_empty(arguments: str, folder: Path, sapwood
 
 @pytest.mark.parametrize(
     "command",
-    ["convert -", "inspect -", "eval - trees.mrg", "eval trees.mrg -", "train - -o new", "minimize m --trees - -o new"],
+    ["convert -", "inspect -", "eval - trees.mrg", "eval trees.mrg -", "train - -o new", "minimise m --trees - -o new"],
 )
 def test_trees_from_standard_input(command: str, folder: Path, sapwood: Any) -> None:
     outcome = sapwood(command.split(), (folder / "trees.mrg").read_bytes())
@@ -406,7 +406,7 @@ def test_skip_bad_counts_and_reports(folder: Path, sapwood: Any) -> None:
         assert "  ... and 3 more" in outcome.err
     assert sapwood(["convert", "bad.mrg", "--skip-bad"]).out == good
     assert (folder / "new").read_bytes() == (folder / "m").read_bytes()
-    outcome = sapwood(["minimize", "m", "--trees", "bad.mrg", "--skip-bad", "-o", "small"])
+    outcome = sapwood(["minimise", "m", "--trees", "bad.mrg", "--skip-bad", "-o", "small"])
     assert (outcome.code, "skipped 8 malformed tree(s):" in outcome.err) == (0, True)
     scores = sapwood(["eval", "bad.mrg", "-m", "m", "--skip-bad", "--json"])
     assert json.loads(scores.out)["sentences"] == 6

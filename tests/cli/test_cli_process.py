@@ -114,7 +114,7 @@ def test_interrupt_while_training(folder: Path) -> None:
 def test_interrupt_while_minimizing(folder: Path) -> None:
     os.mkfifo(folder / "trees.pipe")
     before = sorted(folder.iterdir())
-    with started("minimize", "m", "--trees", "trees.pipe", "-o", "out.sapwood", "--plot", "out.svg") as process:
+    with started("minimise", "m", "--trees", "trees.pipe", "-o", "out.sapwood", "--plot", "out.svg") as process:
         with wait_for(process, lambda: writer_to(folder / "trees.pipe")):
             assert interrupted(process) == (b"", b"sapwood: interrupted\n")
         assert process.returncode == 130
@@ -155,8 +155,8 @@ def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
         "sapwood convert trees.mrg > /dev/full",
         "sapwood eval trees.mrg trees.mrg > /dev/full",
         "sapwood parse -q -m m sentences.txt -o /dev/full",
-        "sapwood train trees.mrg -o /dev/full",
-        "sapwood minimize m -q -o /dev/full",
+        "sapwood train trees.mrg --method pcfg -o /dev/full",
+        "sapwood minimise m -q -o /dev/full",
     ],
 )
 def test_a_full_disk_is_an_error(command: str, folder: Path) -> None:

@@ -176,6 +176,7 @@ def test_sparse_weights_that_do_not_fit(grammar, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["shape", "start", "jump", "fall", "type"])
+@pytest.mark.usefixtures("unchecked_shapes")
 def test_levels_are_checked(grammar, change):
     level = grammar.levels[1].copy()
     wide = int(grammar.state_offsets[int(np.argmax(grammar.states))])

@@ -221,7 +221,7 @@ def test_digest_tells_corpora_apart():
     assert corpus.digest() == corpus_of(*TREES).digest()
     assert corpus.digest() != corpus_of(*TREES[1:]).digest()
     assert corpus.digest() != replace(corpus, words=[*corpus.words[:-1], "other"]).digest()
-    assert corpus.digest() != corpus_of(*TREES, transform=TreeTransform(horizontal=0)).digest()
+    assert corpus.digest() != corpus_of(*TREES, transform=TreeTransform(horizontal=1)).digest()
 
 
 def test_damaged_file(tmp_path):

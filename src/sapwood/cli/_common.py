@@ -47,12 +47,12 @@ class Choice(click.ParamType):
     name = "choice"
 
     def __init__(self, own: Sequence[str], group: str | None = None) -> None:
-        self._own = own
+        self.choices = own
         self._group = group
 
     def _names(self) -> list[str]:
         # A plugin's name alone; its code runs when it is used.
-        return list(dict.fromkeys([*self._own, *(plugins(self._group) if self._group else ())]))
+        return list(dict.fromkeys([*self.choices, *(plugins(self._group) if self._group else ())]))
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002
         """Return all names for the help."""
@@ -60,7 +60,7 @@ class Choice(click.ParamType):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return a name that there is; others fail, with the one that may be meant."""
-        if value not in self._own and value not in (names := self._names()):
+        if value not in self.choices and value not in (names := self._names()):
             listed = ", ".join(map(repr, names))
             self.fail(f"{value!r} is not one of {listed}{suggestion(value, names)}", param, ctx)
         return value
