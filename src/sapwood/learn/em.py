@@ -20,7 +20,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import lexical_table
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.latent_learner import IterativeLearner
-from sapwood.learn.problem import LatentProblem, wanted_states
+from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import choice, integer, number, other
 from sapwood.learn.training import Operation, TrainingState, keep_better
 from sapwood.run.log import Log
@@ -88,11 +88,9 @@ class EM(IterativeLearner):
 
     def problem(self, corpus: Corpus) -> LatentProblem:
         """Return the corpus as this learner sees it."""
-        return (
-            super().problem(corpus)
-            if self.init is None
-            else replace(self, init=None, unaries="collapsed").problem(corpus)
-        )
+        if self.init is None:
+            return super().problem(corpus)
+        return replace(self, init=None, unaries="collapsed").problem(corpus)
 
     def _operations(
         self,
@@ -124,8 +122,7 @@ class EM(IterativeLearner):
         if self.init is not None:
             weights = from_grammar(problem, self.init)
         else:
-            most = wanted_states(self.states, trees.corpus, self.support)
-            wanted = np.where(problem.splittable(), most, 1)
+            wanted = problem.wanted_states(self.states, self.support)
             weights = trees.split(trees.one_state(), wanted, self.noise, rng)
         return state.moved(weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 

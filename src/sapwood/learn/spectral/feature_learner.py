@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from sapwood.errors import UsageError
-from sapwood.evaluate.held_out import Dev
-from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.latent_learner import LatentLearner
 from sapwood.learn.settings import integer, number, other
 from sapwood.learn.spectral.matrices import Chosen
-from sapwood.run.log import Log
-from sapwood.run.progress import Progress
-from sapwood.trees.corpus import Corpus
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -46,20 +39,3 @@ class FeatureLearner(LatentLearner):
         0.03, "The part of the largest singular value below which others are cut.", above=0, below=1
     )
     support: int = integer(30, "Occurrences that a symbol must have for each state.", low=1)
-
-    def fit(
-        self,
-        corpus: Corpus,
-        *,
-        dev: Dev | None = None,
-        progress: Progress | None = None,
-        log: Log | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> TensorGrammar:
-        """Learn, and return the grammar; arguments as for `Learner.fit`."""
-        if checkpoint is not None and "<lambda>" in [*self.settings()["inside"], *self.settings()["outside"]]:
-            raise UsageError(
-                "a feature without a name cannot be told from another when training goes on from a checkpoint; "
-                "define it with def, or as a Feature with a name"
-            )
-        return super().fit(corpus, dev=dev, progress=progress, log=log, checkpoint=checkpoint)
