@@ -28,7 +28,7 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.learn.spectral.node_table import NodeTable, NodeView
-from sapwood.shapes import Array, Float, Int, Int64
+from sapwood.shapes import Array, Int, Int64, Num
 from sapwood.trees.signatures import shape
 
 Side: TypeAlias = Literal["inside", "outside"]
@@ -54,7 +54,7 @@ class Entries:
 
     node: Int[Array, "entries"]
     value: Int[Array, "entries"]
-    weight: Float[Array, "entries"]
+    weight: Num[Array, "entries"]
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
