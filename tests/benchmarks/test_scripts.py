@@ -73,7 +73,8 @@ RUNS = [
     ),
     pytest.param(
         "table2",
-        "{text} --train 1500 --dev 400 --states 2 --quick --markdown {new}/a.md --json {new}/a.json --picture {new}/a.svg",
+        "{text} --train 1500 --dev 400 --states 2 --quick --markdown {new}/a.md --json {new}/a.json "
+        "--picture {new}/a.svg",
         [rf"\| em \| {NUMBER} \([0-9]+\) \|", rf"\| all latent \+ tri-KN \| {NUMBER} \|"],
         id="table2",
     ),

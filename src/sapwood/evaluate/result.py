@@ -27,11 +27,6 @@ def percent(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 0.0
 
 
-def f1_of(matched: int, gold: int, predicted: int) -> float:
-    """Return the harmonic mean of precision and recall, in per cent, from the counts."""
-    return percent(2 * matched, gold + predicted)
-
-
 class Matched:
     """What follows from the numbers of brackets: in the gold trees, predicted, and the same in both."""
 
@@ -52,7 +47,7 @@ class Matched:
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall."""
-        return f1_of(self.matched, self.gold, self.predicted)
+        return percent(2 * self.matched, self.gold + self.predicted)
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,7 @@ class Summary(Matched):
     @property
     def unlabeled_f1(self) -> float:
         """The harmonic mean of unlabeled precision and recall."""
-        return f1_of(self.unlabeled_matched, self.gold, self.predicted)
+        return percent(2 * self.unlabeled_matched, self.gold + self.predicted)
 
     @property
     def exact(self) -> float:

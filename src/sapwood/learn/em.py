@@ -93,11 +93,7 @@ class EM(IterativeLearner):
         return replace(self, init=None, unaries="collapsed").problem(corpus)
 
     def _operations(
-        self,
-        problem: LatentProblem,
-        dev: Evaluate | None,
-        progress: Progress,  # noqa: ARG002
-        log: Log,
+        self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log
     ) -> list[Operation]:
         if self.stop != "iterations" and dev is None:
             raise UsageError(f"stop={self.stop!r} needs held-out data to measure it on")
@@ -111,7 +107,7 @@ class EM(IterativeLearner):
                 operations.append(Operation(partial(self._iterate, problem), 1.0, figures))
                 if dev is not None and (iteration % self.every == 0 or iteration == self.iterations):
                     figure = None if self.stop == "iterations" else self.stop.replace("-", "_")
-                    operations.append(self._measuring(problem, dev, log, names, figure))
+                    operations.append(Operation(partial(self._measure, problem, dev, log, names, figure)))
             if restarts > 1 and self.stop == "iterations":
                 operations.append(Operation(partial(self._compare, problem)))
         return operations

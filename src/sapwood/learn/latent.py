@@ -8,7 +8,6 @@ preterminal alone, so it adds a constant to the log-likelihood and the M-step st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sapwood.grammar.emissions import offsets_of
-from sapwood.inference.observed import Expectations, NodeVectors, ObservedTrees
+from sapwood.inference.observed import Expectations, ObservedTrees
 from sapwood.learn import _latent_kernels as kernels
 from sapwood.shapes import Array, Bool, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
@@ -145,13 +144,6 @@ class LatentTrees:
         table = weights.lexical[self._places(weights.states)]
         return self.observed.expectations(weights, lexical=table, dtype=dtype, threads=threads, executor=executor)
 
-    def vectors(
-        self, weights: LatentWeights, *, threads: int = 1, executor: Executor | None = None
-    ) -> Iterator[NodeVectors]:
-        """Yield inside and outside vectors, shard by shard."""
-        table = weights.lexical[self._places(weights.states)]
-        return self.observed.inside_outside(weights, lexical=table, threads=threads, executor=executor)
-
     def counts(self, weights: LatentWeights, expected: Expectations) -> LatentCounts:
         """Return expected counts with those of words summed by class."""
         return LatentCounts(expected.tensors, self.by_class(weights.states, expected.lexical), expected.root)
@@ -222,7 +214,8 @@ class LatentTrees:
         That is the sum over nodes of what merging there alone would cost; `twin` says for which states it is wanted.
         """
         losses = np.zeros(len(weights.root))
-        for shard in self.vectors(weights, threads=threads, executor=executor):
+        table = weights.lexical[self._places(weights.states)]
+        for shard in self.observed.inside_outside(weights, lexical=table, threads=threads, executor=executor):
             kernels.merge_losses(
                 self.corpus.symbol[shard.nodes], weights.state_offsets, twin, occupancy, shard.offsets,
                 shard.inside, shard.outside, losses,

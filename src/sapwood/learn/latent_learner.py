@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -68,7 +67,7 @@ class IterativeLearner(LatentLearner):
             checkpoints = Checkpoints.of_run(checkpoint, self.method, self.settings(), corpus, dev)
             state = checkpoints.load(state.weights) or state
         operations = self._operations(problem, dev, progress, log)
-        state = run_operations(operations, state, progress=progress, log=log, checkpoints=checkpoints)
+        state = run_operations(operations, state, progress, log, checkpoints)
         if state.best is None:
             grammar = state.grammar or self._grammar(problem, state.weights, state.levels, state.step)
         else:
@@ -91,15 +90,9 @@ class IterativeLearner(LatentLearner):
         info = {"method": self.method, "settings": self.settings(), "iterations": step}
         return problem.grammar(weights, info, levels)
 
-    def _given_up(self, state: TrainingState) -> bool:  # noqa: ARG002
+    def _given_up(self, state: TrainingState) -> bool:
         """Return whether nothing more is to be done with the present start."""
         return False
-
-    def _measuring(
-        self, problem: LatentProblem, dev: Evaluate, log: Log, labels: Mapping[str, Any], figure: str | None = "f1"
-    ) -> Operation:
-        """Return the operation that measures the grammar, and keeps it if the figure is the best so far."""
-        return Operation(partial(self._measure, problem, dev, log, labels, figure))
 
     def _measure(
         self,
@@ -110,6 +103,7 @@ class IterativeLearner(LatentLearner):
         figure: str | None,
         state: TrainingState,
     ) -> TrainingState:
+        """Measure the grammar, and keep it if the figure is the best so far."""
         if self._given_up(state):
             return state
         grammar = self._grammar(problem, state.weights, state.levels, state.step)

@@ -43,12 +43,7 @@ class PCFG(Learner):
     preparation: ClassVar[TreeTransform] = TreeTransform(vertical=2, horizontal=1, annotate_tags=True)
 
     def _learn(
-        self,
-        corpus: Corpus,
-        dev: Evaluate | None,  # noqa: ARG002
-        progress: Progress,
-        log: Log,  # noqa: ARG002
-        checkpoint: str | Path | None,  # noqa: ARG002
+        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
     ) -> TensorGrammar:
         with progress.stage("counting", total=2, unit="steps") as stage:
             counts = corpus.rule_counts().astype(float)

@@ -10,7 +10,7 @@ from sapwood.evaluate.held_out import Evaluate
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.latent_learner import SmoothingLearner
 from sapwood.learn.problem import LatentProblem
-from sapwood.learn.settings import integer, optional_integer
+from sapwood.learn.settings import integer
 from sapwood.learn.training import Operation, TrainingState
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
@@ -32,7 +32,7 @@ class Refined(SmoothingLearner):
 
     iterations: int = integer(0, "Iterations of EM afterwards.")
     every: int = integer(1, "How many iterations of EM are between two looks at --dev.", low=1)
-    patience: int | None = optional_integer(None, "EM ends when --dev has got no better so many times.", low=1)
+    patience: int | None = integer(None, "EM ends when --dev has got no better so many times.", low=1, optional=True)
 
     @abstractmethod
     def _counts(
@@ -49,7 +49,7 @@ class Refined(SmoothingLearner):
                 labels = {"phase": "em", "iteration": iteration}
                 operations.append(Operation(partial(self._iterate, problem), 1.0, labels))
             if dev is not None and (iteration % self.every == 0 or iteration == self.iterations):
-                operations.append(self._measuring(problem, dev, log, {}))
+                operations.append(Operation(partial(self._measure, problem, dev, log, {}, "f1")))
         return operations
 
     def _start(self, problem: LatentProblem, progress: Progress, state: TrainingState) -> TrainingState:

@@ -65,11 +65,7 @@ class SplitMerge(SmoothingLearner):
     support: int = integer(4, "Occurrences that a symbol must have for each state.", low=1)
 
     def _operations(
-        self,
-        problem: LatentProblem,
-        dev: Evaluate | None,
-        progress: Progress,  # noqa: ARG002
-        log: Log,
+        self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log
     ) -> list[Operation]:
         operations = []
         for cycle in range(1, self.cycles + 1):
@@ -84,7 +80,7 @@ class SplitMerge(SmoothingLearner):
                 if phase == "split":
                     operations.append(Operation(partial(self._merge, problem), cost))
             if dev is not None:
-                operations.append(self._measuring(problem, dev, log, {"cycle": cycle}))
+                operations.append(Operation(partial(self._measure, problem, dev, log, {"cycle": cycle}, "f1")))
         return operations
 
     def _split(self, problem: LatentProblem, cycle: int, state: TrainingState) -> TrainingState:

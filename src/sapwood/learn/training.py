@@ -18,8 +18,8 @@ from sapwood.errors import ModelError, UsageError
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.latent import LatentWeights
-from sapwood.run.log import Log, NoLog
-from sapwood.run.progress import Progress, Silent, Stage
+from sapwood.run.log import Log
+from sapwood.run.progress import Progress, Stage
 from sapwood.shapes import Array, Int
 from sapwood.storage import content_digest, read_arrays, write_arrays
 from sapwood.trees.corpus import Corpus
@@ -166,16 +166,14 @@ def _levels(arrays: Mapping[str, np.ndarray], prefix: str) -> tuple[np.ndarray, 
 def run_operations(
     operations: Sequence[Operation],
     state: TrainingState,
-    *,
-    progress: Progress | None = None,
-    log: Log | None = None,
+    progress: Progress,
+    log: Log,
     checkpoints: Checkpoints | None = None,
 ) -> TrainingState:
     """Apply the operations that are not done yet; returns the last state.
 
     After each one the state is saved and, if it was an EM iteration, noted in the log.
     """
-    log, progress = log or NoLog(), progress or Silent()
     whole = sum(operation.cost for operation in operations) or 1.0
     # Costs are in percent, so that the time left is right although later iterations take longer.
     with progress.stage("learning", total=100, unit="%") as stage:

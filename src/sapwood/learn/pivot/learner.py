@@ -25,11 +25,11 @@ from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.refined import Refined
-from sapwood.learn.settings import choice, integer, number, optional_integer
+from sapwood.learn.settings import choice, integer, number
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.matrices import SymbolFeatures, extract
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.run.parallel import map_in_order, one_blas_thread
+from sapwood.run.parallel import map_in_order, with_one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
 
@@ -80,16 +80,16 @@ class Pivot(FeatureLearner, Refined):
     rule_iterations: int = integer(10, "Iterations of EM for equation 1.", low=1)
     combinations: int = integer(4, "How many ways to look at a node's features count in equation 1.", low=1)
     strength: float = number(2.0, "Pseudo-counts in equation 1.")
-    patience: int | None = optional_integer(3, "EM ends when --dev has got no better so many times.", low=1)
+    patience: int | None = integer(3, "EM ends when --dev has got no better so many times.", low=1, optional=True)
 
+    @with_one_blas_thread
     def anchors(self, corpus: Corpus) -> dict[str, list[tuple[str, str | None]]]:
         """Return for each symbol with hidden states the inside and the outside feature that stand for each of them.
 
         Outside anchors are None if the columns are fitted.
         """
         problem = self.problem(corpus)
-        with one_blas_thread():
-            features, found = self._find(problem, Silent())
+        features, found = self._find(problem, Silent())
         result: dict[str, list[tuple[str, str | None]]] = {}
         for symbol, (name, states) in enumerate(zip(problem.trees.corpus.symbols, found, strict=True)):
             inside = [features.describe_inside(symbol, int(column)) for column in states.inside_anchors]
@@ -99,14 +99,14 @@ class Pivot(FeatureLearner, Refined):
                 result[name] = list(zip(inside, outside, strict=True))
         return result
 
+    @with_one_blas_thread
     def _counts(
         self, problem: LatentProblem, progress: Progress, layout: LatentWeights
     ) -> tuple[LatentWeights, LatentCounts]:
-        with one_blas_thread():
-            features, found = self._find(problem, progress)
-            evidence = _Evidence(features, found, self.combinations, self.shrinkage, self.random_state)
-            layout = replace(layout, states=np.array([states.states for states in found], np.int32))
-            tensors = self._rules(problem.trees.corpus, found, evidence, progress)
+        features, found = self._find(problem, progress)
+        evidence = _Evidence(features, found, self.combinations, self.shrinkage, self.random_state)
+        layout = replace(layout, states=np.array([states.states for states in found], np.int32))
+        tensors = self._rules(problem.trees.corpus, found, evidence, progress)
         words = problem.trees.by_class(layout.states, _words(problem, features, found, evidence, layout.states))
         root = _roots(problem.trees.corpus, found, evidence)
         return replace(layout, root=root), LatentCounts(tensors, words, root)

@@ -20,7 +20,7 @@ from sapwood.learn.refined import Refined
 from sapwood.learn.settings import integer, number
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import diagnostics, project_nodes
+from sapwood.learn.spectral.projection import diagnostics
 from sapwood.run.parallel import map_in_order, with_one_blas_thread
 from sapwood.run.progress import Progress, track
 from sapwood.shapes import Array, Float, Int, Int64
@@ -70,11 +70,7 @@ class Cluster(FeatureLearner, Refined):
         corpus = problem.trees.corpus
         wanted = problem.wanted_states(self.states, self.support)
         vectors = np.where(wanted > 1, self.dimensions, 1)
-        projected = project_nodes(
-            NodeTable(corpus, problem.word_classes), vectors, inside=self.inside, outside=self.outside,
-            least=self.least, kappa=self.kappa, tolerance=self.tolerance, seed=self.random_state, threads=self.threads,
-            executor=self.executor, progress=progress,
-        )  # fmt: skip
+        projected = self._project_nodes(NodeTable(corpus, problem.word_classes), vectors, progress)
         _, remarks = diagnostics(projected, np.minimum(wanted, 2))
         if remarks:
             progress.note(f"no hidden states: {'; '.join(remarks[:3])}" + ("; ..." if len(remarks) > 3 else ""))

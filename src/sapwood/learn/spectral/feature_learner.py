@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sapwood.learn.latent_learner import LatentLearner
 from sapwood.learn.settings import integer, number, other
 from sapwood.learn.spectral.matrices import Chosen
+from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
+from sapwood.run.progress import Progress
+from sapwood.shapes import Array, Int
+
+# Settings that projections have, too.
+_OF_PROJECTION = ("inside", "outside", "least", "kappa", "tolerance", "threads", "executor")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -39,3 +47,10 @@ class FeatureLearner(LatentLearner):
         0.03, "The part of the largest singular value below which others are cut.", above=0, below=1
     )
     support: int = integer(30, "Occurrences that a symbol must have for each state.", low=1)
+
+    def _project_nodes(
+        self, table: NodeTable, states: Int[Array, "symbols"], progress: Progress, **others: Any
+    ) -> ProjectedNodes:
+        """Return the vectors of all nodes; `others` are settings of `project_nodes` that are not those of all."""
+        ours = {name: getattr(self, name) for name in _OF_PROJECTION}
+        return project_nodes(table, states, seed=self.random_state, progress=progress, **ours | others)

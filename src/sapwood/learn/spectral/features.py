@@ -291,18 +291,6 @@ def _path(table: NodeTable, values: np.ndarray, levels: int) -> np.ndarray:
     return combine(*parts)
 
 
-def _shape_of(word: str) -> str:
-    return shape(word, False)
-
-
-def _prefix_of(word: str) -> str | None:
-    return word[:_PREFIX].lower() + "-" if len(word) > _PREFIX else None
-
-
-def _suffix_of(word: str) -> str | None:
-    return "-" + word[-_SUFFIX:].lower() if len(word) > _SUFFIX else None
-
-
 def _inside(name: str, function: FeatureFunction, describe: Describe) -> None:
     register_feature(name, "inside", function, describe=describe)
 
@@ -335,9 +323,9 @@ _inside(
 _inside("head-tag", lambda t: _inner(t, t.tag[t.head]), lambda t, node: _tag_name(t, t.head[node]))
 _inside("width", lambda t: _inner(t, bin_widths(t.width)), lambda t, node: _bin_name(t.width[node]))
 _inside("word", lambda t: t.word_class, lambda t, node: _class_name(t, node))
-_spelling("shape", _shape_of)
-_spelling("prefix", _prefix_of)
-_spelling("suffix", _suffix_of)
+_spelling("shape", lambda word: shape(word, False))
+_spelling("prefix", lambda word: word[:_PREFIX].lower() + "-" if len(word) > _PREFIX else None)
+_spelling("suffix", lambda word: "-" + word[-_SUFFIX:].lower() if len(word) > _SUFFIX else None)
 _outside("parent-rule", lambda t: t.attachment, lambda t, node: _path_name(t, node, 1))
 _outside("parent-rule-2", lambda t: _path(t, t.attachment, 2), lambda t, node: _path_name(t, node, 2))
 _outside("parent-rule-3", lambda t: _path(t, t.attachment, 3), lambda t, node: _path_name(t, node, 3))

@@ -40,7 +40,7 @@ from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import choice, integer, number, numbers
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, project_nodes
+from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics
 from sapwood.learn.training import figure_of
 from sapwood.run.log import Log
 from sapwood.run.parallel import map_in_order, one_blas_thread
@@ -115,12 +115,7 @@ class Spectral(FeatureLearner):
     rare: int = integer(5, "Words seen no more often show their form only.")
 
     def _learn(
-        self,
-        corpus: Corpus,
-        dev: Evaluate | None,
-        progress: Progress,
-        log: Log,
-        checkpoint: str | Path | None,  # noqa: ARG002
+        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
     ) -> TensorGrammar:
         problem = self.problem(corpus)
         table = NodeTable(problem.trees.corpus, problem.word_classes)
@@ -170,12 +165,9 @@ class Spectral(FeatureLearner):
         progress: Progress,
     ) -> tuple[ProjectedNodes, dict[str, Any]]:
         wanted = problem.wanted_states(32 if self.states == "auto" else self.states, self.support)
-        projected = project_nodes(
-            table, wanted, inside=self.inside, outside=self.outside, least=self.least, kappa=self.kappa,
-            dropout=self.dropout,
-            tolerance=tolerance, weights=weights, seed=self.random_state, threads=self.threads,
-            executor=self.executor, progress=progress,
-        )  # fmt: skip
+        projected = self._project_nodes(
+            table, wanted, progress, dropout=self.dropout, tolerance=tolerance, weights=weights
+        )
         records, remarks = diagnostics(projected, wanted)
         if remarks and self.states != "auto":
             shown = "; ".join(remarks[:3]) + (f"; and {len(remarks) - 3} other symbols" if len(remarks) > 3 else "")
