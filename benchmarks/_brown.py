@@ -51,9 +51,9 @@ class Split:
         return paths
 
 
-def brown_split(path: str | Path, *, min_count: int = 2) -> Split:
+def brown_split(path: str | Path, *, min_count: int = 2, train: int = TRAIN, dev: int = DEV) -> Split:
     """Read the corpus (one sentence a line) and split it."""
-    bounds = np.cumsum([0, TRAIN, DEV // 2, DEV - DEV // 2])
+    bounds = np.cumsum([0, train, dev // 2, dev - dev // 2])
     lines: dict[str, list[list[str]]] = {name: [] for name in _PARTS}
     at = 0
     for _, line in read_lines(path):

@@ -4,56 +4,68 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
-from sapwood.evaluate import Scorer, get_parameters
+from sapwood.evaluate.held_out import evaluate_parser
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.trees import Corpus, Tree, TreeTransform
+from sapwood.learn.base import Learner
+from sapwood.learn.methods import make_learner
+from sapwood.trees import Corpus, TreeTransform
 from sapwood.trees.formats import read_trees
 
 
 class Treebank:
-    """Three parts of a treebank, cleaned."""
+    """A directory with train.mrg, dev.mrg and test.mrg."""
 
     def __init__(self, directory: Path, threads: int) -> None:
         self.directory, self.threads = directory, threads
         began = time.perf_counter()
-        self.corpus = self.read(TreeTransform(1, 0))
+        self.corpus = self.read(Learner.preparation)
         self.reading = time.perf_counter() - began
-        clean = self.corpus.normaliser
-        self.parts: dict[str, list[Tree]] = {
-            part: [tree for tree in map(clean, read_trees(directory / f"{part}.mrg")) if tree is not None]
-            for part in ("dev", "test")
-        }
-        self.evaluating = 0.0
+        self.parts = {part: list(read_trees(directory / f"{part}.mrg")) for part in ("dev", "test")}
+        self._evaluating = 0.0
 
     def read(self, transform: TreeTransform) -> Corpus:
         """Read the training part."""
         return Corpus.from_trees(read_trees(self.directory / "train.mrg"), transform=transform)
 
+    def train(
+        self, method: str, *, by_dev: bool = True, members: int = 1, log: Any = None, **settings: Any
+    ) -> tuple[list[TensorGrammar], float]:
+        """Return grammars from as many seeds, and the seconds that took, with those of reading but not of evaluating.
+
+        A method that likes other trees than most gets them. `by_dev`: whether dev chooses the best grammar.
+        """
+        learner = make_learner(method, **settings, threads=self.threads)
+        self._evaluating = 0.0
+        began = time.perf_counter()
+        same = learner.preparation == Learner.preparation
+        corpus = self.corpus if same else self.read(learner.preparation)
+        seconds = self.reading if same else 0.0
+        dev = self._evaluate if by_dev else None
+        first = settings.get("random_state", 0)
+        learners = [learner] if members == 1 else [learner.replace(random_state=first + n) for n in range(members)]
+        grammars = [each.fit(corpus, dev=dev, log=log) for each in learners]
+        return grammars, seconds + time.perf_counter() - began - self._evaluating
+
     def score(self, grammars: list[TensorGrammar], part: str, threads: int) -> dict[str, float]:
-        """Parse a part and score it."""
+        """Parse a part and score it; the speed is that of both."""
         parser = Parser(grammars, threads=threads)
         parser.parse_one(["warm", "up"])
-        scorer = Scorer(get_parameters("default"))
-        trees = self.parts[part]
         began = time.perf_counter()
-        results = list(parser.parse([tree.words() for tree in trees]))
-        seconds = time.perf_counter() - began
-        for tree, result in zip(trees, results, strict=True):
-            scorer.add(tree, result.tree)
-        figures = scorer.result().to_dict()
+        result = evaluate_parser(parser, self.parts[part])
         return {
-            "f1": figures["f1"],
-            "exact": figures["exact"],
-            "tags": figures["tag_accuracy"],
-            "failed": figures["failed"],
-            "speed": len(trees) / seconds,
+            "f1": result.f1,
+            "exact": result.exact,
+            "tags": result.tag_accuracy,
+            "failed": result.failed,
+            "speed": result.sentences / (time.perf_counter() - began),
         }
 
-    def evaluate(self, grammar: TensorGrammar) -> dict[str, float]:
+    def _evaluate(self, grammar: TensorGrammar) -> dict[str, float]:
         """Score on dev during training; the time it takes is not training time."""
         began = time.perf_counter()
         figures = self.score([grammar], "dev", self.threads)
-        self.evaluating += time.perf_counter() - began
+        self._evaluating += time.perf_counter() - began
         return figures

@@ -19,8 +19,8 @@ is to learn, and errors need not grow.
 **Without smoothing.** Features are the rule or word of a node, and the rule above it with the side on which the node
 hangs, so `population(depth=1)` has the same `Omega^a`, whose sigma is meant here (the learner also scales features by
 how rare they are, and has its projections from the sample, not from the true `Omega^a` as in the theorem). Rules are
-not smoothed (`smoothing=0`), singular values not cut, no word is rare or leans on its signature, nor on its tag's usual
-division among states (`LexicalSettings` of `learn`). What cannot be switched off is the share of unknown words, one in
+not smoothed (`backoff=0`), singular values not cut, no word is rare or leans on its signature, nor on its tag's usual
+division among states (`UNSMOOTHED`). What cannot be switched off is the share of unknown words, one in
 as many as the treebank has: each known word is too improbable by this part, which goes with 1 / M, and rounding to
 float32, a part of 1e-7. Neither shows here.
 
@@ -37,9 +37,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,16 +44,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from _axes import ROUND_NUMBERS, set_axes
+from _axes import ROUND_NUMBERS, fitted_slope, set_axes
+from _comparison import SENTENCE, STATES, WORDS, Bound, Comparison, Errors, smallest_singular_value
+from _samples import UNSMOOTHED, draw
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral.features import Feature
 from sapwood.learn.spectral.learner import Scheme, Spectral
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.testing.grammars import random_grammar
-from sapwood.testing.reference import inside_outside
-from sapwood.testing.spectral_core import project
 from sapwood.testing.spectral_population import Population, learn_from_population, population
 from sapwood.trees.corpus import Corpus
 
@@ -65,9 +61,6 @@ if TYPE_CHECKING:
 
 SCHEMES: tuple[Scheme, ...] = ("all", "one")
 NAMES = {"all": "all nodes", "one": "one node a tree"}
-STATES = 2
-# Trees of up to so many words are compared, and marginals of all sentences of so many.
-WORDS, SENTENCE = 4, 3
 # Slopes are fitted from here on: before, rules and words are missing.
 ENOUGH = 1000
 _NOTE = "#6b6b6b"
@@ -141,88 +134,10 @@ def blurred_sigma(source: Population, rho: float) -> float:
 def learn(corpus: Corpus, nodes: Scheme, seed: int, rho: float = 1.0) -> TensorGrammar:
     """Learn two states a symbol without any smoothing."""
     inside, outside = blurred_features(rho, seed)
-    lexical = LexicalSettings(
-        rare=0, frequent=0, word_strength=0.0, state_strength=0.0, signature_state_strength=None
-    )  # fmt: skip
     return Spectral(
         states=STATES, inside=[inside], outside=[outside], least=1, backoff=0, tolerance=1e-9, support=1, nodes=nodes,
-        unaries="collapsed", rare=0, lexical=lexical, random_state=seed,
+        unaries="collapsed", rare=0, lexical=UNSMOOTHED, random_state=seed,
     ).fit(corpus)  # fmt: skip
-
-
-class Comparison:
-    """Compares grammars with a known one, symbols and rules being known by their names."""
-
-    def __init__(self, truth: TensorGrammar) -> None:
-        self.truth = truth
-        self.symbols = [(name, a >= truth.n_interminals) for a, name in enumerate(truth.symbols)]
-        self.probabilities = self.tree_probabilities(truth)
-        self.sentences = list(product(truth.lexicon.words, repeat=SENTENCE))
-        self.marginals = self.marginals_of(truth)
-
-    def tree_probabilities(self, grammar: TensorGrammar) -> list[np.ndarray]:
-        """Return the probabilities of all trees with 1, 2, .. `WORDS` words, in an order that the truth alone decides.
-
-        Inside vectors of all trees of a symbol and length are made at once from those of their children.
-        """
-        truth = self.truth
-        number = {(name, a >= grammar.n_interminals): a for a, name in enumerate(grammar.symbols)}
-        places = [number.get(symbol) for symbol in self.symbols]
-        sizes = [1 if place is None else int(grammar.states[place]) for place in places]
-        rules = {tuple(rule): index for index, rule in enumerate(grammar.rules.tolist())}
-        # By symbol and number of words, a row for each tree.
-        inside: dict[tuple[int, int], np.ndarray] = {}
-        for a in range(truth.n_interminals, len(self.symbols)):
-            place = places[a]
-            inside[a, 1] = np.array(
-                [np.zeros(1) if place is None else grammar.lexical_vector(place, w) for w in truth.lexicon.words]
-            )
-        for n in range(2, WORDS + 1):
-            parts: dict[int, list[np.ndarray]] = {}
-            for a, b, c in truth.rules.tolist():
-                rule = rules.get((places[a], places[b], places[c]))
-                tensor = np.zeros((sizes[a], sizes[b], sizes[c])) if rule is None else grammar.tensor(rule)
-                for k in range(1, n):
-                    if (b, k) in inside and (c, n - k) in inside:
-                        below = np.einsum("abc,ib,jc->ija", tensor, inside[b, k], inside[c, n - k])
-                        parts.setdefault(a, []).append(below.reshape(-1, sizes[a]))
-            inside.update({(a, n): np.concatenate(rows) for a, rows in parts.items()})
-        found: list[list[np.ndarray]] = [[] for _ in range(WORDS)]
-        for (a, n), rows in sorted(inside.items()):
-            if truth.root_vector(a).any():
-                place = places[a]
-                found[n - 1].append(rows @ (np.zeros(1) if place is None else grammar.root_vector(place)))
-        return [np.concatenate(parts) if parts else np.zeros(0) for parts in found]
-
-    def marginals_of(self, grammar: TensorGrammar) -> np.ndarray:
-        """Return `mu(a, i, j)` of the truth's symbols over all spans, `(sentences, symbols, i, j)`."""
-        number = {(name, a >= grammar.n_interminals): a for a, name in enumerate(grammar.symbols)}
-        found = np.zeros((len(self.sentences), len(self.symbols), SENTENCE, SENTENCE + 1))
-        for row, sentence in zip(found, self.sentences, strict=True):
-            chart = inside_outside(grammar, sentence)
-            for a, symbol in enumerate(self.symbols):
-                if symbol in number:
-                    row[a] = chart.marginals[number[symbol]]
-        return found
-
-    def errors(self, grammar: TensorGrammar) -> Errors:
-        """Return how far a grammar is from the truth."""
-        found = self.tree_probabilities(grammar)
-        pairs = list(zip(found, self.probabilities, strict=True))
-        return Errors(
-            trees=float(sum(np.abs(ours - true).sum() for ours, true in pairs)),
-            relative=[float(np.abs(ours / true - 1).max()) for ours, true in pairs if len(true)],
-            marginal=float(np.abs(self.marginals_of(grammar) - self.marginals).max()),
-        )
-
-
-@dataclass(frozen=True)
-class Errors:
-    """`trees`: summed over trees; `relative`: the greatest one, by number of words; `marginal`: the greatest one."""
-
-    trees: float
-    relative: list[float]
-    marginal: float
 
 
 def median(errors: list[Errors], kind: Literal["trees", "marginal"] = "trees") -> float:
@@ -236,11 +151,6 @@ def frequency_error(comparison: Comparison, trees: int, rng: np.random.Generator
     rest = max(1 - true.sum(), 0.0)
     counts = rng.multinomial(trees, np.append(true, rest) / (true.sum() + rest))
     return float(np.abs(counts[:-1] / trees - true).sum())
-
-
-def draw(grammar: TensorGrammar, trees: int, seed: int) -> Corpus:
-    """Return a treebank."""
-    return Corpus.from_trees(grammar.sample(trees, random_state=seed, max_words=10_000))
 
 
 def first_trees(corpus: Corpus, count: int) -> Corpus:
@@ -259,65 +169,6 @@ def first_trees(corpus: Corpus, count: int) -> Corpus:
         corpus.normaliser,
         corpus.transform,
     )
-
-
-def smallest_singular_value(source: Population) -> float:
-    """Return sigma: the smallest of the m-th singular values of all symbols."""
-    return min(float(np.linalg.svd(source.omega(a), compute_uv=False)[STATES - 1]) for a in range(len(source.counts)))
-
-
-@dataclass(frozen=True)
-class Bound:
-    """What Theorem 3 is about, for one grammar.
-
-    Attributes
-    ----------
-    sigma, smallest
-        Sigma, and `Lambda` without the zeros beside the diagonal of `(Sigma^a)^{-1}` and those of symbols that are
-        never at the root.
-    rules
-        `R`: rules of both kinds.
-    rarest
-        The chance of the symbol that is picked least often, when one node is picked of each tree.
-    """
-
-    sigma: float
-    smallest: float
-    rules: int
-    rarest: float
-
-    @classmethod
-    def of(cls, grammar: TensorGrammar) -> Bound:
-        """Compute the quantities from the exact moments of the grammar."""
-        source = population(grammar, depth=1)
-        found = [project(source.omega(a), STATES) for a in range(len(grammar.symbols))]
-        moments = source.moments([(left, right) for left, right, _ in found])
-        elements = [*(root for root in moments.root if root.any()), *moments.word, *moments.rule]
-        elements += [1 / values for _, _, values in found]
-        return cls(
-            sigma=smallest_singular_value(source),
-            smallest=min(float(np.abs(part).min()) for part in elements),
-            rules=len(grammar.rules) + sum(len(ours) for ours in moments.terminals),
-            rarest=float(population(grammar, depth=1, scheme="one node").counts.min()),
-        )
-
-    def trees(self, nodes: int, error: float, delta: float = 0.5) -> float:
-        """Return the M that guarantees a relative error on trees of so many nodes."""
-        step = (1 + error) ** (1 / (2 * nodes + 1)) - 1
-        own = 128 * STATES**2 / (step * self.smallest * self.sigma**2) ** 2 * np.log(2 * STATES * self.rules / delta)
-        return float(own / self.rarest)
-
-
-def slope(trees: Sequence[int], errors: list[float]) -> float:
-    """Return the slope of log error against log M, where there are enough trees."""
-    used = [(m, error) for m, error in zip(trees, errors, strict=True) if m >= ENOUGH]
-    return fitted_slope(used) if len(used) > 1 else float("nan")
-
-
-def fitted_slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of a line through the logarithms of both coordinates."""
-    x, y = np.log(np.array(points)).T
-    return float(np.polyfit(x, y, 1)[0])
 
 
 def study(trees: list[int], repetitions: int, blurs: list[float], contrasts: list[float], fixed: int) -> dict[str, Any]:
@@ -341,11 +192,12 @@ def study(trees: list[int], repetitions: int, blurs: list[float], contrasts: lis
             **middle,
             "least": [min(error.trees for error in row) for row in rows],
             "most": [max(error.trees for error in row) for row in rows],
-            "slope": slope(trees, middle["trees"]),
-            "marginal_slope": slope(trees, middle["marginal"]),
+            "slope": fitted_slope(list(zip(trees, middle["trees"], strict=True)), ENOUGH),
+            "marginal_slope": fitted_slope(list(zip(trees, middle["marginal"], strict=True)), ENOUGH),
         }
     relative = [np.median([error.relative for error in row], axis=0).tolist() for row in found["one"]]
     whole_trees = [float(np.median(row)) for row in frequencies]
+    slope = fitted_slope(list(zip(trees, whole_trees, strict=True)), ENOUGH)
     limits = {
         "one state": learn_from_population(truth, 1, depth=1),
         "one node, not weighted": learn_from_population(truth, depth=1, scheme="one node"),
@@ -358,7 +210,7 @@ def study(trees: list[int], repetitions: int, blurs: list[float], contrasts: lis
         "repetitions": repetitions,
         "trees": trees,
         "schemes": schemes,
-        "frequencies": {"trees": whole_trees, "slope": slope(trees, whole_trees)},
+        "frequencies": {"trees": whole_trees, "slope": slope},
         "limits": {name: vars(comparison.errors(grammar)) for name, grammar in limits.items()},
         "bound": {
             **vars(bound),

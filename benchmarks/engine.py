@@ -22,26 +22,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import sapwood
+from _machine import copy_speed, matrix_product_speed
 from sapwood.inference.chart import build_chart
 from sapwood.testing.grammars import random_states
 
 BUCKETS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 10_000))
-
-
-def machine_limits() -> dict[str, float]:
-    """Measure one core's matrix product (Gflop/s, single precision) and copy (GB/s), the best of several."""
-    a = np.random.default_rng(0).random((512, 512), np.float32)
-    source = np.zeros(1 << 26, np.uint8)
-    target = np.empty_like(source)
-    product = min(_seconds(lambda: a @ a) for _ in range(20))
-    copy = min(_seconds(lambda: np.copyto(target, source)) for _ in range(10))
-    return {"gemm_gflops": 2 * 512**3 / product / 1e9, "copy_gb_per_s": 2 * source.nbytes / copy / 1e9}
-
-
-def _seconds(call) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def timed_parse(parser: sapwood.Parser, sentences: list[list[str]]) -> tuple[float, list[sapwood.ParseResult]]:
@@ -76,15 +61,20 @@ def fine_work(parser: sapwood.Parser, sentences: list[list[str]]) -> tuple[float
     return operations / len(sentences), size / len(sentences)
 
 
+def f1_of(gold: list[sapwood.Tree], results: list[sapwood.ParseResult]) -> float:
+    """Return the score of parses."""
+    scorer = sapwood.Scorer()
+    for tree, result in zip(gold, results, strict=True):
+        scorer.add(tree, result.tree)
+    return scorer.result().f1
+
+
 def compare_with_exact(grammar: sapwood.TensorGrammar, gold: list[sapwood.Tree]) -> dict[str, float]:
     """Parse with default pruning and without any; print and return F1 and speed of both."""
     found: dict[str, float] = {}
     for name, parser in (("pruned", sapwood.Parser(grammar)), ("exact", sapwood.Parser(grammar, threshold=0))):
         seconds, results = timed_parse(parser, [tree.words() for tree in gold])
-        scorer = sapwood.Scorer()
-        for tree, result in zip(gold, results, strict=True):
-            scorer.add(tree, result.tree)
-        found |= {f"{name}_f1": scorer.result().f1, f"{name}_per_second": len(gold) / seconds}
+        found |= {f"{name}_f1": f1_of(gold, results), f"{name}_per_second": len(gold) / seconds}
     print(
         f"\n{len(gold)} sentences of up to 30 words: pruned F1 {found['pruned_f1']:.2f} at "
         f"{found['pruned_per_second']:.0f}/s, exact F1 {found['exact_f1']:.2f} at {found['exact_per_second']:.0f}/s"
@@ -104,7 +94,7 @@ def main() -> int:
     arguments.add_argument("--json", help="write all figures there")
     options = arguments.parse_args()
 
-    limits = machine_limits()
+    limits = {"gemm_gflops": matrix_product_speed(), "copy_gb_per_s": copy_speed()}
     peak = limits["gemm_gflops"]
     print(f"machine: {peak:.0f} Gflop/s matrix product, {limits['copy_gb_per_s']:.1f} GB/s copy, one core")
     normaliser = sapwood.Normaliser()
@@ -113,8 +103,7 @@ def main() -> int:
     lengths = np.array([len(sentence) for sentence in sentences])
     report: dict[str, object] = {"machine": limits, "sentences": len(sentences), "mean_length": float(lengths.mean())}
 
-    transform = sapwood.TreeTransform(vertical=2, horizontal=1, annotate_tags=True)
-    grammar = sapwood.PCFG().fit(sapwood.Corpus.from_trees(sapwood.read_trees(options.train), transform=transform))
+    grammar = sapwood.PCFG().fit(sapwood.PCFG.prepare(sapwood.read_trees(options.train)))
     start = time.perf_counter()
     parser = sapwood.Parser(grammar)
     parser.parse_one(sentences[0])
@@ -126,13 +115,11 @@ def main() -> int:
         parser = sapwood.Parser(grammar, threads=threads)
         seconds, results = timed_parse(parser, sentences)
         rates[threads] = max(rates.get(threads, 0.0), len(sentences) / seconds)
-    scorer = sapwood.Scorer()
-    for tree, result in zip(gold, results, strict=True):
-        scorer.add(tree, result.tree)
+    f1 = f1_of(gold, results)
     failed = sum(result.failed for result in results)
     print(f"1 thread {rates[1]:.0f} sentences/s, 2 threads {rates[2]:.0f} ({rates[2] / rates[1]:.2f} times), "
-          f"F1 {scorer.result().f1:.2f}, {failed} failed")  # fmt: skip
-    report["pcfg"] = {"one_thread": rates[1], "two_threads": rates[2], "f1": scorer.result().f1, "failed": failed}
+          f"F1 {f1:.2f}, {failed} failed")  # fmt: skip
+    report["pcfg"] = {"one_thread": rates[1], "two_threads": rates[2], "f1": f1, "failed": failed}
     parser = sapwood.Parser(grammar)
     print(f"\n{'length':>9} {'sentences':>9} {'sent/s':>8} {'us/word':>8}")
     report["by_length"] = []
@@ -147,10 +134,7 @@ def main() -> int:
 
     report["pruning"] = compare_with_exact(grammar, [tree for tree in gold if len(tree) <= 30][: options.sentences])
 
-    plain = sapwood.Corpus.from_trees(
-        sapwood.read_trees(options.train), transform=sapwood.TreeTransform(vertical=1, horizontal=0)
-    )
-    base = sapwood.PCFG().fit(plain)
+    base = sapwood.PCFG().fit(sapwood.SplitMerge.prepare(sapwood.read_trees(options.train)))
     step = max(1, len(sentences) // options.sentences)
     some = sentences[::step]
     print(f"\n{base!r} with random states, {len(some)} sentences, one thread")

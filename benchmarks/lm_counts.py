@@ -169,7 +169,7 @@ def main() -> None:
     os.environ["POLARS_MAX_THREADS"] = str(max(options.threads))
     with tempfile.TemporaryDirectory() as folder:
         small, text = Path(folder) / "small.txt", Path(folder) / "text.txt"
-        zipfian_text(small, 200_000, options.words)
+        zipfian_text(small, min(200_000, options.tokens), options.words)
         for memory in (options.memory, 1_000_000):  # compile everything, merging too
             with_sapwood(small, 2, options.order, memory)
         zipfian_text(text, options.tokens, options.words)

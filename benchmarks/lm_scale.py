@@ -103,7 +103,7 @@ class Truth:
         return float(np.exp(-total / samples))
 
 
-@njit(nogil=True)
+@njit(cache=True, nogil=True)
 def alias_table(chances, cut, other):
     """Make Walker's table for drawing from a distribution."""
     n = len(chances)
@@ -132,7 +132,7 @@ def alias_table(chances, cut, other):
         cut[x], other[x] = 1, x
 
 
-@njit(nogil=True)
+@njit(cache=True, nogil=True)
 def draw_rows(begin, end, totals, r, cut, other, rng, columns, counts, lengths):
     """Draw the second words of rows, and count them; returns how many distinct bigrams there are."""
     words, states = len(totals), r.shape[1]
@@ -170,7 +170,7 @@ def draw_rows(begin, end, totals, r, cut, other, rng, columns, counts, lengths):
     return used
 
 
-@njit(nogil=True, fastmath=True)
+@njit(cache=True, nogil=True, fastmath=True)
 def multiply_add(times, x):
     """Do 128 independent multiply-adds so many times."""
     values = np.zeros(128, np.float32)
@@ -180,17 +180,17 @@ def multiply_add(times, x):
     return values.sum()
 
 
-def limits(threads: int) -> dict[str, float]:
+def limits(threads: int, size: int) -> dict[str, float]:
     """Measure what the machine can do: GB/s of copying (read and written), Gflop/s of multiply-adds."""
     multiply_add(1, np.float32(0.5))
     best = {"copy": 0.0, "flops": 0.0}
-    sources = [np.ones(1 << 26, np.float32) for _ in range(threads)]
-    targets = [np.zeros(1 << 26, np.float32) for _ in range(threads)]
+    sources = [np.ones(size, np.float32) for _ in range(threads)]
+    targets = [np.zeros(size, np.float32) for _ in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(5):
             began = time.perf_counter()
             list(pool.map(np.copyto, targets, sources))
-            best["copy"] = max(best["copy"], threads * 8 * (1 << 26) / (time.perf_counter() - began) / 1e9)
+            best["copy"] = max(best["copy"], threads * 8 * size / (time.perf_counter() - began) / 1e9)
             began = time.perf_counter()
             list(pool.map(lambda _: multiply_add(2_000_000, np.float32(0.5)), range(threads)))
             best["flops"] = max(best["flops"], threads * 2 * 128 * 2e6 / (time.perf_counter() - began) / 1e9)
@@ -283,11 +283,12 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--no-pivot", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--copied", type=int, default=1 << 26, help="numbers in the arrays that are copied")
     parser.add_argument("--brown", type=Path, help="the Brown corpus, measured as well")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
-    machine = limits(options.threads)
+    machine = limits(options.threads, options.copied)
     print(f"{options.threads} threads: copying {machine['copy']:.1f} GB/s, {machine['flops']:.0f} Gflop/s\n")
     columns = (
         "counts", "tokens", "distinct", "begin s", "iteration s", "of the processor", "Gflop/s", "GB/s", "anchors s",

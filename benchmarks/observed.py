@@ -10,33 +10,17 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the matrix product is to show one core's limit
 
 import numpy as np
 
+from _machine import best_time, matrix_product_speed
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
 from sapwood.inference.observed import ObservedTrees
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_trees
 from sapwood.trees.transform import TreeTransform
-
-
-def best_time(call: Callable[[], object], repeats: int = 3) -> float:
-    """Return the shortest time of a few calls, in seconds."""
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return min(times)
-
-
-def matrix_product_speed(size: int = 512) -> float:
-    """Return the floating-point operations a second, in thousand millions, of a float32 product on one core."""
-    square = np.random.default_rng(0).random((size, size), dtype=np.float32)
-    return 2 * size**3 / best_time(lambda: square @ square, 20) / 1e9
 
 
 def random_weights(corpus: Corpus, states: int) -> TensorGrammar:

@@ -33,11 +33,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from _axes import set_axes
+from _axes import fitted_slope, set_axes
+from _samples import UNSMOOTHED, draw
 from sapwood.evaluate import match_grammars
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.em import EM
-from sapwood.learn.lexical import LexicalSettings
 from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.testing.pivot_core import learn_from_statistics, observed_statistics
 from sapwood.testing.pivot_population import learn_from_population, random_pivot_grammar
@@ -77,11 +77,6 @@ def error(truth: TensorGrammar, found: TensorGrammar) -> float:
     return (match.rules.total + match.words.total) / (2 * int(truth.states.sum()))
 
 
-def draw(grammar: TensorGrammar, trees: int, seed: int) -> Corpus:
-    """Return a treebank."""
-    return Corpus.from_trees(grammar.sample(trees, random_state=seed, max_words=10_000))
-
-
 def learn(corpus: Corpus) -> TensorGrammar:
     """Learn by figure 1."""
     return learn_from_statistics(observed_statistics(corpus), corpus.words, STATES)
@@ -109,11 +104,8 @@ def softened(grammar: TensorGrammar, part: float = SOFT) -> TensorGrammar:
 
 def run_em(corpus: Corpus, iterations: int, seed: int, init: TensorGrammar | None = None) -> TensorGrammar:
     """Run EM for the maximum likelihood, nothing smoothed."""
-    lexical = LexicalSettings(
-        rare=0, frequent=0, word_strength=0.0, state_strength=0.0, signature_state_strength=None
-    )  # fmt: skip
     return EM(
-        states=STATES, iterations=iterations, init=init, support=1, unaries="collapsed", rare=0, lexical=lexical,
+        states=STATES, iterations=iterations, init=init, support=1, unaries="collapsed", rare=0, lexical=UNSMOOTHED,
         random_state=seed,
     ).fit(corpus)  # fmt: skip
 
@@ -158,24 +150,18 @@ def study(
         truths = [known_grammar(seed, alpha=alpha) for seed in range(grammars)]
         found = [errors(truth, draw(truth, fixed, 1000 + seed), seed) for seed, truth in enumerate(truths)]
         by_alpha.append(summary(found))
-    used = [(count, row[PIVOT][0]) for count, row in zip(trees, by_trees, strict=True) if count >= ENOUGH]
+    points = [(count, row[PIVOT][0]) for count, row in zip(trees, by_trees, strict=True)]
     return {
         "grammars": grammars,
         "trees": list(trees),
         "by_trees": by_trees,
-        "slope": fitted_slope(used) if len(used) > 1 else float("nan"),
+        "slope": fitted_slope(points, ENOUGH),
         "fixed": fixed,
         "epsilon": list(leaks),
         "by_epsilon": by_leak,
         "alpha": list(alphas),
         "by_alpha": by_alpha,
     }
-
-
-def fitted_slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of a line through the logarithms of both coordinates."""
-    x, y = np.log(np.array(points)).T
-    return float(np.polyfit(x, y, 1)[0])
 
 
 def tables(results: dict[str, Any]) -> str:

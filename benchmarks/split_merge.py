@@ -4,7 +4,7 @@
 
 Each directory has train.mrg, dev.mrg and test.mrg. Rows of the table:
 
-    pcfg         counts, as `sapwood train` makes them by default
+    pcfg         counts, of symbols with their parents and siblings
     em           16 states for each symbol, stopped by dev F1
     collapsed    split-merge with unary chains as symbols of their own
     steps        split-merge as it is by default: unary chains with an explicit last step
@@ -19,37 +19,25 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from _treebank import Treebank
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn import EM, PCFG, SplitMerge
-from sapwood.trees import Corpus, Tree, TreeTransform
+from sapwood.learn import EM
+from sapwood.trees import Corpus, Tree
 
 METHODS = ("pcfg", "em", "collapsed", "steps", "ensemble")
 
 
-class SplitMergeTreebank(Treebank):
-    """A treebank with the annotated symbols that a PCFG wants as well."""
-
-    def __init__(self, directory: Path, threads: int) -> None:
-        super().__init__(directory, threads)
-        self.annotated = self.read(TreeTransform(2, 1, "right", True))
-
-    def train(self, method: str, seed: int) -> list[TensorGrammar]:
-        """Train by one of `METHODS`."""
-        latent, threads = self.corpus, self.threads
-        if method == "pcfg":
-            return [PCFG().fit(self.annotated)]
-        if method == "em":
-            learner = EM(states=16, stop="f1", random_state=seed, threads=threads)
-            return [learner.fit(latent, dev=self.evaluate)]
-        if method == "ensemble":
-            return [SplitMerge(random_state=seed + member, threads=threads).fit(latent) for member in range(4)]
-        unaries: Any = method
-        return [SplitMerge(unaries=unaries, random_state=seed, threads=threads).fit(latent)]
+def train(treebank: Treebank, method: str, seed: int, cycles: int) -> tuple[list[TensorGrammar], float]:
+    """Train by one of `METHODS`; returns the seconds, too."""
+    if method == "pcfg":
+        return treebank.train("pcfg", by_dev=False)
+    if method == "em":
+        return treebank.train("em", states=16, stop="f1", random_state=seed)
+    own: dict[str, Any] = {"members": 4} if method == "ensemble" else {"unaries": method}
+    return treebank.train("split-merge", by_dev=False, cycles=cycles, random_state=seed, **own)
 
 
 def main() -> None:
@@ -58,6 +46,7 @@ def main() -> None:
     parser.add_argument("directory", nargs="+", type=Path)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds to take the mean over (not: ensemble)")
+    parser.add_argument("--cycles", type=int, default=5, help="of split-merge")
     parser.add_argument("--threads", type=int, default=2, help="for training")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -66,13 +55,10 @@ def main() -> None:
     print("| treebank | method | seed | train s | states | dev F1 | test F1 | exact | tags | failed | sentences/s |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for directory in options.directory:
-        treebank = SplitMergeTreebank(directory, options.threads)
+        treebank = Treebank(directory, options.threads)
         for method in options.methods:
             for seed in range(options.seeds if method in ("em", "collapsed", "steps") else 1):
-                treebank.evaluating = 0.0
-                began = time.perf_counter()
-                grammars = treebank.train(method, seed)
-                seconds = time.perf_counter() - began - treebank.evaluating + treebank.reading
+                grammars, seconds = train(treebank, method, seed, options.cycles)
                 dev = treebank.score(grammars, "dev", options.threads)
                 test = treebank.score(grammars, "test", 1)
                 states = int(grammars[0].states.max())

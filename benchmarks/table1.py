@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,21 +24,20 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from _treebank import Treebank
-from sapwood.learn import EM, Cluster, Pivot, Spectral, SplitMerge
 from sapwood.plots.pictures import COLOURS, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Learner and settings by method; split-merge finds its own number of states.
-METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "EM": (EM, {"stop": "f1", "iterations": 60, "every": 5, "patience": 3}),
-    "spectral": (Spectral, {"smoothing": (20.0, 10.0, 30.0)}),
-    "pivot": (Pivot, {}),
-    "pivot+EM": (Pivot, {"iterations": 20}),
-    "cluster": (Cluster, {}),
-    "cluster+EM": (Cluster, {"iterations": 20, "every": 1, "patience": 3}),
-    "split-merge": (SplitMerge, {}),
+# Learner and settings by row; split-merge finds its own number of states.
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "EM": ("em", {"stop": "f1", "iterations": 60, "every": 5, "patience": 3}),
+    "spectral": ("spectral", {}),
+    "pivot": ("pivot", {}),
+    "pivot+EM": ("pivot+em", {"iterations": 20}),
+    "cluster": ("cluster", {}),
+    "cluster+EM": ("cluster", {"iterations": 20, "every": 1, "patience": 3}),
+    "split-merge": ("split-merge", {}),
 }
 STARTS = {"EM": "random", "cluster+EM": "clusters", "pivot+EM": "pivots"}
 
@@ -58,14 +56,11 @@ class Trace:
 
 def measure(treebank: Treebank, method: str, states: int | None) -> dict[str, Any]:
     """Train one grammar and score it."""
-    learner, settings = METHODS[method]
+    name, settings = METHODS[method]
     if states is not None:
         settings = {**settings, "states": states}
     trace = Trace()
-    treebank.evaluating = 0.0
-    began = time.perf_counter()
-    fitted = learner(**settings, threads=treebank.threads).fit(treebank.corpus, dev=treebank.evaluate, log=trace)
-    seconds = time.perf_counter() - began - treebank.evaluating + treebank.reading
+    grammars, seconds = treebank.train(name, log=trace, **settings)
     best = max(trace.points, key=lambda point: (point[1], -point[0]))
     return {
         "treebank": treebank.directory.name,
@@ -75,7 +70,7 @@ def measure(treebank: Treebank, method: str, states: int | None) -> dict[str, An
         "iterations": best[0] if method in STARTS else None,
         "trace": trace.points,
         "seconds": seconds,
-        "test": treebank.score([fitted], "test", treebank.threads),
+        "test": treebank.score(grammars, "test", treebank.threads),
     }
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
-from _brown import Split, brown_split
+from _brown import DEV, TRAIN, Split, brown_split
 from sapwood.lm.aggregate import AggregateMarkov
 from sapwood.lm.counts import count_text
 from sapwood.lm.kneser_ney import KneserNey
@@ -52,8 +52,8 @@ EDGES = (3, 10, 30, 100, 300, 1000, 3000, 10000)
 class Study:
     """The corpus, and what was measured on it."""
 
-    def __init__(self, path: Path, threads: int) -> None:
-        self.split: Split = brown_split(path)
+    def __init__(self, path: Path, threads: int, train: int, dev: int) -> None:
+        self.split: Split = brown_split(path, train=train, dev=dev)
         self.threads = threads
         size, train = len(self.split.vocabulary), self.split.train
         ones = np.ones(len(train) - 1, np.int64)
@@ -206,12 +206,14 @@ def main() -> None:
     parser.add_argument("--prior", type=float, default=3.0)
     parser.add_argument("--word-prior", type=float, default=100.0)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--train", type=int, default=TRAIN, help="tokens to train on, the first ones")
+    parser.add_argument("--dev", type=int, default=DEV, help="tokens for development, the next ones")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
     states = [m for m in options.states if m <= 32 or not options.quick]
-    study = Study(options.corpus, options.threads)
+    study = Study(options.corpus, options.threads, options.train, options.dev)
     smoothed = {"prior": options.prior, "word_prior": options.word_prior}
     study.ngrams(3 if options.quick else 4)
     for suffix, settings in (("", {"prior": 0.0, "word_prior": 0.0}), (", smoothed", smoothed)):

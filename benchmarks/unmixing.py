@@ -31,6 +31,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from _axes import fitted_slope, set_axes
 from sapwood.errors import SapwoodError
 from sapwood.induction import make_model
 from sapwood.induction.em import fit_em
@@ -42,7 +43,6 @@ from sapwood.run.parallel import map_in_order
 from sapwood.run.progress import Bars, track
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 METHODS = ("unmixing", "EM, one start", "EM, best start", "unmixing + EM", "EM from the truth")
@@ -88,9 +88,9 @@ def error(found: Parameters, truth: Parameters) -> float:
     )
 
 
-def measure(task: tuple[str, int, int]) -> dict[str, Any]:
-    """Return the errors and times of all methods on one sample."""
-    name, count, seed = task
+def measure(task: tuple[str, int, int, int]) -> dict[str, Any]:
+    """Return the errors and times of all methods on one sample: of a model, so many sentences, a seed, iterations."""
+    name, count, seed, iterations = task
     model, truth = known(name)
     groups = draw(model, truth, count, np.random.default_rng([seed, count]))
     sentences: Any = groups[0] if len(groups) == 1 else [row for group in groups for row in group.tolist()]
@@ -106,7 +106,7 @@ def measure(task: tuple[str, int, int]) -> dict[str, Any]:
     except SapwoodError:  # too few sentences
         start = model.random(np.random.default_rng(seed))
     note("unmixing", start, began)
-    options: dict[str, Any] = {"iterations": ITERATIONS[name], "tolerance": 1e-9}
+    options: dict[str, Any] = {"iterations": iterations, "tolerance": 1e-9}
     began = time.process_time()
     note("unmixing + EM", fit_em(model, sentences, start=start, **options).parameters, began)
     began = time.process_time()
@@ -162,10 +162,7 @@ def median(rows: list[dict[str, Any]], count: int, method: str) -> float:
 
 def slope(rows: list[dict[str, Any]], counts: list[int], method: str) -> float:
     """Return the slope of log error against log number of sentences."""
-    points = [(count, median(rows, count, method)) for count in counts if count >= ENOUGH]
-    if len(points) < 2:
-        return float("nan")
-    return float(np.polyfit(*np.log(np.array(points)).T, 1)[0])
+    return fitted_slope([(count, median(rows, count, method)) for count in counts], ENOUGH)
 
 
 def figure_of(rows: list[dict[str, Any]]) -> Figure:
@@ -188,22 +185,10 @@ def figure_of(rows: list[dict[str, Any]]) -> Figure:
                 panel.fill_between(counts, found.min(1), found.max(1), color=colour, alpha=0.12, linewidth=0)
         panel.set_title(name, fontsize=9)
         panel.set_xlabel("sentences")
-        set_axes(panel)
+    set_axes(*panels)
     panels[0].set_ylabel("largest error of a parameter")
     figure.legend(lines, METHODS, loc="outside lower center", ncols=len(METHODS), frameon=False, handlelength=2)
     return figure
-
-
-def set_axes(panel: Axes) -> None:
-    """Make axes logarithmic, with plain numbers."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
-
-    panel.set_xscale("log")
-    panel.set_yscale("log")
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    panel.tick_params(length=3, width=0.8)
 
 
 def main() -> None:
@@ -213,12 +198,13 @@ def main() -> None:
         "--sentences", type=int, nargs="+", default=[1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
     )
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--iterations", type=int, help=f"of EM, at the most; by default {ITERATIONS}")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path, help="write all errors here")
     parser.add_argument("-o", "--output", type=Path, help="write a picture here (.svg, .png or .pdf)")
     arguments = parser.parse_args()
     tasks = [
-        (name, count, seed)
+        (name, count, seed, arguments.iterations or ITERATIONS[name])
         for count in sorted(arguments.sentences, reverse=True)
         for name in MODELS
         for seed in range(arguments.repetitions)

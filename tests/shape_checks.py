@@ -129,8 +129,10 @@ def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
         bound = signature.bind(*arguments, **settings)
         with jaxtyping.jaxtyped("context"):
             for name, value in bound.arguments.items():
-                if name in annotations:
-                    _check(value, annotations[name], f"{function.__qualname__}({name})")
+                several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+                for item in value if several else [value]:
+                    if name in annotations:
+                        _check(item, annotations[name], f"{function.__qualname__}({name})")
             result = function(*arguments, **settings)
             if "return" in annotations:
                 _check(result, annotations["return"], f"{function.__qualname__}: what is returned")

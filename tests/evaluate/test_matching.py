@@ -384,5 +384,10 @@ def test_other_numbers_of_columns():
         place if place < 3 else -1 for place in np.argsort(order).tolist()
     ]
     assert match_columns(ours[:, order[:3]], ours).tolist() == order[:3].tolist()
+
+
+@pytest.mark.usefixtures("unchecked_shapes")
+def test_columns_of_other_lengths():
+    ours = np.random.default_rng(0).normal(size=(7, 5))
     with pytest.raises(UsageError, match="as many rows"):
         match_columns(ours, ours[:4])

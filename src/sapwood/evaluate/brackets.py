@@ -31,8 +31,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from sapwood.errors import InputError
-from sapwood.evaluate.parameters import PARAMETER_SETS, UNLABELED, EvalbParameters
-from sapwood.evaluate.result import EvaluationResult, LabelScore, f1_of, percent
+from sapwood.evaluate.parameters import PARAMETER_SETS, UNLABELED, EvalbParameters, get_parameters
+from sapwood.evaluate.result import EvaluationResult, LabelScore, Matched
 from sapwood.trees.tree import Tree
 
 Bracket = tuple[int, int, str]
@@ -41,7 +41,7 @@ _QUOTE_WORDS = frozenset({"'", '"', "/"})
 
 
 @dataclass(frozen=True)
-class SentenceScore:
+class SentenceScore(Matched):
     """The counts of one sentence, all zero but `length` when it is skipped or in error.
 
     `gold` and `predicted` are the numbers of brackets; they are the same for labeled and unlabeled
@@ -65,21 +65,6 @@ class SentenceScore:
     def exact(self) -> bool:
         """Whether the sentence was parsed and all brackets match."""
         return self.status == "ok" and self.gold == self.predicted == self.matched
-
-    @property
-    def precision(self) -> float:
-        """Per cent of predicted brackets that match; 0.0 when there are none."""
-        return percent(self.matched, self.predicted)
-
-    @property
-    def recall(self) -> float:
-        """Per cent of gold brackets that match; 0.0 when there are none."""
-        return percent(self.matched, self.gold)
-
-    @property
-    def f1(self) -> float:
-        """The harmonic mean of precision and recall; 0.0 when there are no brackets."""
-        return f1_of(self.matched, self.gold, self.predicted)
 
 
 def score_tree(
@@ -128,14 +113,14 @@ def score_tree(
 
 
 class Scorer:
-    """Adds up the scores of sentences.
+    """Adds up the scores of sentences; `parameters` say what counts (see `get_parameters`).
 
     `scores` holds the score of each sentence in the order they were added, for whoever wants to
     compare two parsers sentence by sentence.
     """
 
-    def __init__(self, parameters: EvalbParameters = PARAMETER_SETS["default"]) -> None:
-        self.parameters = parameters
+    def __init__(self, parameters: EvalbParameters | str = "default") -> None:
+        self.parameters = get_parameters(parameters) if isinstance(parameters, str) else parameters
         self.scores: list[SentenceScore] = []
         self._errors = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sapwood.errors import InputError, TreeFormatError
 from sapwood.evaluate.brackets import Scorer
-from sapwood.evaluate.parameters import EvalbParameters, get_parameters
+from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.files import name_of, read_lines
 from sapwood.run.progress import Progress, Silent, track
@@ -46,7 +46,7 @@ def score_files(
             f"{name_of(gold)} has {len(gold_trees)} trees, {name_of(predicted)} has {len(predicted_trees)}; "
             "they must line up (write a blank line for a sentence without a parse)"
         )
-    scorer = Scorer(get_parameters(parameters) if isinstance(parameters, str) else parameters)
+    scorer = Scorer(parameters)
     pairs = zip(gold_trees, predicted_trees, strict=True)
     for gold_tree, predicted_tree in track(pairs, progress or Silent(), "scoring", len(gold_trees), "trees"):
         if normaliser is None:

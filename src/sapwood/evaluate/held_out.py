@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sapwood.errors import InputError
 from sapwood.evaluate.brackets import Scorer
-from sapwood.evaluate.parameters import EvalbParameters, get_parameters
+from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import held_out_log_likelihood
@@ -59,7 +59,7 @@ def evaluate_parser(
 def _score(
     parser: Parser, trees: Sequence[Tree], parameters: EvalbParameters | str, gold_tags: bool, progress: Progress
 ) -> EvaluationResult:
-    scorer = Scorer(get_parameters(parameters) if isinstance(parameters, str) else parameters)
+    scorer = Scorer(parameters)
     sentences = (list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words() for tree in trees)
     results = track(parser.parse(sentences), progress, "parsing", len(trees), "sentences")
     failed = 0

@@ -15,6 +15,7 @@ import numpy as np
 from sapwood.errors import UsageError
 from sapwood.evaluate.orders import Pair, assign, differences
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float, Int, Int64
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,9 @@ class Match:
     Attributes
     ----------
     permutations
-        By symbol of the reference, `(states,)` int64: the other grammar's state that plays the part of each state, -1
-        if there is none.
+        By symbol of the reference, the other grammar's state that plays the part of each state, -1 if there is none.
     unmatched
-        By symbol of the reference, the other grammar's states that play no part, `(any,)` int64.
+        By symbol of the reference, the other grammar's states that play no part.
     rules, words, roots
         The distances.
     order
@@ -45,12 +45,12 @@ class Match:
         unmatched ones.
     """
 
-    permutations: list[np.ndarray]
-    unmatched: list[np.ndarray]
+    permutations: list[Int64[Array, "states"]]
+    unmatched: list[Int64[Array, "others"]]
     rules: Distance
     words: Distance
     roots: Distance
-    order: list[np.ndarray]
+    order: list[Int64[Array, "states"]]
 
     @property
     def largest(self) -> float:
@@ -68,18 +68,12 @@ class Match:
         return not any((found < 0).any() for found in self.permutations) and not any(map(len, self.unmatched))
 
 
-def match_columns(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return which columns of two matrices belong together, so that absolute differences have the smallest sum.
+def match_columns(
+    reference: Float[Array, "rows columns"], other: Float[Array, "rows others"]
+) -> Int64[Array, "columns"]:
+    """Return for each column of a matrix the number of that of another one that belongs to it, -1 if there are too few.
 
-    Parameters
-    ----------
-    reference, other
-        `(d, m)` and `(d, m')`, for example distributions `p(f | h)` as columns.
-
-    Returns
-    -------
-    numpy.ndarray
-        `(m,)` int64: for each column of `reference` the number of one of `other`, -1 if `other` has too few.
+    Absolute differences of the columns, for example distributions `p(f | h)`, have the smallest sum then.
 
     Examples
     --------
@@ -96,7 +90,7 @@ def match_columns(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
     return found
 
 
-def permute(grammar: TensorGrammar, permutations: Sequence[np.ndarray]) -> TensorGrammar:
+def permute(grammar: TensorGrammar, permutations: Sequence[Int[Array, "states"]]) -> TensorGrammar:
     """Return the same grammar with its states in another order: state `i` of `a` is what `permutations[a][i]` was."""
     sizes = grammar.states.tolist()
     if len(permutations) != len(sizes) or any(

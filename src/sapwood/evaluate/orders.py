@@ -23,6 +23,7 @@ import numpy as np
 
 from sapwood.errors import GrammarError
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.shapes import Array, Float, Float64, Int, Int64
 
 # Sums are better only if they are smaller by more than this part, and not by rounding.
 _ROUNDING = 1e-12
@@ -79,11 +80,11 @@ class Pair:
         places = range(len(parts)) if which == 0 else self.place.tolist()
         return [_padded(parts[place], [size]) for place, size in zip(places, self.sizes, strict=True)]
 
-    def as_they_are(self) -> list[np.ndarray]:
+    def as_they_are(self) -> list[Int64[Array, "states"]]:
         """Return the orders in which nothing changes."""
         return [np.arange(size) for size in self.sizes]
 
-    def signatures(self, *, outside: bool) -> list[np.ndarray]:
+    def signatures(self, *, outside: bool) -> list[Int64[Array, "states"]]:
         """Return the best order of each symbol by what does not depend on other symbols' orders.
 
         `outside`: whether that is also where a state comes from, and not only what it expands to.
@@ -112,7 +113,7 @@ class Pair:
             found.append(assign(cost)[1])
         return found
 
-    def objective(self, orders: Sequence[np.ndarray]) -> float:
+    def objective(self, orders: Sequence[Int[Array, "states"]]) -> float:
         """Return the sum of absolute differences of all weights, those of states without a counterpart in full."""
         total = sum(self._rule_difference(index, orders) for index in range(len(self.rules)))
         for a, order in enumerate(orders):
@@ -121,9 +122,9 @@ class Pair:
                 total += float(np.abs(self.words[0][a] - self.words[1][a][order]).sum())
         return total
 
-    def improve(self, orders: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def improve(self, orders: Sequence[Int[Array, "states"]]) -> list[Int[Array, "states"]]:
         """Change one symbol's order after the other until none can be improved."""
-        found = [np.asarray(order) for order in orders]
+        found = list(orders)
         pending = {a for a, size in enumerate(self.sizes) if size > 1}
         while pending:
             for a in sorted(pending):
@@ -192,14 +193,16 @@ def _swap_pairs(order: np.ndarray, least: float, exact: Callable[[np.ndarray], f
     return order, least
 
 
-def differences(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+def differences(
+    ours: Float[Array, "rows columns"], theirs: Float[Array, "others columns"]
+) -> Float64[Array, "rows others"]:
     """Return the sums of absolute differences between all rows of two matrices."""
     from scipy.spatial.distance import cdist
 
     return cdist(ours, theirs, "cityblock")
 
 
-def assign(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def assign(cost: Float[Array, "rows columns"]) -> tuple[Int64[Array, "pairs"], Int64[Array, "pairs"]]:
     """Return rows and columns of the cheapest assignment."""
     from scipy.optimize import linear_sum_assignment
 

@@ -7,6 +7,7 @@ failed ones (no prediction) count in all but those of crossing, which are over p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,14 +27,8 @@ def percent(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 0.0
 
 
-def f1_of(matched: int, gold: int, predicted: int) -> float:
-    """Return the harmonic mean of precision and recall, in per cent, from the counts."""
-    return percent(2 * matched, gold + predicted)
-
-
-@dataclass(frozen=True)
-class LabelScore:
-    """The brackets of one label."""
+class Matched:
+    """What follows from the numbers of brackets: in the gold trees, predicted, and the same in both."""
 
     gold: int
     predicted: int
@@ -52,11 +47,20 @@ class LabelScore:
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall."""
-        return f1_of(self.matched, self.gold, self.predicted)
+        return percent(2 * self.matched, self.gold + self.predicted)
 
 
 @dataclass(frozen=True)
-class Summary:
+class LabelScore(Matched):
+    """The brackets of one label."""
+
+    gold: int
+    predicted: int
+    matched: int
+
+
+@dataclass(frozen=True)
+class Summary(Matched):
     """Figures over a set of sentences: the counts they come from are fields, the figures properties.
 
     `sentences` counts all; `scored` those without the skipped and the ones in error.
@@ -81,17 +85,13 @@ class Summary:
     def of(cls, scores: Sequence[SentenceScore]) -> Summary:
         """Add up the scores of sentences."""
         parsed = [score for score in scores if score.status == "ok"]
+        number = Counter(score.status for score in scores)
         return Summary(
             sentences=len(scores),
-            errors=sum(1 for score in scores if score.status == "error"),
-            skipped=sum(1 for score in scores if score.status == "skipped"),
-            failed=sum(1 for score in scores if score.status == "failed"),
-            words=sum(score.words for score in scores),
-            correct_tags=sum(score.correct_tags for score in scores),
-            gold=sum(score.gold for score in scores),
-            predicted=sum(score.predicted for score in scores),
-            matched=sum(score.matched for score in scores),
-            unlabeled_matched=sum(score.unlabeled_matched for score in scores),
+            errors=number["error"],
+            skipped=number["skipped"],
+            failed=number["failed"],
+            **{name: sum(getattr(score, name) for score in scores) for name in _SUMS},
             exact_sentences=sum(1 for score in parsed if score.exact),
             crossing=sum(score.crossing for score in parsed),
             no_crossing_sentences=sum(1 for score in parsed if score.crossing == 0),
@@ -109,21 +109,6 @@ class Summary:
         return self.scored - self.failed
 
     @property
-    def precision(self) -> float:
-        """Per cent of predicted brackets that match."""
-        return percent(self.matched, self.predicted)
-
-    @property
-    def recall(self) -> float:
-        """Per cent of gold brackets that match."""
-        return percent(self.matched, self.gold)
-
-    @property
-    def f1(self) -> float:
-        """The harmonic mean of precision and recall."""
-        return f1_of(self.matched, self.gold, self.predicted)
-
-    @property
     def unlabeled_precision(self) -> float:
         """Per cent of predicted brackets whose span is that of a gold bracket."""
         return percent(self.unlabeled_matched, self.predicted)
@@ -136,7 +121,7 @@ class Summary:
     @property
     def unlabeled_f1(self) -> float:
         """The harmonic mean of unlabeled precision and recall."""
-        return f1_of(self.unlabeled_matched, self.gold, self.predicted)
+        return percent(2 * self.unlabeled_matched, self.gold + self.predicted)
 
     @property
     def exact(self) -> float:
@@ -165,37 +150,35 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return counts and figures as plain numbers."""
-        return {key: getattr(self, key) for key in _COUNTS + _FIGURES}
+        counts = (*_COUNT_TITLES.values(), *_SUMS, "exact_sentences", "crossing")
+        return {key: getattr(self, key) for key in (*counts, *_FIGURE_TITLES.values())}
 
 
-_COUNTS = (
-    "sentences",
-    "scored",
-    "failed",
-    "errors",
-    "skipped",
-    "words",
-    "correct_tags",
-    "gold",
-    "predicted",
-    "matched",
-    "unlabeled_matched",
-    "exact_sentences",
-    "crossing",
-)
-_FIGURES = (
-    "precision",
-    "recall",
-    "f1",
-    "unlabeled_precision",
-    "unlabeled_recall",
-    "unlabeled_f1",
-    "exact",
-    "tag_accuracy",
-    "average_crossing",
-    "no_crossing",
-    "two_or_less_crossing",
-)
+# Counts of sentences that are added up, and what tables call the other counts and the figures.
+_SUMS = ("words", "correct_tags", "gold", "predicted", "matched", "unlabeled_matched")
+_COUNT_TITLES = {
+    "sentences": "sentences",
+    "scored": "scored",
+    "failed": "failed",
+    "in error": "errors",
+    "skipped": "skipped",
+}
+_FIGURE_TITLES = {
+    "precision": "precision",
+    "recall": "recall",
+    "F1": "f1",
+    "unlabeled precision": "unlabeled_precision",
+    "unlabeled recall": "unlabeled_recall",
+    "unlabeled F1": "unlabeled_f1",
+    "exact match": "exact",
+    "tag accuracy": "tag_accuracy",
+    "average crossing": "average_crossing",
+    "no crossing": "no_crossing",
+    "2 or less crossing": "two_or_less_crossing",
+}
+_LENGTH_FIGURES = ("precision", "recall", "f1", "exact")
+_LABEL_COUNTS = ("gold", "predicted", "matched")
+_LABEL_FIGURES = ("precision", "recall", "f1")
 
 
 @dataclass(frozen=True)
@@ -251,13 +234,11 @@ class EvaluationResult(Summary):
             **super().to_dict(),
             "cutoff": {"length": self.parameters.cutoff_len, **self.cutoff.to_dict()},
             "lengths": {
-                name: {key: getattr(part, key) for key in ("sentences", "scored", "precision", "recall", "f1", "exact")}
+                name: {key: getattr(part, key) for key in ("sentences", "scored", *_LENGTH_FIGURES)}
                 for name, part in self.lengths.items()
             },
             "labels": {
-                label: {
-                    key: getattr(part, key) for key in ("gold", "predicted", "matched", "precision", "recall", "f1")
-                }
+                label: {key: getattr(part, key) for key in _LABEL_COUNTS + _LABEL_FIGURES}
                 for label, part in self.labels.items()
             },
             "messages": list(self.messages),
@@ -277,16 +258,14 @@ class EvaluationResult(Summary):
         rows = [["length", "sentences", "precision", "recall", "F1", "exact"]]
         for name, length in self.lengths.items():
             if length.scored:
-                figures = (length.precision, length.recall, length.f1, length.exact)
-                rows.append([name, str(length.scored), *(f"{figure:.2f}" for figure in figures)])
+                rows.append([name, str(length.scored), *_figures(length, _LENGTH_FIGURES)])
         if len(rows) > 1:
             parts.append(_table(rows))
 
         rows = [["label", "gold", "predicted", "matched", "precision", "recall", "F1"]]
         for name, label in self.labels.items():
-            counts = (label.gold, label.predicted, label.matched)
-            figures_of_label = (label.precision, label.recall, label.f1)
-            rows.append([name, *map(str, counts), *(f"{figure:.2f}" for figure in figures_of_label)])
+            counts = (str(getattr(label, key)) for key in _LABEL_COUNTS)
+            rows.append([name, *counts, *_figures(label, _LABEL_FIGURES)])
         if len(rows) > 1:
             parts.append(_table(rows))
         merged = [f"{label} as {name}" for label, name in self.parameters.label_names.items() if label != name]
@@ -295,26 +274,8 @@ class EvaluationResult(Summary):
         return "\n\n".join(parts)
 
 
-_COUNT_TITLES = {
-    "sentences": "sentences",
-    "scored": "scored",
-    "failed": "failed",
-    "in error": "errors",
-    "skipped": "skipped",
-}
-_FIGURE_TITLES = {
-    "precision": "precision",
-    "recall": "recall",
-    "F1": "f1",
-    "unlabeled precision": "unlabeled_precision",
-    "unlabeled recall": "unlabeled_recall",
-    "unlabeled F1": "unlabeled_f1",
-    "exact match": "exact",
-    "tag accuracy": "tag_accuracy",
-    "average crossing": "average_crossing",
-    "no crossing": "no_crossing",
-    "2 or less crossing": "two_or_less_crossing",
-}
+def _figures(part: Matched, keys: Sequence[str]) -> list[str]:
+    return [f"{getattr(part, key):.2f}" for key in keys]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -110,6 +110,13 @@ class Learner(ABC):
         """
         if not isinstance(corpus, Corpus):
             raise UsageError(f"fit takes a Corpus, not {type(corpus).__name__}: {type(self).__name__}().prepare(trees)")
+        if checkpoint is not None and any(
+            isinstance(value, list) and "<lambda>" in value for value in self.settings().values()
+        ):
+            raise UsageError(
+                "a feature without a name cannot be told from another when training goes on from a checkpoint; "
+                "define it with def, or as a Feature with a name"
+            )
         evaluate = dev if dev is None or callable(dev) else HeldOut(dev, corpus, threads=self.threads)
         return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
 

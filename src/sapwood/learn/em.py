@@ -20,7 +20,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import lexical_table
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.latent_learner import IterativeLearner
-from sapwood.learn.problem import LatentProblem, wanted_states
+from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import choice, integer, number, other
 from sapwood.learn.training import Operation, TrainingState, keep_better
 from sapwood.run.log import Log
@@ -88,18 +88,12 @@ class EM(IterativeLearner):
 
     def problem(self, corpus: Corpus) -> LatentProblem:
         """Return the corpus as this learner sees it."""
-        return (
-            super().problem(corpus)
-            if self.init is None
-            else replace(self, init=None, unaries="collapsed").problem(corpus)
-        )
+        if self.init is None:
+            return super().problem(corpus)
+        return replace(self, init=None, unaries="collapsed").problem(corpus)
 
     def _operations(
-        self,
-        problem: LatentProblem,
-        dev: Evaluate | None,
-        progress: Progress,  # noqa: ARG002
-        log: Log,
+        self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log
     ) -> list[Operation]:
         if self.stop != "iterations" and dev is None:
             raise UsageError(f"stop={self.stop!r} needs held-out data to measure it on")
@@ -113,7 +107,7 @@ class EM(IterativeLearner):
                 operations.append(Operation(partial(self._iterate, problem), 1.0, figures))
                 if dev is not None and (iteration % self.every == 0 or iteration == self.iterations):
                     figure = None if self.stop == "iterations" else self.stop.replace("-", "_")
-                    operations.append(self._measuring(problem, dev, log, names, figure))
+                    operations.append(Operation(partial(self._measure, problem, dev, log, names, figure)))
             if restarts > 1 and self.stop == "iterations":
                 operations.append(Operation(partial(self._compare, problem)))
         return operations
@@ -124,8 +118,7 @@ class EM(IterativeLearner):
         if self.init is not None:
             weights = from_grammar(problem, self.init)
         else:
-            most = wanted_states(self.states, trees.corpus, self.support)
-            wanted = np.where(problem.splittable(), most, 1)
+            wanted = problem.wanted_states(self.states, self.support)
             weights = trees.split(trees.one_state(), wanted, self.noise, rng)
         return state.moved(weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 

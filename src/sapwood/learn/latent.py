@@ -8,17 +8,18 @@ preterminal alone, so it adds a constant to the log-likelihood and the M-step st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from sapwood.grammar.emissions import offsets_of
-from sapwood.inference.observed import Expectations, NodeVectors, ObservedTrees
+from sapwood.inference.observed import Expectations, ObservedTrees
 from sapwood.learn import _latent_kernels as kernels
+from sapwood.shapes import Array, Bool, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
 
@@ -34,42 +35,38 @@ class LatentWeights:
     ----------
     symbols, n_interminals, rules
         Those of the corpus.
-    states
-        `(symbols,)` int32.
-    tensors
-        Rule tensors, laid out as in `TensorGrammar`, float32.
-    root
-        `(sum of states,)`.
+    states, tensors, root
+        Laid out as in `TensorGrammar`.
     lexical
         `q(a -> class)` for each pair of preterminal and class, one vector behind the other.
     """
 
     symbols: SymbolTable
     n_interminals: int
-    rules: np.ndarray
-    states: np.ndarray
-    tensors: np.ndarray
-    root: np.ndarray
-    lexical: np.ndarray
+    rules: Int32[Array, "rules 3"]
+    states: Int32[Array, "symbols"]
+    tensors: Float[Array, "rule_weights"]
+    root: Float[Array, "all_states"]
+    lexical: Float[Array, "class_weights"]
 
     @cached_property
-    def state_offsets(self) -> np.ndarray:
-        """`(symbols + 1,)`: where each symbol's states begin in `root`."""
+    def state_offsets(self) -> Int64[Array, "symbol_bounds"]:
+        """Where each symbol's states begin in `root`."""
         return offsets_of(self.states)
 
     @cached_property
-    def symbol_of_state(self) -> np.ndarray:
-        """`(sum of states,)`: the symbol of each state."""
+    def symbol_of_state(self) -> Int64[Array, "all_states"]:
+        """The symbol of each state."""
         return np.repeat(np.arange(len(self.states)), self.states)
 
     @cached_property
-    def sizes(self) -> np.ndarray:
-        """`(rules, 3)`: the shapes of the tensors."""
+    def sizes(self) -> Int64[Array, "rules 3"]:
+        """The shapes of the tensors."""
         return self.states[self.rules].astype(np.int64)
 
     @cached_property
-    def tensor_offsets(self) -> np.ndarray:
-        """`(rules + 1,)`: where each rule's tensor begins."""
+    def tensor_offsets(self) -> Int64[Array, "rule_bounds"]:
+        """Where each rule's tensor begins."""
         return offsets_of(self.sizes.prod(axis=1))
 
 
@@ -77,9 +74,9 @@ class LatentWeights:
 class LatentCounts:
     """Counts in the layout of `LatentWeights`: rule tensors, pairs of preterminal and class, roots."""
 
-    tensors: np.ndarray
-    lexical: np.ndarray
-    root: np.ndarray
+    tensors: Float[Array, "rule_weights"]
+    lexical: Float[Array, "class_weights"]
+    root: Float[Array, "all_states"]
 
 
 class LatentTrees:
@@ -90,24 +87,36 @@ class LatentTrees:
     corpus
         The trees.
     word_class
-        `(words,)`: the class of each word of the corpus.
+        The class of each word of the corpus.
 
     Attributes
     ----------
-    observed
-        The trees prepared for inside-outside.
     pair_symbol
         `(pairs,)`: the preterminal of each pair of preterminal and class.
+    word_symbol
+        `(word_pairs,)`: that of each pair of preterminal and word, which are in the order of `corpus.lexical_counts()`.
     """
 
-    def __init__(self, corpus: Corpus, word_class: np.ndarray) -> None:
+    def __init__(self, corpus: Corpus, word_class: Int[Array, "words"]) -> None:
         self.corpus = corpus
-        self.observed = ObservedTrees(corpus)
-        symbol, word, counts = corpus.lexical_counts()
+        self.word_symbol, self._word, counts = corpus.lexical_counts()
         n_classes = int(word_class.max()) + 1
-        keys, self._pair_of_word = np.unique(symbol * n_classes + word_class[word], return_inverse=True)
+        keys, self._pair_of_word = np.unique(self.word_symbol * n_classes + word_class[self._word], return_inverse=True)
         self.pair_symbol = (keys // n_classes).astype(np.int32)
         self._pair_counts = np.bincount(self._pair_of_word, weights=counts)
+
+    @cached_property
+    def observed(self) -> ObservedTrees:
+        """The trees prepared for inside-outside."""
+        return ObservedTrees(self.corpus)
+
+    @cached_property
+    def pair_of_leaf(self) -> Int64[Array, "leaves"]:
+        """The pair of preterminal and word of each leaf, in the order of the nodes."""
+        corpus, n_words = self.corpus, len(self.corpus.words)
+        leaves = corpus.word >= 0
+        found = corpus.symbol[leaves].astype(np.int64) * n_words + corpus.word[leaves]
+        return np.searchsorted(self.word_symbol * n_words + self._word, found)
 
     def one_state(self) -> LatentWeights:
         """Return the treebank PCFG."""
@@ -136,19 +145,14 @@ class LatentTrees:
         table = weights.lexical[self._places(weights.states)]
         return self.observed.expectations(weights, lexical=table, dtype=dtype, threads=threads, executor=executor)
 
-    def vectors(
-        self, weights: LatentWeights, *, threads: int = 1, executor: Executor | None = None
-    ) -> Iterator[NodeVectors]:
-        """Yield inside and outside vectors, shard by shard."""
-        table = weights.lexical[self._places(weights.states)]
-        return self.observed.inside_outside(weights, lexical=table, threads=threads, executor=executor)
-
     def counts(self, weights: LatentWeights, expected: Expectations) -> LatentCounts:
         """Return expected counts with those of words summed by class."""
         return LatentCounts(expected.tensors, self.by_class(weights.states, expected.lexical), expected.root)
 
-    def by_class(self, states: np.ndarray, by_word: np.ndarray) -> np.ndarray:
-        """Return a table of vectors by preterminal and word (as in `observed`) summed by class."""
+    def by_class(
+        self, states: Int[Array, "symbols"], by_word: Float[Array, "word_weights"]
+    ) -> Float64[Array, "class_weights"]:
+        """Return a table of vectors by preterminal and word summed by class."""
         size = int(states[self.pair_symbol].sum())
         return np.bincount(self._places(states), weights=by_word, minlength=size)
 
@@ -172,7 +176,7 @@ class LatentTrees:
         return replace(weights, tensors=tensors, root=counts.root / counts.root.sum(), lexical=lexical)
 
     def split(
-        self, weights: LatentWeights, splits: np.ndarray, noise: float, rng: np.random.Generator
+        self, weights: LatentWeights, splits: Int[Array, "symbols"], noise: float, rng: np.random.Generator
     ) -> LatentWeights:
         """Divide each state of symbol `a` into `splits[a]` copies, `z` into `z k .. z k + k - 1`, with some noise.
 
@@ -190,10 +194,8 @@ class LatentTrees:
             new.rules, new.state_offsets, origin, share, weights.sizes, weights.tensor_offsets, weights.tensors,
             new.sizes, new.tensor_offsets, factors, tensors,
         )  # fmt: skip
-        sizes = new.states[self.pair_symbol].astype(np.int64)
-        begins = offsets_of(sizes)
-        position = np.repeat(new.state_offsets[self.pair_symbol] - begins[:-1], sizes) + np.arange(int(begins[-1]))
-        old = np.repeat(offsets_of(weights.states[self.pair_symbol])[:-1], sizes) + origin[position]
+        sizes, state = self._states_of_pairs(new)
+        old = np.repeat(offsets_of(weights.states[self.pair_symbol])[:-1], sizes) + origin[state]
         lexical = weights.lexical[old] * _noise(len(old), noise, rng)
         root = weights.root[weights.state_offsets[symbol] + origin] * share
         new = replace(new, root=root)
@@ -202,18 +204,19 @@ class LatentTrees:
     def merge_losses(
         self,
         weights: LatentWeights,
-        occupancy: np.ndarray,
-        twin: np.ndarray,
+        occupancy: Float[Array, "all_states"],
+        twin: Bool[Array, "all_states"],
         *,
         threads: int = 1,
         executor: Executor | None = None,
-    ) -> np.ndarray:
-        """Return `(sum of states,)`: the log-likelihood that merging each state with the next one would cost, about.
+    ) -> Float64[Array, "all_states"]:
+        """Return the log-likelihood that merging each state with the next one would cost, about.
 
         That is the sum over nodes of what merging there alone would cost; `twin` says for which states it is wanted.
         """
         losses = np.zeros(len(weights.root))
-        for shard in self.vectors(weights, threads=threads, executor=executor):
+        table = weights.lexical[self._places(weights.states)]
+        for shard in self.observed.inside_outside(weights, lexical=table, threads=threads, executor=executor):
             kernels.merge_losses(
                 self.corpus.symbol[shard.nodes], weights.state_offsets, twin, occupancy, shard.offsets,
                 shard.inside, shard.outside, losses,
@@ -221,7 +224,7 @@ class LatentTrees:
         return losses
 
     def merge(
-        self, weights: LatentWeights, counts: LatentCounts, new_state: np.ndarray
+        self, weights: LatentWeights, counts: LatentCounts, new_state: Int[Array, "all_states"]
     ) -> tuple[LatentWeights, LatentCounts]:
         """Put states together: state number `z` of its symbol becomes number `new_state[...]`.
 
@@ -237,33 +240,44 @@ class LatentTrees:
             new.sizes, new.tensor_offsets, tensors,
         )  # fmt: skip
         root = np.bincount(new.state_offsets[symbol] + new_state, weights=counts.root, minlength=int(states.sum()))
-        sizes = weights.states[self.pair_symbol].astype(np.int64)
-        begins = offsets_of(sizes)
-        position = np.repeat(weights.state_offsets[self.pair_symbol] - begins[:-1], sizes) + np.arange(int(begins[-1]))
+        sizes, state = self._states_of_pairs(weights)
         offsets = offsets_of(states[self.pair_symbol])
-        target = np.repeat(offsets[:-1], sizes) + new_state[position]
+        target = np.repeat(offsets[:-1], sizes) + new_state[state]
         lexical = np.bincount(target, weights=counts.lexical, minlength=int(offsets[-1]))
         return replace(new, root=root), LatentCounts(tensors, lexical, root)
 
     def _places(self, states: np.ndarray) -> np.ndarray:
         """Return where each number of a table by words is in a table by classes."""
-        sizes = states[self.observed.pair_symbol].astype(np.int64)
-        begins = offsets_of(states[self.pair_symbol])[self._pair_of_word]
-        return np.repeat(begins - offsets_of(sizes)[:-1], sizes) + np.arange(int(sizes.sum()))
+        return runs(offsets_of(states[self.pair_symbol])[self._pair_of_word], states[self.word_symbol])
+
+    def _states_of_pairs(self, weights: LatentWeights) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many states each pair of preterminal and class has, and all of them one behind the other."""
+        sizes = weights.states[self.pair_symbol].astype(np.int64)
+        return sizes, runs(weights.state_offsets[self.pair_symbol], sizes)
 
     def _normalise_words(self, weights: LatentWeights, counts: np.ndarray, smoothing: float) -> np.ndarray:
         """Return the classes' probabilities in each state; a state without words is like the mean of the others."""
-        sizes = weights.states[self.pair_symbol].astype(np.int64)
-        begins = offsets_of(sizes)
-        state = np.repeat(weights.state_offsets[self.pair_symbol] - begins[:-1], sizes) + np.arange(int(begins[-1]))
+        sizes, state = self._states_of_pairs(weights)
         totals = np.bincount(state, weights=counts, minlength=len(weights.root))
         probability = counts / np.where(totals > 0, totals, 1.0)[state]
         dead = totals[state] <= 0
         if smoothing or dead.any():
             alive = np.add.reduceat(totals > 0, weights.state_offsets[:-1], dtype=float)[self.pair_symbol]
-            mean = np.repeat(np.add.reduceat(probability, begins[:-1]) / np.maximum(alive, 1), sizes)
+            mean = np.repeat(np.add.reduceat(probability, offsets_of(sizes)[:-1]) / np.maximum(alive, 1), sizes)
             probability = np.where(dead, mean, (1 - smoothing) * probability + smoothing * mean)
         return np.where(probability >= _LEAST, probability, 0.0)
+
+
+def runs(begins: Int[Array, "runs"], sizes: Int[Array, "runs"]) -> Int64[Array, "numbers"]:
+    """Return runs of consecutive numbers, one behind the other: `sizes[i]` of them from `begins[i]` on."""
+    return np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+
+
+def nodes_by_rule(corpus: Corpus) -> list[Int64[Array, "nodes_of_rule"]]:
+    """Return for each rule the nodes at which it stands, in their order."""
+    order = np.argsort(corpus.rule, kind="stable")
+    bounds = np.searchsorted(corpus.rule[order], np.arange(len(corpus.rules) + 1))
+    return [order[first:last] for first, last in pairwise(bounds)]
 
 
 def _noise(size: int, amount: float, rng: np.random.Generator) -> np.ndarray:

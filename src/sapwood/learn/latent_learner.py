@@ -6,25 +6,17 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
-from sapwood.learn.latent import LatentWeights
+from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.problem import LatentProblem, Unaries
-from sapwood.learn.settings import choice, integer, other, place
-from sapwood.learn.training import (
-    Checkpoints,
-    Operation,
-    TrainingState,
-    figure_of,
-    keep_better,
-    run_operations,
-)
+from sapwood.learn.settings import choice, integer, number, other, place
+from sapwood.learn.training import Checkpoints, Operation, TrainingState, figure_of, keep_better, run_operations
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
 from sapwood.shapes import Array, Int
@@ -75,7 +67,7 @@ class IterativeLearner(LatentLearner):
             checkpoints = Checkpoints.of_run(checkpoint, self.method, self.settings(), corpus, dev)
             state = checkpoints.load(state.weights) or state
         operations = self._operations(problem, dev, progress, log)
-        state = run_operations(operations, state, progress=progress, log=log, checkpoints=checkpoints)
+        state = run_operations(operations, state, progress, log, checkpoints)
         if state.best is None:
             grammar = state.grammar or self._grammar(problem, state.weights, state.levels, state.step)
         else:
@@ -98,15 +90,9 @@ class IterativeLearner(LatentLearner):
         info = {"method": self.method, "settings": self.settings(), "iterations": step}
         return problem.grammar(weights, info, levels)
 
-    def _given_up(self, state: TrainingState) -> bool:  # noqa: ARG002
+    def _given_up(self, state: TrainingState) -> bool:
         """Return whether nothing more is to be done with the present start."""
         return False
-
-    def _measuring(
-        self, problem: LatentProblem, dev: Evaluate, log: Log, labels: Mapping[str, Any], figure: str | None = "f1"
-    ) -> Operation:
-        """Return the operation that measures the grammar, and keeps it if the figure is the best so far."""
-        return Operation(partial(self._measure, problem, dev, log, labels, figure))
 
     def _measure(
         self,
@@ -117,6 +103,7 @@ class IterativeLearner(LatentLearner):
         figure: str | None,
         state: TrainingState,
     ) -> TrainingState:
+        """Measure the grammar, and keep it if the figure is the best so far."""
         if self._given_up(state):
             return state
         grammar = self._grammar(problem, state.weights, state.levels, state.step)
@@ -124,3 +111,32 @@ class IterativeLearner(LatentLearner):
         log.write("dev", step=state.step, **labels, **figures)
         state = replace(state, measured=state.step, grammar=grammar)
         return state if figure is None else keep_better(state, figure_of(figures, figure))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SmoothingLearner(IterativeLearner):
+    """A learner by EM that draws the states of a symbol towards each other.
+
+    Parameters
+    ----------
+    smoothing, lexical_smoothing
+        How far the probabilities of a state's rules and words are drawn towards the mean of its symbol's states.
+    """
+
+    smoothing: float = number(
+        0.03, "How far a state's rules are drawn towards the mean of its symbol's states.", below=1
+    )
+    lexical_smoothing: float = number(0.1, "How far a state's words are drawn towards that mean.", below=1)
+
+    def _maximise(
+        self, problem: LatentProblem, layout: LatentWeights, counts: LatentCounts, *, smooth: bool = True
+    ) -> LatentWeights:
+        amounts = {"smoothing": self.smoothing, "lexical_smoothing": self.lexical_smoothing} if smooth else {}
+        return problem.trees.maximise(layout, counts, **amounts)
+
+    def _iterate(self, problem: LatentProblem, state: TrainingState, *, smooth: bool = True) -> TrainingState:
+        if self._given_up(state):
+            return state
+        expected = problem.expectations(state.weights)
+        counts = problem.trees.counts(state.weights, expected)
+        return state.iterated(self._maximise(problem, state.weights, counts, smooth=smooth), expected.log_likelihood)

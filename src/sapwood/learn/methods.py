@@ -14,7 +14,6 @@ from sapwood.learn.base import Learner
 from sapwood.learn.em import EM
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.pivot import Pivot, PivotEM
-from sapwood.learn.settings import declared
 from sapwood.learn.spectral import Cluster, Spectral
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.run.plugins import named, plugins
@@ -49,6 +48,4 @@ def make_learner(method: str = DEFAULT_METHOD, **settings: Any) -> Learner:
     cls = find_learner(method)
     if "features" in settings:
         settings["inside"] = settings["outside"] = settings.pop("features")
-    if unknown := sorted(set(settings) - set(declared(cls))):
-        raise UsageError(f"{method} has no setting {unknown[0]!r}; it has {', '.join(sorted(declared(cls)))}")
-    return cls(**settings)
+    return cls().replace(**settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.lexical import LexicalModel
+from sapwood.learn.problem import assemble
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
 from sapwood.trees.corpus import Corpus
@@ -42,12 +43,7 @@ class PCFG(Learner):
     preparation: ClassVar[TreeTransform] = TreeTransform(vertical=2, horizontal=1, annotate_tags=True)
 
     def _learn(
-        self,
-        corpus: Corpus,
-        dev: Evaluate | None,  # noqa: ARG002
-        progress: Progress,
-        log: Log,  # noqa: ARG002
-        checkpoint: str | Path | None,  # noqa: ARG002
+        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
     ) -> TensorGrammar:
         with progress.stage("counting", total=2, unit="steps") as stage:
             counts = corpus.rule_counts().astype(float)
@@ -55,24 +51,16 @@ class PCFG(Learner):
             stage.step()
             emissions = LexicalModel(corpus, self.lexical).emissions()
             stage.step()
-        return TensorGrammar(
-            symbols=corpus.symbols,
-            n_interminals=corpus.n_interminals,
+        return assemble(
+            corpus,
+            self.lexical,
+            emissions,
+            {"method": self.method, "settings": self.settings()},
             states=np.ones(len(corpus.symbols), np.int32),
             rules=corpus.rules,
             tensors=counts / symbol_counts[corpus.rules[:, 0]],
             root=corpus.root_counts() / corpus.n_trees,
-            emissions=emissions,
             probabilistic=True,
             occupancy=symbol_counts,
             rule_counts=counts,
-            normaliser=corpus.normaliser,
-            transform=corpus.transform,
-            info={
-                "method": self.method,
-                "settings": self.settings(),
-                "training": {"trees": corpus.n_trees, "words": corpus.n_words, "digest": corpus.digest()},
-                "lexical": asdict(self.lexical),
-                "tokeniser": corpus.tokeniser_style(),
-            },
         ).validate()

@@ -14,15 +14,17 @@ from sapwood.grammar.emissions import Emissions, offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations
 from sapwood.learn import _latent_kernels as kernels
-from sapwood.learn.latent import LatentTrees, LatentWeights
+from sapwood.learn.latent import LatentTrees, LatentWeights, runs
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.unary import fold, fold_weights, share_emissions, unfold
-from sapwood.shapes import Array, Int
+from sapwood.shapes import Array, Bool, Float, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 
 Unaries = Literal["steps", "collapsed"]
 # Rule probabilities below this are left out of grammars.
 _TRACE = 1e-8
+# Of sums of probabilities, which are in single precision.
+_TOLERANCE = 1e-4
 # States of the version of a real-valued grammar that prunes for it.
 _FIRST = 4
 
@@ -57,13 +59,11 @@ class LatentProblem:
     ) -> None:
         self.corpus = corpus
         self.threads, self.executor = threads, executor
-        self.unfolded = unfold(corpus) if unaries == "steps" else None
-        if self.unfolded is not None and not self.unfolded.has_steps:
-            self.unfolded = None
+        unfolded = unfold(corpus) if unaries == "steps" else None
+        self.unfolded = unfolded if unfolded is not None and unfolded.has_steps else None
         if self.unfolded is None:
             self.lexical = LexicalModel(corpus, lexical)
             self.word_classes = self.lexical.word_classes(rare)
-            self.trees = LatentTrees(corpus, self.word_classes)
         else:
             inner = self.unfolded.corpus.n_interminals
             leaves = corpus.word >= 0
@@ -71,21 +71,25 @@ class LatentProblem:
             self.lexical = LexicalModel(corpus, lexical, tags, self.unfolded.corpus.symbols[inner:-1])
             classes = self.lexical.word_classes(rare)
             self.word_classes = np.append(classes, classes.max() + 1)
-            self.trees = LatentTrees(self.unfolded.corpus, self.word_classes)
+        self.trees = LatentTrees(corpus if self.unfolded is None else self.unfolded.corpus, self.word_classes)
 
     def expectations(self, weights: LatentWeights) -> Expectations:
         """Return expected counts and likelihoods."""
         return self.trees.expectations(weights, threads=self.threads, executor=self.executor)
 
-    def splittable(self) -> np.ndarray:
-        """Return `(symbols,)`: whether a symbol can have hidden states at all."""
+    def splittable(self) -> Bool[Array, "symbols"]:
+        """Return whether a symbol can have hidden states at all."""
         possible = np.ones(len(self.trees.corpus.symbols), bool)
         if self.unfolded is not None:
             possible[self.unfolded.empty] = False
         return possible
 
+    def wanted_states(self, states: int | Mapping[str, int], support: int) -> Int64[Array, "symbols"]:
+        """Return the most states that each symbol may have: as `wanted_states` has it, one if it cannot have more."""
+        return np.where(self.splittable(), wanted_states(states, self.trees.corpus, support), 1)
+
     def grammar(
-        self, weights: LatentWeights, info: Mapping[str, Any], levels: Sequence[np.ndarray] = ()
+        self, weights: LatentWeights, info: Mapping[str, Any], levels: Sequence[Int[Array, "all_states"]] = ()
     ) -> TensorGrammar:
         """Return the grammar that the weights stand for, with lexical weights from a last pass over the corpus.
 
@@ -110,28 +114,27 @@ class LatentProblem:
             tags = self.lexical.emissions(weights.states[inner:-1], expected.lexical[:-1])
             emissions = share_emissions(self.unfolded, tags)
             parts = vars(fold(self.unfolded, weights, expected))
-            begins, sizes = weights.state_offsets[self.unfolded.bottom], parts["states"].astype(np.int64)
-            states = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+            states = runs(weights.state_offsets[self.unfolded.bottom], parts["states"])
             parts["levels"] = [level[states] for level in levels]
         parts["tensors"] = _without_traces(parts["states"], parts["rules"], parts["tensors"])
         parts["levels"] = tuple(level.astype(np.int32) for level in parts["levels"] if level.any())
-        return self._assemble(parts, emissions, info, probabilistic=True)
+        return assemble(corpus, self.lexical.settings, emissions, info, **parts, probabilistic=True).validate(
+            _TOLERANCE
+        )
 
     def real_grammar(
         self,
-        states: np.ndarray,
-        tensors: Sequence[np.ndarray],
-        root: Sequence[np.ndarray],
-        words: np.ndarray,
-        means: Sequence[np.ndarray],
+        states: Int32[Array, "symbols"],
+        tensors: Sequence[Float[Array, "m_a m_b m_c"]],
+        root: Sequence[Float[Array, "m_a"]],
+        words: Float[Array, "word_weights"],
+        means: Sequence[Float[Array, "m_a"]],
         info: Mapping[str, Any],
     ) -> TensorGrammar:
         """Return a real-valued grammar from weights over the symbols and rules of `trees.corpus`.
 
         Parameters
         ----------
-        states
-            `(symbols,)` int32.
         tensors, root
             By rule and by symbol.
         words
@@ -159,30 +162,31 @@ class LatentProblem:
             parts = vars(fold_weights(self.unfolded, states, tensors, root, means))
         parts["tensors"] = parts["tensors"].astype(np.float32)
         # States come by falling singular value: the first few are a grammar of their own.
-        sizes = parts["states"].astype(np.int64)
-        within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        within = runs(np.zeros_like(parts["states"]), parts["states"])
         parts["levels"] = (np.where(within < _FIRST, within, -1).astype(np.int32),)
-        return self._assemble(parts, emissions, info, probabilistic=False)
+        return assemble(corpus, self.lexical.settings, emissions, info, **parts, probabilistic=False).validate(
+            _TOLERANCE
+        )
 
-    def _assemble(
-        self, parts: Mapping[str, Any], emissions: Emissions, info: Mapping[str, Any], *, probabilistic: bool
-    ) -> TensorGrammar:
-        corpus = self.corpus
-        return TensorGrammar(
-            symbols=corpus.symbols,
-            n_interminals=corpus.n_interminals,
-            emissions=emissions,
-            probabilistic=probabilistic,
-            normaliser=corpus.normaliser,
-            transform=corpus.transform,
-            info={
-                **info,
-                "training": {"trees": corpus.n_trees, "words": corpus.n_words, "digest": corpus.digest()},
-                "lexical": asdict(self.lexical.settings),
-                "tokeniser": corpus.tokeniser_style(),
-            },
-            **parts,
-        ).validate(tolerance=1e-4)
+
+def assemble(
+    corpus: Corpus, lexical: LexicalSettings, emissions: Emissions, info: Mapping[str, Any], **parts: Any
+) -> TensorGrammar:
+    """Return the grammar of these parts over a corpus' symbols, with what is known of the corpus."""
+    return TensorGrammar(
+        symbols=corpus.symbols,
+        n_interminals=corpus.n_interminals,
+        emissions=emissions,
+        normaliser=corpus.normaliser,
+        transform=corpus.transform,
+        info={
+            **info,
+            "training": {"trees": corpus.n_trees, "words": corpus.n_words, "digest": corpus.digest()},
+            "lexical": asdict(lexical),
+            "tokeniser": corpus.tokeniser_style(),
+        },
+        **parts,
+    )
 
 
 def _without_traces(states: np.ndarray, rules: np.ndarray, tensors: np.ndarray) -> np.ndarray:
@@ -195,7 +199,7 @@ def _without_traces(states: np.ndarray, rules: np.ndarray, tensors: np.ndarray) 
     return kept
 
 
-def wanted_states(states: int | Mapping[str, int], corpus: Corpus, support: int) -> Int[Array, "symbols"]:
+def wanted_states(states: int | Mapping[str, int], corpus: Corpus, support: int) -> Int64[Array, "symbols"]:
     """Return the most states that each symbol may have: no more than one for `support` occurrences."""
     if isinstance(states, Mapping):
         if unknown := set(states) - set(corpus.symbols):

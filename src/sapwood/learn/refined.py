@@ -8,16 +8,16 @@ from functools import partial
 
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.learn.latent import LatentCounts, LatentWeights
-from sapwood.learn.latent_learner import IterativeLearner
+from sapwood.learn.latent_learner import SmoothingLearner
 from sapwood.learn.problem import LatentProblem
-from sapwood.learn.settings import integer, number, optional_integer
+from sapwood.learn.settings import integer
 from sapwood.learn.training import Operation, TrainingState
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Refined(IterativeLearner):
+class Refined(SmoothingLearner):
     """A learner whose grammar EM can refine, with smoothing towards sibling states.
 
     Parameters
@@ -28,17 +28,11 @@ class Refined(IterativeLearner):
         How often `dev` is asked during EM; the grammar with the best `f1` is returned.
     patience
         EM ends when `f1` has not improved for so many measurements; None: never.
-    smoothing, lexical_smoothing
-        How far the probabilities of a state's rules and words are drawn towards the mean of its symbol's states.
     """
 
     iterations: int = integer(0, "Iterations of EM afterwards.")
     every: int = integer(1, "How many iterations of EM are between two looks at --dev.", low=1)
-    patience: int | None = optional_integer(None, "EM ends when --dev has got no better so many times.", low=1)
-    smoothing: float = number(
-        0.03, "How far a state's rules are drawn towards the mean of its symbol's states.", below=1
-    )
-    lexical_smoothing: float = number(0.1, "How far a state's words are drawn towards that mean.", below=1)
+    patience: int | None = integer(None, "EM ends when --dev has got no better so many times.", low=1, optional=True)
 
     @abstractmethod
     def _counts(
@@ -55,24 +49,12 @@ class Refined(IterativeLearner):
                 labels = {"phase": "em", "iteration": iteration}
                 operations.append(Operation(partial(self._iterate, problem), 1.0, labels))
             if dev is not None and (iteration % self.every == 0 or iteration == self.iterations):
-                operations.append(self._measuring(problem, dev, log, {}))
+                operations.append(Operation(partial(self._measure, problem, dev, log, {}, "f1")))
         return operations
 
     def _start(self, problem: LatentProblem, progress: Progress, state: TrainingState) -> TrainingState:
         layout, counts = self._counts(problem, progress, state.weights)
         return state.moved(self._maximise(problem, layout, counts))
 
-    def _maximise(self, problem: LatentProblem, layout: LatentWeights, counts: LatentCounts) -> LatentWeights:
-        return problem.trees.maximise(
-            layout, counts, smoothing=self.smoothing, lexical_smoothing=self.lexical_smoothing
-        )
-
     def _given_up(self, state: TrainingState) -> bool:
         return self.patience is not None and state.worse >= self.patience
-
-    def _iterate(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
-        if self._given_up(state):
-            return state
-        expected = problem.expectations(state.weights)
-        weights = self._maximise(problem, state.weights, problem.trees.counts(state.weights, expected))
-        return state.iterated(weights, expected.log_likelihood)

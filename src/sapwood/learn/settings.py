@@ -89,14 +89,11 @@ class Setting:
         return "must be 0 or more" if self.low == 0 else f"must be at least {self.low:g}"
 
 
-def integer(default: int | None, help: str, *, low: int = 0, words: tuple[str, ...] = ()) -> Any:
-    """Declare a whole number; with None for default it may be None."""
-    return _declare(default, Setting(help, "integer", low, words=words, optional=default is None))
-
-
-def optional_integer(default: int | None, help: str, *, low: int = 0) -> Any:
-    """Declare a whole number or None."""
-    return _declare(default, Setting(help, "integer", low, optional=True))
+def integer(
+    default: int | None, help: str, *, low: int = 0, words: tuple[str, ...] = (), optional: bool = False
+) -> Any:
+    """Declare a whole number, or None if that is `optional`."""
+    return _declare(default, Setting(help, "integer", low, words=words, optional=optional))
 
 
 def number(default: float, help: str, *, low: float = 0.0, above: float | None = None, below: float = math.inf) -> Any:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from sapwood.evaluate.held_out import Evaluate
-from sapwood.learn.latent_learner import IterativeLearner
+from sapwood.learn.latent_learner import SmoothingLearner
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import integer, number
 from sapwood.learn.training import Operation, TrainingState
@@ -25,7 +25,7 @@ _GROWTH = 2.3
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class SplitMerge(IterativeLearner):
+class SplitMerge(SmoothingLearner):
     """Learns an L-PCFG with a number of states of its own for each symbol.
 
     Parameters
@@ -39,7 +39,7 @@ class SplitMerge(IterativeLearner):
     merge
         The part of all splits that is undone.
     smoothing, lexical_smoothing
-        How far the probabilities of a state's rules and words are drawn towards the mean of its symbol's states.
+        See `SmoothingLearner`.
     noise
         After splitting, weights are multiplied by random numbers between `1 - noise` and `1 + noise`.
     support
@@ -61,19 +61,11 @@ class SplitMerge(IterativeLearner):
     iterations: int = integer(20, "Iterations of EM after each split.", low=1)
     settle: int = integer(10, "Iterations of EM after each merge, with smoothing.", low=1)
     merge: float = number(0.5, "The part of all splits that is undone.", below=1)
-    smoothing: float = number(
-        0.03, "How far a state's rules are drawn towards the mean of its symbol's states.", below=1
-    )
-    lexical_smoothing: float = number(0.1, "How far a state's words are drawn towards that mean.", below=1)
     noise: float = number(0.01, "How far weights are changed at random after a split.", below=1)
     support: int = integer(4, "Occurrences that a symbol must have for each state.", low=1)
 
     def _operations(
-        self,
-        problem: LatentProblem,
-        dev: Evaluate | None,
-        progress: Progress,  # noqa: ARG002
-        log: Log,
+        self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log
     ) -> list[Operation]:
         operations = []
         for cycle in range(1, self.cycles + 1):
@@ -82,17 +74,13 @@ class SplitMerge(IterativeLearner):
             for phase, count, smooth in (("split", self.iterations, False), ("smooth", self.settle, True)):
                 for iteration in range(1, count + 1):
                     # After merging there are only about three quarters as many states of each symbol.
-                    operations.append(
-                        Operation(
-                            partial(self._iterate, problem, smooth),
-                            cost * (0.5 if smooth else 1.0),
-                            {"cycle": cycle, "phase": phase, "iteration": iteration},
-                        )
-                    )
+                    call = partial(self._iterate, problem, smooth=smooth)
+                    labels = {"cycle": cycle, "phase": phase, "iteration": iteration}
+                    operations.append(Operation(call, cost * (0.5 if smooth else 1.0), labels))
                 if phase == "split":
                     operations.append(Operation(partial(self._merge, problem), cost))
             if dev is not None:
-                operations.append(self._measuring(problem, dev, log, {"cycle": cycle}))
+                operations.append(Operation(partial(self._measure, problem, dev, log, {"cycle": cycle}, "f1")))
         return operations
 
     def _split(self, problem: LatentProblem, cycle: int, state: TrainingState) -> TrainingState:
@@ -106,13 +94,6 @@ class SplitMerge(IterativeLearner):
         within = np.repeat(origin, splits[symbol])
         levels = tuple(np.repeat(level, splits[symbol]) for level in state.levels)
         return state.moved(problem.trees.split(weights, splits, self.noise, rng), levels=(*levels, within))
-
-    def _iterate(self, problem: LatentProblem, smooth: bool, state: TrainingState) -> TrainingState:
-        trees, weights = problem.trees, state.weights
-        expected = problem.expectations(weights)
-        amounts = {"smoothing": self.smoothing, "lexical_smoothing": self.lexical_smoothing} if smooth else {}
-        weights = trees.maximise(weights, trees.counts(weights, expected), **amounts)
-        return state.iterated(weights, expected.log_likelihood)
 
     def _merge(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
         """Undo the part of the splits that costs least."""

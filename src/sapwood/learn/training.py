@@ -18,14 +18,17 @@ from sapwood.errors import ModelError, UsageError
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.latent import LatentWeights
-from sapwood.run.log import Log, NoLog
-from sapwood.run.progress import Progress, Silent, Stage
+from sapwood.run.log import Log
+from sapwood.run.progress import Progress, Stage
 from sapwood.shapes import Array, Int
 from sapwood.storage import content_digest, read_arrays, write_arrays
 from sapwood.trees.corpus import Corpus
 
 _FORMAT = 1
+# What a checkpoint has of the weights and of the state.
 _PARTS = ("states", "tensors", "root", "lexical")
+_COUNTS = ("done", "step", "worse", "measured")
+_FIGURES = ("log_likelihood", "score", "start_score")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +122,8 @@ class Checkpoints:
             arrays.update({f"best.{name}": getattr(state.best, name) for name in _PARTS})
         for prefix, levels in (("level", state.levels), ("best.level", state.best_levels)):
             arrays.update({f"{prefix}.{number}": level for number, level in enumerate(levels)})
-        arrays["figures"] = np.array([state.log_likelihood, state.score, state.start_score])
-        metadata = {
-            "key": self._key, "done": state.done, "step": state.step, "worse": state.worse,
-            "measured": state.measured,
-        }  # fmt: skip
+        arrays["figures"] = np.array([getattr(state, name) for name in _FIGURES])
+        metadata = {"key": self._key, **{name: getattr(state, name) for name in _COUNTS}}
         write_arrays(self.path, arrays, metadata, kind="checkpoint", version=_FORMAT)
 
     def load(self, layout: LatentWeights) -> TrainingState | None:
@@ -140,26 +140,17 @@ class Checkpoints:
                 "give the same ones again, or remove it to start anew"
             )
         try:
-            best = _weights(layout, arrays, "best.") if "best.states" in arrays else None
+            numbers: dict[str, Any] = {name: metadata[name] for name in _COUNTS}
+            numbers.update(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
             return TrainingState(
                 weights=_weights(layout, arrays, ""),
-                done=metadata["done"],
-                step=metadata["step"],
-                log_likelihood=float(arrays["figures"][0]),
-                score=float(arrays["figures"][1]),
-                start_score=float(arrays["figures"][2]),
-                best=best,
+                best=_weights(layout, arrays, "best.") if "best.states" in arrays else None,
                 best_levels=_levels(arrays, "best.level"),
-                worse=metadata["worse"],
-                measured=metadata["measured"],
                 levels=_levels(arrays, "level"),
+                **numbers,
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ModelError(f"{self.path}: not a complete checkpoint: {error}; remove it to start anew") from error
-
-    def clear(self) -> None:
-        """Remove the file."""
-        self.path.unlink(missing_ok=True)
 
 
 def _weights(layout: LatentWeights, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:
@@ -175,16 +166,14 @@ def _levels(arrays: Mapping[str, np.ndarray], prefix: str) -> tuple[np.ndarray, 
 def run_operations(
     operations: Sequence[Operation],
     state: TrainingState,
-    *,
-    progress: Progress | None = None,
-    log: Log | None = None,
+    progress: Progress,
+    log: Log,
     checkpoints: Checkpoints | None = None,
 ) -> TrainingState:
     """Apply the operations that are not done yet; returns the last state.
 
     After each one the state is saved and, if it was an EM iteration, noted in the log.
     """
-    log, progress = log or NoLog(), progress or Silent()
     whole = sum(operation.cost for operation in operations) or 1.0
     # Costs are in percent, so that the time left is right although later iterations take longer.
     with progress.stage("learning", total=100, unit="%") as stage:

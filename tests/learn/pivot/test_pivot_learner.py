@@ -404,7 +404,7 @@ def test_the_grammar_says_how_it_was_made():
     ("options", "message"),
     [
         ({"states": 0}, "states must be at least 1, not 0"),
-        ({"states": {"NP": 0}}, "states must be at least 1, not 0"),
+        ({"states": {"NP": 0}}, "states of NP must be at least 1, not 0"),
         ({"states": {"QP": 2}}, "symbols that the trees do not have: ['QP']"),
         ({"inside": "all"}, "no set of features 'all'"),
         ({"outside": ["words"]}, "no outside feature 'words'"),

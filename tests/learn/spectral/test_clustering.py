@@ -374,6 +374,14 @@ def test_interrupted_anywhere_it_ends_the_same(scores, tmp_path, monkeypatch):
     assert (tmp_path / "resumed").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
+@pytest.mark.parametrize("side", ["inside", "outside"])
+def test_checkpoints_need_features_with_names(side, tmp_path):
+    learner = Cluster(states=2, **{side: ["rule" if side == "inside" else "parent-rule", lambda table: table.height]})
+    with pytest.raises(UsageError, match="a feature without a name"):
+        learner.fit(MADE_UP, checkpoint=tmp_path / "checkpoint")
+    assert learner.fit(MADE_UP).probabilistic
+
+
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     path = tmp_path / "run.checkpoint"
     options = {"states": 2, "iterations": 1}

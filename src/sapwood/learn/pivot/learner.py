@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
@@ -21,16 +20,16 @@ import scipy.sparse
 from sapwood.anchors.decomposition import Columns
 from sapwood.anchors.simplex import Solver
 from sapwood.grammar.emissions import offsets_of
-from sapwood.learn.latent import LatentCounts, LatentWeights
+from sapwood.learn.latent import LatentCounts, LatentWeights, nodes_by_rule
 from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
-from sapwood.learn.problem import LatentProblem, wanted_states
+from sapwood.learn.problem import LatentProblem
 from sapwood.learn.refined import Refined
-from sapwood.learn.settings import choice, integer, number, optional_integer
+from sapwood.learn.settings import choice, integer, number
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.matrices import SymbolFeatures, extract
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.run.parallel import map_in_order, one_blas_thread
+from sapwood.run.parallel import map_in_order, with_one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
 
@@ -81,16 +80,16 @@ class Pivot(FeatureLearner, Refined):
     rule_iterations: int = integer(10, "Iterations of EM for equation 1.", low=1)
     combinations: int = integer(4, "How many ways to look at a node's features count in equation 1.", low=1)
     strength: float = number(2.0, "Pseudo-counts in equation 1.")
-    patience: int | None = optional_integer(3, "EM ends when --dev has got no better so many times.", low=1)
+    patience: int | None = integer(3, "EM ends when --dev has got no better so many times.", low=1, optional=True)
 
+    @with_one_blas_thread
     def anchors(self, corpus: Corpus) -> dict[str, list[tuple[str, str | None]]]:
         """Return for each symbol with hidden states the inside and the outside feature that stand for each of them.
 
         Outside anchors are None if the columns are fitted.
         """
         problem = self.problem(corpus)
-        with one_blas_thread():
-            features, found = self._find(problem, Silent())
+        features, found = self._find(problem, Silent())
         result: dict[str, list[tuple[str, str | None]]] = {}
         for symbol, (name, states) in enumerate(zip(problem.trees.corpus.symbols, found, strict=True)):
             inside = [features.describe_inside(symbol, int(column)) for column in states.inside_anchors]
@@ -100,14 +99,14 @@ class Pivot(FeatureLearner, Refined):
                 result[name] = list(zip(inside, outside, strict=True))
         return result
 
+    @with_one_blas_thread
     def _counts(
         self, problem: LatentProblem, progress: Progress, layout: LatentWeights
     ) -> tuple[LatentWeights, LatentCounts]:
-        with one_blas_thread():
-            features, found = self._find(problem, progress)
-            evidence = _Evidence(features, found, self.combinations, self.shrinkage, self.random_state)
-            layout = replace(layout, states=np.array([states.states for states in found], np.int32))
-            tensors = self._rules(problem.trees.corpus, found, evidence, progress)
+        features, found = self._find(problem, progress)
+        evidence = _Evidence(features, found, self.combinations, self.shrinkage, self.random_state)
+        layout = replace(layout, states=np.array([states.states for states in found], np.int32))
+        tensors = self._rules(problem.trees.corpus, found, evidence, progress)
         words = problem.trees.by_class(layout.states, _words(problem, features, found, evidence, layout.states))
         root = _roots(problem.trees.corpus, found, evidence)
         return replace(layout, root=root), LatentCounts(tensors, words, root)
@@ -118,7 +117,7 @@ class Pivot(FeatureLearner, Refined):
         with progress.stage("features", total=1, unit="passes") as stage:
             features = extract(NodeTable(corpus, problem.word_classes), self.inside, self.outside, least=self.least)
             stage.step()
-        wanted = np.where(problem.splittable(), wanted_states(self.states, corpus, self.support), 1)
+        wanted = problem.wanted_states(self.states, self.support)
         settings = SymbolSettings(
             self.kappa, self.tolerance, self.shrinkage, float(self.support), self.columns, self.solver,
             self.alignment_iterations,
@@ -134,12 +133,9 @@ class Pivot(FeatureLearner, Refined):
 
     def _rules(self, corpus: Corpus, found: list[SymbolStates], evidence: _Evidence, progress: Progress) -> np.ndarray:
         """Step 2: return the expected counts of all rules with states, laid out as in `LatentWeights`."""
-        order = np.argsort(corpus.rule, kind="stable")
-        order = order[corpus.rule[order] >= 0]
-        bounds = np.searchsorted(corpus.rule[order], np.arange(len(corpus.rules) + 1))
         items = (
-            evidence.triples(corpus, found, rule, order[first:last])
-            for rule, (first, last) in zip(corpus.rules.tolist(), pairwise(bounds), strict=True)
+            evidence.triples(corpus, found, rule, nodes)
+            for rule, nodes in zip(corpus.rules.tolist(), nodes_by_rule(corpus), strict=True)
         )
         call = partial(_solve_rule, self.strength, self.rule_iterations)
         solved = map_in_order(call, items, threads=self.threads, executor=self.executor)
@@ -269,9 +265,10 @@ def _words(
 
     The feature of a leaf is its word, if words are among the features, else all it has, each as good as the others.
     """
-    corpus, observed = problem.trees.corpus, problem.trees.observed
-    keys = observed.pair_symbol.astype(np.int64) * len(corpus.words) + observed.pair_word
-    begins = offsets_of(states[observed.pair_symbol])
+    corpus = problem.trees.corpus
+    begins = offsets_of(states[problem.trees.word_symbol])
+    pair = np.full(corpus.n_nodes, -1)
+    pair[corpus.word >= 0] = problem.trees.pair_of_leaf
     counts = np.zeros(int(begins[-1]))
     for symbol in range(corpus.n_interminals, len(corpus.symbols)):
         nodes, matrix = features.nodes(symbol), features.inside(symbol)
@@ -285,8 +282,7 @@ def _words(
         sums = kept @ table
         totals = sums.sum(axis=1, keepdims=True)
         posterior = np.where(totals > 0, sums / np.where(totals > 0, totals, 1.0), found[symbol].prior)
-        pair = np.searchsorted(keys, symbol * len(corpus.words) + corpus.word[nodes].astype(np.int64))
-        places = begins[pair][:, None] + np.arange(int(states[symbol]))
+        places = begins[pair[nodes]][:, None] + np.arange(int(states[symbol]))
         counts += np.bincount(places.ravel(), weights=posterior.ravel(), minlength=len(counts))
     return counts
 

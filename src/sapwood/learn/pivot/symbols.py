@@ -18,6 +18,7 @@ from sapwood.anchors.simplex import Solver
 from sapwood.errors import UsageError
 from sapwood.learn.spectral.matrices import scale
 from sapwood.learn.spectral.projection import truncated_svd
+from sapwood.shapes import Array, Float, Int
 
 
 @dataclass(frozen=True)
@@ -40,31 +41,31 @@ class SymbolStates:
     Attributes
     ----------
     prior
-        `p(h|a)`, `(m,)`.
+        `p(h|a)`.
     inside, outside
-        `p(h|f,a)`, `(d, m)`, and `p(h|g,a)`, `(d', m)`.
+        `p(h|f,a)` and `p(h|g,a)`.
     inside_anchors, outside_anchors
-        `(m,)`: the features that stand for states; outside ones in an order of their own, and only if aligned.
+        The features that stand for states; outside ones in an order of their own, and only if aligned.
     alignment
         `t(h'|h)`: how much of each outside anchor's state is in each state.
     singular_values
         Of the correlations between inside and outside features.
     """
 
-    prior: np.ndarray
-    inside: np.ndarray
-    outside: np.ndarray
-    inside_anchors: np.ndarray
-    outside_anchors: np.ndarray
-    alignment: np.ndarray
-    singular_values: np.ndarray
+    prior: Float[Array, "states"]
+    inside: Float[Array, "inside_features states"]
+    outside: Float[Array, "outside_features states"]
+    inside_anchors: Int[Array, "inside_anchors"]
+    outside_anchors: Int[Array, "outside_anchors"]
+    alignment: Float[Array, "states outside_states"]
+    singular_values: Float[Array, "values"]
 
     @property
     def states(self) -> int:
         """Number of states."""
         return len(self.prior)
 
-    def outside_order(self) -> np.ndarray:
+    def outside_order(self) -> Int[Array, "inside_anchors"]:
         """Return for each state the outside anchor that has most of it, -1 if there are none."""
         if not len(self.outside_anchors):
             return np.full(len(self.inside_anchors), -1)

@@ -15,14 +15,15 @@ import numpy as np
 
 from sapwood.grammar.emissions import offsets_of
 from sapwood.learn.latent import LatentCounts, LatentWeights
-from sapwood.learn.problem import LatentProblem, wanted_states
+from sapwood.learn.problem import LatentProblem
 from sapwood.learn.refined import Refined
 from sapwood.learn.settings import integer, number
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import diagnostics, project_nodes
-from sapwood.run.parallel import map_in_order, one_blas_thread
+from sapwood.learn.spectral.projection import diagnostics
+from sapwood.run.parallel import map_in_order, with_one_blas_thread
 from sapwood.run.progress import Progress, track
+from sapwood.shapes import Array, Float, Int, Int64
 
 # Rounds of k-means at most, and nodes whose distances are computed at a time.
 _ROUNDS = 30
@@ -61,24 +62,15 @@ class Cluster(FeatureLearner, Refined):
     every: int = integer(2, "How many iterations of EM are between two looks at --dev.", low=1)
     noise: float = number(0.0, "Noise on the vectors, for ensembles.")
 
+    @with_one_blas_thread
     def _counts(
         self, problem: LatentProblem, progress: Progress, layout: LatentWeights
     ) -> tuple[LatentWeights, LatentCounts]:
         """Return the numbers of states, and the counts of the corpus with the clusters for states."""
-        with one_blas_thread():
-            return self._clustered(problem, progress, layout)
-
-    def _clustered(
-        self, problem: LatentProblem, progress: Progress, layout: LatentWeights
-    ) -> tuple[LatentWeights, LatentCounts]:
         corpus = problem.trees.corpus
-        wanted = np.where(problem.splittable(), wanted_states(self.states, corpus, self.support), 1)
+        wanted = problem.wanted_states(self.states, self.support)
         vectors = np.where(wanted > 1, self.dimensions, 1)
-        projected = project_nodes(
-            NodeTable(corpus, problem.word_classes), vectors, inside=self.inside, outside=self.outside,
-            least=self.least, kappa=self.kappa, tolerance=self.tolerance, seed=self.random_state, threads=self.threads,
-            executor=self.executor, progress=progress,
-        )  # fmt: skip
+        projected = self._project_nodes(NodeTable(corpus, problem.word_classes), vectors, progress)
         _, remarks = diagnostics(projected, np.minimum(wanted, 2))
         if remarks:
             progress.note(f"no hidden states: {'; '.join(remarks[:3])}" + ("; ..." if len(remarks) > 3 else ""))
@@ -99,8 +91,8 @@ class Cluster(FeatureLearner, Refined):
         return replace(layout, root=counts.root), counts
 
 
-def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: np.ndarray) -> LatentCounts:
-    """Count rules, words and roots of a corpus whose nodes have the given states, `(nodes,)`."""
+def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: Int[Array, "nodes"]) -> LatentCounts:
+    """Count rules, words and roots of a corpus whose nodes have the given states."""
     trees, corpus = problem.trees, problem.trees.corpus
     inner = np.flatnonzero(corpus.rule >= 0)
     rule = corpus.rule[inner]
@@ -108,12 +100,9 @@ def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: n
     cell = node_state[inner] * sizes[:, 1] + node_state[corpus.left[inner]]
     cell = layout.tensor_offsets[rule] + cell * sizes[:, 2] + node_state[corpus.right[inner]]
     tensors = np.bincount(cell, minlength=int(layout.tensor_offsets[-1])).astype(float)
-    leaves = np.flatnonzero(corpus.rule < 0)
-    observed = trees.observed
-    keys = observed.pair_symbol.astype(np.int64) * len(corpus.words) + observed.pair_word
-    pair = np.searchsorted(keys, corpus.symbol[leaves].astype(np.int64) * len(corpus.words) + corpus.word[leaves])
-    begins = offsets_of(layout.states[observed.pair_symbol])
-    by_word = np.bincount(begins[pair] + node_state[leaves], minlength=int(begins[-1])).astype(float)
+    begins = offsets_of(layout.states[trees.word_symbol])
+    leaf_state = node_state[corpus.word >= 0]
+    by_word = np.bincount(begins[trees.pair_of_leaf] + leaf_state, minlength=int(begins[-1])).astype(float)
     roots = corpus.roots
     root = np.bincount(
         layout.state_offsets[corpus.symbol[roots]] + node_state[roots], minlength=int(layout.state_offsets[-1])
@@ -143,8 +132,10 @@ def _standardised(vectors: np.ndarray) -> np.ndarray:
     return scaled / np.where(length > 0, length, 1.0)
 
 
-def k_means(points: np.ndarray, clusters: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the cluster of each point, `(n,)`: Lloyd's algorithm from the start of k-means++.
+def k_means(
+    points: Float[Array, "points dimensions"], clusters: int, rng: np.random.Generator
+) -> Int64[Array, "points"]:
+    """Return the cluster of each point: Lloyd's algorithm from the start of k-means++.
 
     (Arthur and Vassilvitskii 2007.) A cluster that loses all its points is left empty.
     """

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-from sapwood.errors import UsageError
-from sapwood.evaluate.held_out import Dev
-from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.latent_learner import LatentLearner
 from sapwood.learn.settings import integer, number, other
 from sapwood.learn.spectral.matrices import Chosen
-from sapwood.run.log import Log
+from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
 from sapwood.run.progress import Progress
-from sapwood.trees.corpus import Corpus
+from sapwood.shapes import Array, Int
+
+# Settings that projections have, too.
+_OF_PROJECTION = ("inside", "outside", "least", "kappa", "tolerance", "threads", "executor")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -47,19 +48,9 @@ class FeatureLearner(LatentLearner):
     )
     support: int = integer(30, "Occurrences that a symbol must have for each state.", low=1)
 
-    def fit(
-        self,
-        corpus: Corpus,
-        *,
-        dev: Dev | None = None,
-        progress: Progress | None = None,
-        log: Log | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> TensorGrammar:
-        """Learn, and return the grammar; arguments as for `Learner.fit`."""
-        if checkpoint is not None and "<lambda>" in [*self.settings()["inside"], *self.settings()["outside"]]:
-            raise UsageError(
-                "a feature without a name cannot be told from another when training goes on from a checkpoint; "
-                "define it with def, or as a Feature with a name"
-            )
-        return super().fit(corpus, dev=dev, progress=progress, log=log, checkpoint=checkpoint)
+    def _project_nodes(
+        self, table: NodeTable, states: Int[Array, "symbols"], progress: Progress, **others: Any
+    ) -> ProjectedNodes:
+        """Return the vectors of all nodes; `others` are settings of `project_nodes` that are not those of all."""
+        ours = {name: getattr(self, name) for name in _OF_PROJECTION}
+        return project_nodes(table, states, seed=self.random_state, progress=progress, **ours | others)

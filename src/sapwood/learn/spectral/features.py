@@ -28,6 +28,7 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.learn.spectral.node_table import NodeTable, NodeView
+from sapwood.shapes import Array, Int, Int64, Num
 from sapwood.trees.signatures import shape
 
 Side: TypeAlias = Literal["inside", "outside"]
@@ -44,16 +45,16 @@ class Entries:
     Attributes
     ----------
     node, value
-        `(entries,)` integers from 0.
+        Numbers from 0.
     weight
-        `(entries,)` floats; weights of equal pairs are added up.
+        Weights of equal pairs are added up.
     names
         What each value means.
     """
 
-    node: np.ndarray
-    value: np.ndarray
-    weight: np.ndarray
+    node: Int[Array, "entries"]
+    value: Int[Array, "entries"]
+    weight: Num[Array, "entries"]
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -179,7 +180,7 @@ def from_function(
     return feature
 
 
-def combine(*parts: np.ndarray) -> np.ndarray:
+def combine(*parts: Int[Array, "nodes"]) -> Int64[Array, "nodes"]:
     """Number the distinct combinations of several integers a node, in order; -1 where any of them is negative."""
     result = np.full(len(parts[0]), -1, np.int64)
     present = np.logical_and.reduce([part >= 0 for part in parts])
@@ -194,7 +195,7 @@ def combine(*parts: np.ndarray) -> np.ndarray:
     return result
 
 
-def compact(values: np.ndarray, beside: int) -> tuple[np.ndarray, int]:
+def compact(values: Int[Array, "entries"], beside: int) -> tuple[Int[Array, "entries"], int]:
     """Return values and a bound above them; they are numbered anew if the bound times `beside` could overflow."""
     size = int(values.max(initial=-1)) + 1
     if size * beside < _ROOM:
@@ -203,7 +204,7 @@ def compact(values: np.ndarray, beside: int) -> tuple[np.ndarray, int]:
     return values, len(distinct)
 
 
-def number_keys(keys: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+def number_keys(keys: Int[Array, "entries"], size: int) -> tuple[Int64[Array, "distinct"], Int64[Array, "entries"]]:
     """Return the distinct keys (all below `size`) in order, and the number among them of each."""
     if size > 8 * len(keys) + 1024:
         return np.unique(keys, return_inverse=True)
@@ -214,7 +215,7 @@ def number_keys(keys: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     return distinct, new[keys]
 
 
-def bin_widths(widths: np.ndarray) -> np.ndarray:
+def bin_widths(widths: Int[Array, "nodes"]) -> Int64[Array, "nodes"]:
     """Return which bin of `BIN_EDGES` each width is in: 0 to 5 have their own, then two bins to each doubling.
 
     >>> bin_widths(np.array([0, 1, 5, 6, 7, 8, 11, 12]))
@@ -231,7 +232,7 @@ def _symbol_name(table: NodeTable, node: int) -> str:
 
 
 def _bin_name(width: int) -> str:
-    number = int(bin_widths(np.array(width)))
+    number = int(bin_widths(np.array([width]))[0])
     first, last = int(BIN_EDGES[number]), int(BIN_EDGES[number + 1]) - 1
     return str(first) if first == last else f"{first}-{last}"
 
@@ -267,17 +268,13 @@ def _class_name(table: NodeTable, leaf: int) -> str:
 # The included features, and the functions that more than one of them needs.
 
 
-def _of_rule(table: NodeTable, values: np.ndarray) -> np.ndarray:
-    """Return for each node the entry of its rule, -1 on leaves."""
-    return np.where(table.is_leaf, -1, np.append(values, -1)[table.corpus.rule])
-
-
 def _with_child(table: NodeTable, child: np.ndarray) -> np.ndarray:
     """Return the rule of each inner node together with the rule of a child, if it has one."""
     return combine(table.corpus.rule, 1 + table.corpus.rule[child])
 
 
 def _inner(table: NodeTable, values: np.ndarray) -> np.ndarray:
+    """Return the values of nodes, -1 on leaves."""
     return np.where(table.is_leaf, -1, values)
 
 
@@ -294,32 +291,24 @@ def _path(table: NodeTable, values: np.ndarray, levels: int) -> np.ndarray:
     return combine(*parts)
 
 
-def _shape_of(word: str) -> str:
-    return shape(word, False)
-
-
-def _prefix_of(word: str) -> str | None:
-    return word[:_PREFIX].lower() + "-" if len(word) > _PREFIX else None
-
-
-def _suffix_of(word: str) -> str | None:
-    return "-" + word[-_SUFFIX:].lower() if len(word) > _SUFFIX else None
+def _inside(name: str, function: FeatureFunction, describe: Describe) -> None:
+    register_feature(name, "inside", function, describe=describe)
 
 
 def _spelling(name: str, cut: Callable[[str], str | None]) -> None:
     _inside(name, lambda table: table.by_word(cut), lambda table, node: str(cut(table.view(node).words[0])))
 
 
-def _inside(name: str, function: Callable[[NodeTable], np.ndarray], describe: Describe) -> None:
-    register_feature(name, "inside", function, describe=describe)
-
-
-def _outside(name: str, function: Callable[[NodeTable], np.ndarray], describe: Describe) -> None:
+def _outside(name: str, function: FeatureFunction, describe: Describe) -> None:
     register_feature(name, "outside", function, describe=describe)
 
 
-_inside("left", lambda t: _of_rule(t, t.corpus.rules[:, 1]), lambda t, node: _symbol_name(t, t.corpus.left[node]))
-_inside("right", lambda t: _of_rule(t, t.corpus.rules[:, 2]), lambda t, node: _symbol_name(t, t.corpus.right[node]))
+_inside(
+    "left", lambda t: _inner(t, t.corpus.symbol[t.corpus.left]), lambda t, node: _symbol_name(t, t.corpus.left[node])
+)
+_inside(
+    "right", lambda t: _inner(t, t.corpus.symbol[t.corpus.right]), lambda t, node: _symbol_name(t, t.corpus.right[node])
+)
 _inside("rule", lambda t: t.corpus.rule, lambda t, node: t.rule_name(node))
 _inside(
     "rule+left-rule",
@@ -334,9 +323,9 @@ _inside(
 _inside("head-tag", lambda t: _inner(t, t.tag[t.head]), lambda t, node: _tag_name(t, t.head[node]))
 _inside("width", lambda t: _inner(t, bin_widths(t.width)), lambda t, node: _bin_name(t.width[node]))
 _inside("word", lambda t: t.word_class, lambda t, node: _class_name(t, node))
-_spelling("shape", _shape_of)
-_spelling("prefix", _prefix_of)
-_spelling("suffix", _suffix_of)
+_spelling("shape", lambda word: shape(word, False))
+_spelling("prefix", lambda word: word[:_PREFIX].lower() + "-" if len(word) > _PREFIX else None)
+_spelling("suffix", lambda word: "-" + word[-_SUFFIX:].lower() if len(word) > _SUFFIX else None)
 _outside("parent-rule", lambda t: t.attachment, lambda t, node: _path_name(t, node, 1))
 _outside("parent-rule-2", lambda t: _path(t, t.attachment, 2), lambda t, node: _path_name(t, node, 2))
 _outside("parent-rule-3", lambda t: _path(t, t.attachment, 3), lambda t, node: _path_name(t, node, 3))

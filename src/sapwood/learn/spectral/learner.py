@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -36,15 +35,17 @@ import numpy as np
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.problem import LatentProblem, wanted_states
+from sapwood.learn.latent import nodes_by_rule
+from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import choice, integer, number, numbers
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics, project_nodes
+from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics
 from sapwood.learn.training import figure_of
 from sapwood.run.log import Log
 from sapwood.run.parallel import map_in_order, one_blas_thread
 from sapwood.run.progress import Progress, track
+from sapwood.shapes import Array, Float, Float64
 from sapwood.trees.corpus import Corpus
 
 Scheme = Literal["all", "one"]
@@ -56,15 +57,15 @@ _CHUNK = 2048
 class RuleMoments:
     """Means of products of projected vectors over the nodes with one rule `a -> b c`.
 
-    `third (m_a, m_b, m_c)` of `Z (x) Y_left (x) Y_right`; `second` of its three pairs, `(a, b)`, `(a, c)`, `(b, c)`;
-    `first` of the three vectors; `count` nodes, whose weights are `weight` in all (`count`, if all nodes are used).
+    `third` of `Z (x) Y_left (x) Y_right`; `second` of its three pairs; `first` of the three vectors; `count` nodes,
+    whose weights are `weight` in all (`count`, if all nodes are used).
     """
 
     count: int
     weight: float
-    first: tuple[np.ndarray, np.ndarray, np.ndarray]
-    second: tuple[np.ndarray, np.ndarray, np.ndarray]
-    third: np.ndarray
+    first: tuple[Float64[Array, "m_a"], Float64[Array, "m_b"], Float64[Array, "m_c"]]
+    second: tuple[Float64[Array, "m_a m_b"], Float64[Array, "m_a m_c"], Float64[Array, "m_b m_c"]]
+    third: Float64[Array, "m_a m_b m_c"]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -114,12 +115,7 @@ class Spectral(FeatureLearner):
     rare: int = integer(5, "Words seen no more often show their form only.")
 
     def _learn(
-        self,
-        corpus: Corpus,
-        dev: Evaluate | None,
-        progress: Progress,
-        log: Log,
-        checkpoint: str | Path | None,  # noqa: ARG002
+        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
     ) -> TensorGrammar:
         problem = self.problem(corpus)
         table = NodeTable(problem.trees.corpus, problem.word_classes)
@@ -168,15 +164,10 @@ class Spectral(FeatureLearner):
         tolerance: float,
         progress: Progress,
     ) -> tuple[ProjectedNodes, dict[str, Any]]:
-        corpus = problem.trees.corpus
-        most = wanted_states(32 if self.states == "auto" else self.states, corpus, self.support)
-        wanted = np.where(problem.splittable(), most, 1)
-        projected = project_nodes(
-            table, wanted, inside=self.inside, outside=self.outside, least=self.least, kappa=self.kappa,
-            dropout=self.dropout,
-            tolerance=tolerance, weights=weights, seed=self.random_state, threads=self.threads,
-            executor=self.executor, progress=progress,
-        )  # fmt: skip
+        wanted = problem.wanted_states(32 if self.states == "auto" else self.states, self.support)
+        projected = self._project_nodes(
+            table, wanted, progress, dropout=self.dropout, tolerance=tolerance, weights=weights
+        )
         records, remarks = diagnostics(projected, wanted)
         if remarks and self.states != "auto":
             shown = "; ".join(remarks[:3]) + (f"; and {len(remarks) - 3} other symbols" if len(remarks) > 3 else "")
@@ -233,14 +224,12 @@ def _word_sums(projected: ProjectedNodes, weights: np.ndarray | None, problem: L
     With weights they are scaled by one factor for each preterminal, so that its leaves have a weight of 1 on average.
     A preterminal none of whose leaves has weight gets the sums over all.
     """
-    corpus, observed = projected.corpus, problem.trees.observed
-    keys = observed.pair_symbol.astype(np.int64) * len(corpus.words) + observed.pair_word
+    corpus, pair_symbol, pair = projected.corpus, problem.trees.word_symbol, problem.trees.pair_of_leaf
     leaves = np.flatnonzero(corpus.word >= 0)
-    pair = np.searchsorted(keys, corpus.symbol[leaves].astype(np.int64) * len(corpus.words) + corpus.word[leaves])
-    offsets = offsets_of(projected.states[observed.pair_symbol])
+    offsets = offsets_of(projected.states[pair_symbol])
     sums = np.zeros(int(offsets[-1]))
     for a in range(corpus.n_interminals, len(corpus.symbols)):
-        first, last = np.searchsorted(observed.pair_symbol, [a, a + 1])
+        first, last = np.searchsorted(pair_symbol, [a, a + 1])
         mine = corpus.symbol[leaves] == a
         total = np.zeros((last - first, int(projected.states[a])))
         vectors = projected.outside[a][projected.place[leaves[mine]]]
@@ -254,19 +243,16 @@ def _word_sums(projected: ProjectedNodes, weights: np.ndarray | None, problem: L
 
 def rule_moments(
     projected: ProjectedNodes,
-    weights: np.ndarray | None,
+    weights: Float[Array, "nodes"] | None,
     threads: int,
     executor: Executor | None,
     progress: Progress,
 ) -> Iterator[RuleMoments]:
-    """Yield the moments of each rule, over the nodes with weight; `weights` are `(nodes,)`, None if all are 1."""
+    """Yield the moments of each rule, over the nodes with weight; without `weights` all have one of 1."""
     corpus = projected.corpus
-    order = np.argsort(corpus.rule, kind="stable")
-    order = order[corpus.rule[order] >= 0]
+    parts = nodes_by_rule(corpus)
     if weights is not None:
-        order = order[weights[order] > 0]
-    bounds = np.searchsorted(corpus.rule[order], np.arange(len(corpus.rules) + 1))
-    parts = (order[first:last] for first, last in pairwise(bounds))
+        parts = [nodes[weights[nodes] > 0] for nodes in parts]
     # Each rule's vectors alone: they can be sent to other processes.
     items = (
         (
@@ -309,8 +295,12 @@ def _moments_of_rule(item: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray 
 
 
 def smoothed(
-    moments: RuleMoments, strength: float, outside: np.ndarray, left: np.ndarray, right: np.ndarray
-) -> np.ndarray:
+    moments: RuleMoments,
+    strength: float,
+    outside: Float[Array, "m_a"],
+    left: Float[Array, "m_b"],
+    right: Float[Array, "m_c"],
+) -> Float[Array, "m_a m_b m_c"]:
     """Return the smoothed third-order mean of a rule; the vectors are the means of its symbols."""
     if strength == 0 or moments.count == 0:
         return moments.third

@@ -24,6 +24,7 @@ from sapwood.learn.spectral.features import (
 )
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.run.plugins import named
+from sapwood.shapes import Array, Float64, Int
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +53,15 @@ class SymbolFeatures:
     """
 
     def __init__(
-        self, table: NodeTable, order: np.ndarray, offsets: np.ndarray, inside: _Columns, outside: _Columns
+        self,
+        table: NodeTable,
+        order: Int[Array, "nodes"],
+        offsets: Int[Array, "symbol_bounds"],
+        inside: _Columns,
+        outside: _Columns,
     ) -> None:
-        self.table = table
-        self._order = order
-        self._offsets = offsets
-        self._inside = inside
-        self._outside = outside
+        self.table, self._order, self._offsets = table, order, offsets
+        self._inside, self._outside = inside, outside
 
     def __repr__(self) -> str:
         return (
@@ -66,7 +69,7 @@ class SymbolFeatures:
             f"{len(self._inside.feature):,} inside and {len(self._outside.feature):,} outside features>"
         )
 
-    def nodes(self, symbol: int) -> np.ndarray:
+    def nodes(self, symbol: int) -> Int[Array, "nodes_of_symbol"]:
         """Return the nodes of a symbol: what the rows of its matrices are."""
         return self._order[self._offsets[symbol] : self._offsets[symbol + 1]]
 
@@ -83,8 +86,8 @@ class SymbolFeatures:
         """The names of the inside features."""
         return [feature.name for feature in self._inside.features]
 
-    def inside_feature(self, symbol: int) -> np.ndarray:
-        """Return `(features,)`: the place in `inside_names` of each column of `inside(symbol)`."""
+    def inside_feature(self, symbol: int) -> Int[Array, "features"]:
+        """Return the place in `inside_names` of each column of `inside(symbol)`."""
         return self._inside.feature[self._inside.begins[symbol] : self._inside.begins[symbol + 1]]
 
     def describe_inside(self, symbol: int, column: int) -> str:
@@ -237,7 +240,7 @@ def _joined(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def scale_factors(matrix: sparse.csr_array, kappa: float) -> np.ndarray:
+def scale_factors(matrix: sparse.csr_array, kappa: float) -> Float64[Array, "columns"]:
     """Return `sqrt(M / (count_i + kappa))` for each column: `M` rows, `count_i` the column's sum of squares.
 
     The factor of a column without entries is 0.

@@ -24,6 +24,7 @@ from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract, sca
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.run.parallel import map_in_order
 from sapwood.run.progress import Progress, Silent, track
+from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 
 # Extra directions, and rounds of iteration: the decay of feature spectra is slow.
@@ -40,26 +41,26 @@ class ProjectedNodes:
     corpus
         The trees.
     states
-        `(symbols,)` int32: the length of each symbol's vectors.
+        The length of each symbol's vectors.
     place
-        `(nodes,)`: the row of each node in its symbol's arrays.
+        The row of each node in its symbol's arrays.
     inside, outside
-        By symbol `Y` and `Z`, `(nodes of a, m_a)`.
+        By symbol `Y` and `Z`.
     singular_values
         By symbol, those that were looked at, the largest first; empty where there was nothing to decompose.
     """
 
     corpus: Corpus
-    states: np.ndarray
-    place: np.ndarray
-    inside: list[np.ndarray]
-    outside: list[np.ndarray]
-    singular_values: list[np.ndarray]
+    states: Int32[Array, "symbols"]
+    place: Int64[Array, "nodes"]
+    inside: list[Float64[Array, "nodes_of_symbol states"]]
+    outside: list[Float64[Array, "nodes_of_symbol states"]]
+    singular_values: list[Float64[Array, "values"]]
 
 
 def project_nodes(
     table: NodeTable,
-    states: np.ndarray,
+    states: Int[Array, "symbols"],
     *,
     inside: Chosen = "rich",
     outside: Chosen = "rich",
@@ -67,7 +68,7 @@ def project_nodes(
     kappa: float = 5.0,
     dropout: float = 0.0,
     tolerance: float = 0.01,
-    weights: np.ndarray | None = None,
+    weights: Float[Array, "nodes"] | None = None,
     seed: int = 0,
     threads: int = 1,
     executor: Executor | None = None,
@@ -80,7 +81,7 @@ def project_nodes(
     table
         The corpus.
     states
-        `(symbols,)`: the most states of each symbol; those with one get the constant vector.
+        The most states of each symbol; those with one get the constant vector.
     inside, outside, least
         Features (see `features.extract`).
     kappa
@@ -90,8 +91,7 @@ def project_nodes(
     tolerance
         Singular values below this part of the largest one are cut off.
     weights
-        `(nodes,)`: what each node counts in `Omega^a`; by default the same. All are projected either way, those without
-        weight too.
+        What each node counts in `Omega^a`; by default the same. All are projected either way, those without weight too.
     seed
         Of the randomised decomposition.
     threads, executor, progress
@@ -175,8 +175,8 @@ def _without_some(matrix: scipy.sparse.csr_array, part: float, rng: np.random.Ge
 
 def truncated_svd(
     phi: scipy.sparse.csr_array, psi: scipy.sparse.csr_array, rank: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the largest singular vectors and values of `phi^T psi / rows`: `(d, k)`, `(k,)`, `(d', k)`.
+) -> tuple[Float64[Array, "inside_features k"], Float64[Array, "k"], Float64[Array, "outside_features k"]]:
+    """Return the largest singular vectors and values of `phi^T psi / rows`.
 
     The largest element of each left vector is positive, so that equal input gives equal output.
     """
@@ -195,7 +195,7 @@ def truncated_svd(
     return left * signs, values, right * signs
 
 
-def diagnostics(projected: ProjectedNodes, wanted: np.ndarray) -> tuple[list[dict[str, Any]], list[str]]:
+def diagnostics(projected: ProjectedNodes, wanted: Int[Array, "symbols"]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return a record for each symbol with singular values, and remarks on those that got fewer states than wanted."""
     corpus = projected.corpus
     counts = corpus.symbol_counts()

@@ -1,0 +1,190 @@
+"""Every benchmark runs, on input so small that its figures mean nothing."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from made_up import made_up_treebank
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if not path.stem.startswith("_"))
+NUMBER = r"[0-9.,]+"
+F1 = r"(100|[5-9][0-9])\.[0-9]{2}"
+slow = pytest.mark.slow
+
+# What to run: `{trees}` is a directory with a treebank, `{text}` a file of text, `{new}` a directory for what is
+# written. What is printed must match, every pattern on a line.
+RUNS = [
+    pytest.param(
+        "engine",
+        "{trees}/train.mrg {trees}/test.mrg --states 1 2 --sentences 4 --json {new}/a.json",
+        [
+            rf"1 thread {NUMBER} sentences/s, 2 threads {NUMBER} .*, F1 {F1}, 0 failed",
+            "4 sentences of up to 30 words",
+            r" +2 ",
+        ],
+        id="engine",
+    ),
+    pytest.param(
+        "observed", "{trees}/train.mrg --states 1 2 --threads 1", ["in 1 shards", " +1 +1 ", " +2 +1 "], id="observed"
+    ),
+    pytest.param(
+        "split_merge",
+        "{trees} --methods pcfg steps --cycles 1 --threads 1 --json {new}/a.json",
+        [rf"\| trees \| pcfg \| 0 \| .* \| 1 \| {F1}", rf"\| trees \| steps \| 0 \| .* \| 2 \| {F1}"],
+        id="split_merge",
+    ),
+    pytest.param(
+        "split_merge",
+        "{trees} --methods em collapsed ensemble --cycles 1 --seeds 2",
+        [r"\| em \| 1 \|", r"\| collapsed \| 1 \|", r"\| ensemble \| 0 \|"],
+        id="split_merge, all",
+        marks=slow,
+    ),
+    pytest.param(
+        "spectral",
+        "{trees} --threads 1 --json {new}/a.json --rows 'spectral 8' 'cluster 16'",
+        [r"\| spectral 8 \| .* % \|", r"\| cluster 16 \| .* 0.0 % \|"],
+        id="spectral",
+    ),
+    pytest.param(
+        "spectral",
+        "{trees}",
+        [r"\| spectral auto \|", r"\| cluster\+em ensemble \|", r"\| trees \| vertical 2 \|", r"\| trees \| 60 \|"],
+        id="spectral, all",
+        marks=slow,
+    ),
+    pytest.param(
+        "table1",
+        "{trees} --states 2 --methods spectral pivot cluster pivot+EM --threads 1 --json {new}/a.json "
+        "--markdown {new}/a.md --picture {new}/a.svg",
+        [rf"\| trees \| spectral \| {F1} \|", rf"\| trees \| pivot\+EM \| {F1} \([0-9]+\) \|"],
+        id="table1",
+    ),
+    pytest.param(
+        "table1", "{trees} --states 2 4", [rf"\| trees \| split-merge \| {F1} \|"], id="table1, all", marks=slow
+    ),
+    pytest.param(
+        "table2",
+        "{text} --train 1500 --dev 400 --states 2 --quick --markdown {new}/a.md --json {new}/a.json "
+        "--picture {new}/a.svg",
+        [rf"\| em \| {NUMBER} \([0-9]+\) \|", rf"\| all latent \+ tri-KN \| {NUMBER} \|"],
+        id="table2",
+    ),
+    pytest.param(
+        "lm_counts",
+        "--tokens 3000 --words 200 --threads 1",
+        ["3,000 tokens", rf"sapwood, 1 thread .* {NUMBER} distinct"],
+        id="lm_counts",
+    ),
+    pytest.param(
+        "lm_scale",
+        "--tokens 5e3 --words 300 --states 4 --iterations 2 --threads 1 --copied 4096 --json {new}/a.json "
+        "--picture {new}/a.svg",
+        [r"1 threads: copying", r"\| drawn \| 5e\+03 \|"],
+        id="lm_scale",
+    ),
+    pytest.param(
+        "consistency",
+        "--trees 60 120 --repetitions 1 --contrast 1 --rho 1 0.5 --fixed 100 -o {new}/a.svg",
+        [r"\| 120 \| 0\.", r"\| one state \| 0\.", r"Theorem 3, one node a tree: sigma = 0\."],
+        id="consistency",
+    ),
+    pytest.param(
+        "pivot_assumption",
+        "--trees 100 --epsilon 0.1 --alpha 0.3 --grammars 1 --fixed 100 -o {new}/a.svg",
+        [r"\| 100 \| 0\.", "Leaking pivots, 100 trees:", r"\| 0\.3 \| 0\."],
+        id="pivot_assumption",
+    ),
+    pytest.param(
+        "figure2",
+        "--most-words 2 --longest 3 --workers 1 --json {new}/a.json -o {new}/a.svg",
+        [r"\| pcfg-ie \|", r"Of [0-9]+ answers of the figure [0-9]+ hold"],
+        id="figure2",
+    ),
+    pytest.param(
+        "unmixing",
+        "--sentences 300 --repetitions 1 --iterations 4 --workers 1 --json {new}/a.json -o {new}/a.svg",
+        ["pcfg-ie:", "dep-ies:", r"\| 300 \| 0\."],
+        id="unmixing",
+    ),
+    pytest.param(
+        "low_rank",
+        "{trees} --states 2 3 --ranks 2 --sentences 5 --json {new}/a.json --pictures {new}",
+        [r"\| trees \| .* \| 2 \| .* \|", r"\| trees \| .* \| 3 \| .* \|"],
+        id="low_rank",
+        marks=slow,
+    ),
+    pytest.param(
+        "minimising",
+        "{trees} --models {new} --states 3 --sizes 2 --work --sentences 5 --json {new}/a.json --picture {new}/a.svg",
+        [rf"trees, em, 3 states: F1 {F1}", r"\| 2(\.0)? \|"],
+        id="minimising",
+        marks=slow,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a small treebank in three parts."""
+    folder = tmp_path_factory.mktemp("benchmarks") / "trees"
+    folder.mkdir()
+    for seed, (part, count) in enumerate((("train", 60), ("dev", 6), ("test", 6))):
+        (folder / f"{part}.mrg").write_text("".join(f"{tree}\n" for tree in made_up_treebank(count, seed)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of sentences."""
+    path = tmp_path_factory.mktemp("benchmarks") / "text.txt"
+    path.write_text("".join(" ".join(tree.words()) + "\n" for tree in made_up_treebank(300)))
+    return path
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch):
+    """A function that runs a script with arguments, in this process."""
+    # Scripts set these; they are to be as they were, afterwards.
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setenv("POLARS_MAX_THREADS", "1")
+
+    def run(script: str, *arguments: str) -> None:
+        monkeypatch.setattr(sys, "argv", [f"{script}.py", *arguments])
+        assert not importlib.import_module(script).main()
+
+    return run
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help(script, main, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(script, "--help")
+    assert ended.value.code == 0
+    assert f"usage: {script}.py" in capsys.readouterr().out
+
+
+def test_every_script_is_run():
+    assert {run.values[0] for run in RUNS} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize(("script", "arguments", "patterns"), RUNS)
+def test_run(script, arguments, patterns, main, trees, text, tmp_path, capsys):
+    words = shlex.split(arguments.format(trees=trees, text=text, new=tmp_path))
+    main(script, *words)
+    printed = capsys.readouterr().out
+    for pattern in patterns:
+        assert re.search(pattern, printed), f"nothing like {pattern} in\n{printed}"
+    for word in words:
+        if word.startswith(str(tmp_path)):
+            assert Path(word).exists()
+        if word.endswith("a.json"):
+            assert json.loads(Path(word).read_text())
