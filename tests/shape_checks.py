@@ -14,6 +14,7 @@ import functools
 import importlib.abc
 import importlib.machinery
 import inspect
+import itertools
 import sys
 import types
 import typing
@@ -105,14 +106,19 @@ def checked(subject: Any) -> Any:
 
 def _checked_class(cls: type) -> type:
     initialise = cls.__init__  # type: ignore[misc]
+    passed: set[Any] = set()
 
     @functools.wraps(initialise)
     def wrapper(self: Any, *arguments: Any, **settings: Any) -> None:
         initialise(self, *arguments, **settings)
         if _enabled[-1]:
-            with jaxtyping.jaxtyped("context"):
-                for name, annotation in _annotations(cls, sys.modules[cls.__module__].__dict__).items():
-                    _check(getattr(self, name), annotation, f"{cls.__name__}.{name}")
+            annotations = _annotations(cls, sys.modules[cls.__module__].__dict__)
+            kinds = tuple(_kind(getattr(self, name)) for name in annotations)
+            if kinds not in passed:
+                with jaxtyping.jaxtyped("context"):
+                    for name, annotation in annotations.items():
+                        _check(getattr(self, name), annotation, f"{cls.__name__}.{name}")
+                passed.add(kinds)
 
     cls.__init__ = wrapper  # type: ignore[misc]
     return cls
@@ -120,25 +126,50 @@ def _checked_class(cls: type) -> type:
 
 def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
+    positional = [name for name, one in signature.parameters.items() if one.kind <= one.POSITIONAL_OR_KEYWORD]
+    # Arguments that were checked, and arguments with results. Each call binds axes anew, so that what passed once will
+    # pass again; most calls are like an earlier one, and the checks themselves take long.
+    passed: set[Any] = set()
 
     @functools.wraps(function)
     def wrapper(*arguments: Any, **settings: Any) -> Any:
         if not _enabled[-1]:
             return function(*arguments, **settings)
         annotations = _annotations(function, function.__globals__)
-        bound = signature.bind(*arguments, **settings)
-        with jaxtyping.jaxtyped("context"):
-            for name, value in bound.arguments.items():
-                several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
-                for item in value if several else [value]:
-                    if name in annotations:
-                        _check(item, annotations[name], f"{function.__qualname__}({name})")
-            result = function(*arguments, **settings)
-            if "return" in annotations:
+        given = itertools.chain(zip(positional, arguments, strict=False), settings.items())
+        kinds = (
+            *((name, _kind(value)) for name, value in given if name in annotations),
+            *map(_kind, arguments[len(positional) :]),
+        )
+        if kinds not in passed:
+            with jaxtyping.jaxtyped("context"):
+                check_arguments(annotations, arguments, settings)
+            passed.add(kinds)
+        result = function(*arguments, **settings)
+        if "return" in annotations and (kinds, _kind(result)) not in passed:
+            with jaxtyping.jaxtyped("context"):
+                check_arguments(annotations, arguments, settings)
                 _check(result, annotations["return"], f"{function.__qualname__}: what is returned")
+            passed.add((kinds, _kind(result)))
         return result
 
+    def check_arguments(annotations: dict[str, Any], arguments: Sequence[Any], settings: dict[str, Any]) -> None:
+        for name, value in signature.bind(*arguments, **settings).arguments.items():
+            several = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            for item in value if several else [value]:
+                if name in annotations:
+                    _check(item, annotations[name], f"{function.__qualname__}({name})")
+
     return wrapper
+
+
+def _kind(value: Any) -> Any:
+    """Return all that checks look at: types, and the dtypes and shapes of arrays."""
+    if isinstance(value, np.ndarray):
+        return type(value), value.dtype, value.shape
+    if isinstance(value, list | tuple):
+        return type(value), *map(_kind, value)
+    return type(value)
 
 
 _resolved: dict[Any, dict[str, Any]] = {}

@@ -18,6 +18,7 @@ import numpy as np
 from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
+from sapwood.files import is_regular
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
@@ -217,7 +218,7 @@ class TrainingRun:
 
     def _checkpoint(self, member: int) -> str | None:
         """Return where the state of one grammar's training is kept, and clear away what others have left."""
-        if self.output is None:
+        if self.output is None or (self.output.exists() and not is_regular(self.output)):  # a device has no neighbours
             return None
         path = f"{self.output}.checkpoint" + (f"-{member:02d}" if self.ensemble > 1 else "")
         for other in self._checkpoints():
