@@ -20,16 +20,17 @@ import numpy as np
 from sapwood._version import __version__
 from sapwood.errors import ModelError
 from sapwood.files import atomic_write, explained
+from sapwood.shapes import Array, Shaped, UInt8
 
 _ENTRY = "sapwood"
 _HEADER_LIMIT = 100_000_000
 # Commands that tell what is in a file, for those kinds that `sapwood inspect` does not know.
 _SHOWN_BY = dict.fromkeys(("counts", "latent-bigram", "mixed-order", "mixture", "ngram-model"), "sapwood lm show")
 
-Arrays = dict[str, np.ndarray]
+Arrays = dict[str, Shaped[Array, "..."]]
 
 
-def pack_strings(strings: Sequence[str]) -> np.ndarray:
+def pack_strings(strings: Sequence[str]) -> UInt8[Array, "bytes"]:
     """Encode strings as one array of bytes: UTF-8, each ended by a zero byte."""
     for string in strings:
         if "\0" in string:
@@ -37,7 +38,7 @@ def pack_strings(strings: Sequence[str]) -> np.ndarray:
     return np.frombuffer("".join(f"{string}\0" for string in strings).encode("utf-8", "surrogatepass"), np.uint8)
 
 
-def unpack_strings(array: np.ndarray) -> list[str]:
+def unpack_strings(array: Shaped[Array, "bytes"]) -> list[str]:
     """Decode `pack_strings`; raises `ModelError` for what it never returns."""
     try:
         *strings, rest = array.tobytes().decode("utf-8", "surrogatepass").split("\0")
@@ -48,7 +49,7 @@ def unpack_strings(array: np.ndarray) -> list[str]:
     return strings
 
 
-def content_digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:
+def content_digest(arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> str:
     """Return a SHA-256 digest of names, types, shapes, values and metadata."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True, ensure_ascii=True).encode())
     for name in sorted(arrays):
@@ -59,7 +60,12 @@ def content_digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]
 
 
 def write_arrays(
-    path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any], *, kind: str, version: int
+    path: str | Path,
+    arrays: Mapping[str, Shaped[Array, "..."]],
+    metadata: Mapping[str, Any],
+    *,
+    kind: str,
+    version: int,
 ) -> None:
     """Write arrays and metadata to one file, whole or not at all."""
     from safetensors.numpy import save

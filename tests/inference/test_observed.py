@@ -357,6 +357,7 @@ def test_tiny_weights_in_single_precision():
     assert found.tensors.sum() == pytest.approx(1, rel=1e-5)
 
 
+@pytest.mark.usefixtures("unchecked_shapes")
 def test_wrong_calls():
     grammar, corpus = make(12)
     observed = ObservedTrees(corpus)

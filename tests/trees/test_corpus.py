@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapwood.errors import InputError, ModelError
+from sapwood.storage import write_arrays
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform
@@ -236,6 +237,24 @@ def test_damaged_file(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ModelError, match="corpus"):
             Corpus.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *((name, lambda array: array[:-1]) for name in (*COLUMNS, "offsets")),
+        *((name, lambda array: array - 2) for name in (*COLUMNS, "rules", "offsets")),
+        *((name, lambda array: array + 99) for name in (*COLUMNS, "rules", "offsets")),
+        *((name, lambda array: array.astype(float)) for name in (*COLUMNS, "rules", "offsets")),
+        ("offsets", lambda array: array * 0),
+        ("rules", lambda array: array[:, :2]),
+    ],
+)
+def test_columns_that_do_not_fit(tmp_path, name, change):
+    arrays, metadata = corpus_of(*TREES)._content()
+    write_arrays(tmp_path / "a", {**arrays, name: change(arrays[name])}, metadata, kind="corpus", version=2)
+    with pytest.raises(ModelError, match=r"incomplete corpus file: its .* fit the (others|nodes|symbols)"):
+        Corpus.load(tmp_path / "a")
 
 
 def test_deep_trees():

@@ -10,10 +10,10 @@ preterminals (the rest, above words) as the papers assume. A label that occurs i
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +22,11 @@ from sapwood.run.progress import Progress, Silent
 from sapwood.shapes import Array, Int, Int32, Int64
 from sapwood.storage import content_digest, pack_strings, read_arrays, unpack_strings, write_arrays
 from sapwood.trees.normalise import Normaliser
-from sapwood.trees.symbols import Symbol, SymbolTable, as_symbol
+from sapwood.trees.symbols import SymbolTable
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree, from_preorder
 
 _FORMAT = 2
-Name = TypeVar("Name", bound=str)
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent", "start", "end")
 
 
@@ -115,8 +114,8 @@ class Corpus:
         transform = transform or TreeTransform(root=normaliser.root)
         progress = progress or Silent()
         # Symbols are numbered as they come, leaves and inner nodes apart (leaf symbols as ~number).
-        inner_ids: dict[Symbol, int] = {}
-        leaf_ids: dict[Symbol, int] = {}
+        inner_ids: dict[str, int] = {}
+        leaf_ids: dict[str, int] = {}
         word_ids: dict[str, int] = {}
         codes, words, sizes = array("i"), array("i"), array("i")
         dropped = 0
@@ -129,12 +128,12 @@ class Corpus:
                     continue
                 before = len(codes)
                 for node in transform(clean).nodes():
-                    symbol, word = as_symbol(node.label), node.word
+                    label, word = node.label, node.word
                     if word is None:
-                        codes.append(inner_ids.setdefault(symbol, len(inner_ids)))
+                        codes.append(inner_ids.setdefault(label, len(inner_ids)))
                         words.append(-1)
                     else:
-                        codes.append(~leaf_ids.setdefault(symbol, len(leaf_ids)))
+                        codes.append(~leaf_ids.setdefault(label, len(leaf_ids)))
                         words.append(word_ids.setdefault(word, len(word_ids)))
                 sizes.append(len(codes) - before)
         if not sizes:
@@ -151,9 +150,9 @@ class Corpus:
         word_numbers[is_leaf] = word_new[np.frombuffer(words, np.int32)[is_leaf]]
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(np.frombuffer(sizes, np.int32), out=offsets[1:])
+        symbols = SymbolTable.from_names(inner_names + leaf_names)
         return cls.from_columns(
-            SymbolTable((*inner_names, *leaf_names)), len(inner_names), word_names, numbers, word_numbers, offsets,
-            normaliser, transform, dropped,
+            symbols, len(inner_names), word_names, numbers, word_numbers, offsets, normaliser, transform, dropped
         )  # fmt: skip
 
     @classmethod
@@ -286,11 +285,12 @@ class Corpus:
         """Read a saved corpus."""
         arrays, metadata = read_arrays(path, kind="corpus", version=_FORMAT)
         try:
+            _check_columns(arrays, metadata)
             columns: dict[str, Any] = {name: arrays[name] for name in (*_COLUMNS, "offsets", "rules")}
             return cls(
                 symbols=SymbolTable.from_arrays(arrays),
                 words=unpack_strings(arrays["words"]),
-                n_interminals=metadata["n_interminals"],
+                n_interminals=int(metadata["n_interminals"]),
                 dropped=metadata["dropped"],
                 normaliser=Normaliser.from_dict(metadata["normaliser"]),
                 transform=TreeTransform.from_dict(metadata["transform"]),
@@ -311,10 +311,30 @@ class Corpus:
         return arrays, metadata
 
 
-def _by_frequency(names: Sequence[Name], occurrences: np.ndarray) -> tuple[list[Name], np.ndarray]:
+def _by_frequency(names: Sequence[str], occurrences: np.ndarray) -> tuple[list[str], np.ndarray]:
     """Renumber names by falling count (ties by name): the names in their new order, and old -> new."""
     counts = np.bincount(occurrences, minlength=len(names)) if len(names) else np.zeros(0, np.int64)
     order = sorted(range(len(names)), key=lambda number: (-counts[number], names[number]))
     new = np.empty(len(names), np.int32)
     new[order] = np.arange(len(names), dtype=np.int32)
     return [names[number] for number in order], new
+
+
+def _check_columns(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+    """Refuse stored columns that do not fit each other, so that nothing points outside of an array."""
+    n_symbols, n_words = (int((arrays[name] == 0).sum()) for name in ("symbols", "words"))
+    nodes, rules, offsets = len(arrays["symbol"]), arrays["rules"], arrays["offsets"]
+    least = dict.fromkeys(_COLUMNS, -1) | {"symbol": 0, "start": 0, "end": 0}
+    most = dict.fromkeys(_COLUMNS, nodes) | {"symbol": n_symbols, "rule": len(rules), "word": n_words}
+    for name in _COLUMNS:
+        column = arrays[name]
+        fits = column.dtype == np.int32 and column.shape == (nodes,)
+        if not fits or (nodes and not least[name] <= int(column.min()) <= int(column.max()) < most[name]):
+            raise ModelError(f"its column {name} does not fit the others")
+    if rules.dtype != np.int32 or rules.shape != (len(rules), 3) or not ((rules >= 0) & (rules < n_symbols)).all():
+        raise ModelError("its rules do not fit the symbols")
+    fits = offsets.dtype == np.int64 and offsets.ndim == 1 and len(offsets) > 1
+    if not fits or offsets[0] != 0 or offsets[-1] != nodes or (np.diff(offsets) < 1).any():
+        raise ModelError("its trees do not fit the nodes")
+    if not 0 <= int(metadata["n_interminals"]) <= n_symbols:
+        raise ModelError(f"{metadata['n_interminals']} interminals of {n_symbols} symbols")
