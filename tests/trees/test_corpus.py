@@ -257,6 +257,11 @@ def test_columns_that_do_not_fit(tmp_path, name, change):
         Corpus.load(tmp_path / "a")
 
 
+def test_saving_a_single_word(tmp_path):
+    corpus_of("(N a)").save(tmp_path / "corpus")
+    assert Corpus.load(tmp_path / "corpus").tree(0) == Tree.parse("(N a)")
+
+
 def test_deep_trees():
     tree = Tree("N", word="x")
     for _ in range(3000):

@@ -187,7 +187,7 @@ TABLE = SymbolTable.from_names(["S|VP^ROOT", "@VP^S~NP|N~X", "NN"]).to_arrays()
         ("kind", lambda a: np.where(a == 2, 3, a), "not in order"),
         ("intermediate", lambda a: a + 2, "intermediate do not fit"),
         ("intermediate", lambda a: a[:-1], "intermediate do not fit"),
-        ("labels", lambda a: a[:3], "part do not fit"),
+        ("labels", lambda a: a[:2], "part do not fit"),
     ],
 )
 def test_wrong_tables_are_refused(name, change, message):

@@ -285,11 +285,12 @@ class Corpus:
         """Read a saved corpus."""
         arrays, metadata = read_arrays(path, kind="corpus", version=_FORMAT)
         try:
-            _check_columns(arrays, metadata)
+            symbols, words = SymbolTable.from_arrays(arrays), unpack_strings(arrays["words"])
+            _check_columns(arrays, int(metadata["n_interminals"]), len(symbols), len(words))
             columns: dict[str, Any] = {name: arrays[name] for name in (*_COLUMNS, "offsets", "rules")}
             return cls(
-                symbols=SymbolTable.from_arrays(arrays),
-                words=unpack_strings(arrays["words"]),
+                symbols=symbols,
+                words=words,
                 n_interminals=int(metadata["n_interminals"]),
                 dropped=metadata["dropped"],
                 normaliser=Normaliser.from_dict(metadata["normaliser"]),
@@ -320,12 +321,11 @@ def _by_frequency(names: Sequence[str], occurrences: np.ndarray) -> tuple[list[s
     return [names[number] for number in order], new
 
 
-def _check_columns(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+def _check_columns(arrays: Mapping[str, np.ndarray], n_interminals: int, n_symbols: int, n_words: int) -> None:
     """Refuse stored columns that do not fit each other, so that nothing points outside of an array."""
-    n_symbols, n_words = (int((arrays[name] == 0).sum()) for name in ("symbols", "words"))
     nodes, rules, offsets = len(arrays["symbol"]), arrays["rules"], arrays["offsets"]
     least = dict.fromkeys(_COLUMNS, -1) | {"symbol": 0, "start": 0, "end": 0}
-    most = dict.fromkeys(_COLUMNS, nodes) | {"symbol": n_symbols, "rule": len(rules), "word": n_words}
+    most = dict.fromkeys(_COLUMNS, nodes) | {"symbol": n_symbols, "rule": len(rules), "word": n_words, "end": nodes + 1}
     for name in _COLUMNS:
         column = arrays[name]
         fits = column.dtype == np.int32 and column.shape == (nodes,)
@@ -336,5 +336,5 @@ def _check_columns(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]
     fits = offsets.dtype == np.int64 and offsets.ndim == 1 and len(offsets) > 1
     if not fits or offsets[0] != 0 or offsets[-1] != nodes or (np.diff(offsets) < 1).any():
         raise ModelError("its trees do not fit the nodes")
-    if not 0 <= int(metadata["n_interminals"]) <= n_symbols:
-        raise ModelError(f"{metadata['n_interminals']} interminals of {n_symbols} symbols")
+    if not 0 <= n_interminals <= n_symbols:
+        raise ModelError(f"{n_interminals} interminals of {n_symbols} symbols")
