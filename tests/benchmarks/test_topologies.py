@@ -245,7 +245,10 @@ class TestChart:
 
     @pytest.mark.parametrize(
         "transitions",
-        [ProductTensor(*[np.zeros((2, 0))] * 3), SparseTensor.from_entries((2, 2, 2), np.zeros((0, 3)), np.zeros(0))],
+        [
+            ProductTensor(*[np.zeros((2, 0))] * 3),
+            SparseTensor.from_entries((2, 2, 2), np.zeros((0, 3), int), np.zeros(0)),
+        ],
     )
     def test_transitions_of_nothing(self, transitions):
         root, leaves = np.ones(2), np.ones((3, 2))
