@@ -10,10 +10,11 @@ from itertools import product
 
 import numpy as np
 
+import _oracles  # noqa: F401 (before what it makes importable)
+from oracles.reference import inside_outside
+from oracles.spectral_core import project
+from oracles.spectral_population import Population, population
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.testing.reference import inside_outside
-from sapwood.testing.spectral_core import project
-from sapwood.testing.spectral_population import Population, population
 
 STATES = 2
 WORDS, SENTENCE = 4, 3

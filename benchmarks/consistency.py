@@ -44,16 +44,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+import _oracles  # noqa: F401 (before what it makes importable)
 from _axes import ROUND_NUMBERS, fitted_slope, set_axes
 from _comparison import SENTENCE, STATES, WORDS, Bound, Comparison, Errors, smallest_singular_value
 from _samples import UNSMOOTHED, draw
+from oracles.spectral_population import Population, learn_from_population, population
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.spectral.features import Feature
 from sapwood.learn.spectral.learner import Scheme, Spectral
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.testing.grammars import random_grammar
-from sapwood.testing.spectral_population import Population, learn_from_population, population
 from sapwood.trees.corpus import Corpus
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
     python benchmarks/pivot_assumption.py [--trees 100 1000 10000] [--epsilon 0 0.1] [--grammars 5] [--json] [-o P.svg]
 
 Random L-PCFGs that satisfy the assumption of Cohen and Collins (2014), three states a symbol, are learned from by
-figure 1 as it stands (`sapwood.testing.pivot_core`): one inside and one outside feature, no smoothing. States are
+figure 1 as it stands (`oracles.pivot_core`): one inside and one outside feature, no smoothing. States are
 matched to the true ones (`match_grammars`), and the error is the mean total variation distance between a true state's
 distribution, of its rules with the children's states or of its words, and the one that was learned: 0 if they are the
 same, 1 if they have nothing in common. Figures are medians over grammars, one treebank each.
@@ -33,14 +33,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+import _oracles  # noqa: F401 (before what it makes importable)
 from _axes import fitted_slope, set_axes
 from _samples import UNSMOOTHED, draw
+from oracles.pivot_core import learn_from_statistics, observed_statistics
+from oracles.pivot_population import learn_from_population, random_pivot_grammar
 from sapwood.evaluate import match_grammars
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.em import EM
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.testing.pivot_core import learn_from_statistics, observed_statistics
-from sapwood.testing.pivot_population import learn_from_population, random_pivot_grammar
 from sapwood.trees.corpus import Corpus
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from typing import NamedTuple
 import click
 import pytest
 
+import oracles
 import sapwood
 from effort import slow
 from sapwood.cli.main import main
@@ -225,7 +226,10 @@ def test_readme_lists_all_exit_codes() -> None:
 
 def modules() -> list[str]:
     """Return the names of all modules of the package but the compiled ones."""
-    found = pkgutil.walk_packages(sapwood.__path__, "sapwood.")
+    found = [
+        *pkgutil.walk_packages(sapwood.__path__, "sapwood."),
+        *pkgutil.walk_packages(oracles.__path__, "oracles."),
+    ]
     return ["sapwood", *(item.name for item in found if not item.name.endswith(("_kernels", "_bits", "__main__")))]
 
 

@@ -144,12 +144,12 @@ def defined(path: Path) -> frozenset[str]:
 
 def source_of(reference: str) -> Path | None:
     """Return the file that a reference is about, None if there is none."""
-    if not reference.startswith("sapwood."):
+    if not reference.startswith(("sapwood.", "oracles.")):
         path = REPOSITORY / reference.partition("::")[0]
         return path if path.is_file() else None
     parts = reference.split(".")
     for end in range(len(parts), 0, -1):
-        stem = REPOSITORY / "src" / Path(*parts[:end])
+        stem = REPOSITORY / ("tests" if parts[0] == "oracles" else "src") / Path(*parts[:end])
         for path in (stem.with_suffix(".py"), stem / "__init__.py"):
             if path.is_file():
                 return path
@@ -158,7 +158,7 @@ def source_of(reference: str) -> Path | None:
 
 def problem_of(reference: str) -> str:
     """Return what is wrong with a reference, nothing if nothing is."""
-    if reference.startswith("sapwood."):
+    if reference.startswith(("sapwood.", "oracles.")):
         return problem_of_name(reference)
     if not re.match(r"(tests|benchmarks|docs|src)/", reference):
         return f"what is {reference!r}?"
@@ -234,7 +234,7 @@ def test_rows_without_references_say_why(name: str) -> None:
 @every_paper
 def test_columns_have_what_belongs_there(name: str) -> None:
     for row in rows_of(read(), TEXTS[name][0]):
-        for cell, prefix in zip(row.cells[2:], ("sapwood.", "tests/", "benchmarks/"), strict=True):
+        for cell, prefix in zip(row.cells[2:], (("sapwood.", "oracles."), "tests/", "benchmarks/"), strict=True):
             for reference in re.findall(r"`([^`]+)`", cell):
                 assert reference.startswith(prefix), f"papers.md:{row.line}: {reference} is in the wrong column"
 

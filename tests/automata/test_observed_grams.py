@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracles.reference import tree_inside_outside, tree_probability
 from sapwood.automata.observed import node_grams
 from sapwood.automata.pairs import Blocks
 from sapwood.automata.svta import singular_states
@@ -19,7 +20,6 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import ObservedTrees
 from sapwood.run.progress import Silent
 from sapwood.testing.grammars import random_bases, random_grammar
-from sapwood.testing.reference import tree_inside_outside, tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from automata.test_observed_grams import corpus_of
 from made_up import made_up_treebank
+from oracles.reference import inside_outside, tree_probability
 from sapwood.automata import compare, minimise
 from sapwood.automata.algebra import add, scale
 from sapwood.automata.automaton import TreeAutomaton
@@ -31,7 +32,6 @@ from sapwood.learn.pcfg import PCFG
 from sapwood.run.progress import Silent
 from sapwood.testing.automata import random_automaton
 from sapwood.testing.grammars import random_bases, random_grammar, random_states
-from sapwood.testing.reference import inside_outside, tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from effort import examples
 from made_up import made_up_treebank
+from oracles.reference import inside_outside
 from sapwood.automata.tensors import ProductTensor, SparseTensor
 from sapwood.automata.wcfg import WeightedGrammar
 from sapwood.automata.wcfg_files import Format, format_grammar, parse_grammar, read_grammar, write_grammar
@@ -23,7 +24,6 @@ from sapwood.automata.wcfg_rules import Rule, Symbol
 from sapwood.errors import GrammarError, InputError, SapwoodError, UsageError
 from sapwood.learn.pcfg import PCFG
 from sapwood.testing.grammars import random_grammar
-from sapwood.testing.reference import inside_outside
 from sapwood.trees.corpus import Corpus
 
 X, Y = Symbol("x", True), Symbol("y", True)

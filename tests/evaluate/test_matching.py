@@ -8,12 +8,12 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
+from oracles.reference import tree_probability
 from sapwood.errors import GrammarError, UsageError
 from sapwood.evaluate import match_columns, match_grammars, permute
 from sapwood.evaluate.orders import Pair
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
 from sapwood.testing.grammars import random_grammar
-from sapwood.testing.reference import tree_probability
 
 EXACT = 1e-12
 

@@ -51,7 +51,7 @@ def test_series(seed):
 
 def test_enumeration_of_trees():
     """All trees up to a size, each with its probability times what is in it."""
-    from sapwood.testing.reference import tree_inside_outside
+    from oracles.reference import tree_inside_outside
 
     grammar = TensorGrammar.from_parts(
         root={"S": [0.75, 0.25]},
@@ -135,7 +135,7 @@ def test_sampled_rules_occur_as_expected(seed):
 
 def test_sampled_trees_have_the_right_distribution():
     """States are drawn jointly: tree frequencies agree with tree probabilities, not only rule frequencies."""
-    from sapwood.testing.reference import tree_probability
+    from oracles.reference import tree_probability
 
     grammar = TensorGrammar.from_parts(
         root={"S": [0.5, 0.5]},

@@ -10,6 +10,7 @@ import pytest
 
 from inference.enumerate_trees import all_trees
 from made_up import made_up_treebank
+from oracles.reference import tree_probability
 from sapwood.automata import algebra
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.errors import GrammarError
@@ -18,7 +19,6 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.em import EM
 from sapwood.learn.pcfg import PCFG
 from sapwood.testing.grammars import random_bases, random_grammar
-from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import TreeTransform, base_tree

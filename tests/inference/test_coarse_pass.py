@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from made_up import made_up_treebank
+from oracles import reference
 from sapwood.inference import Parser, chart, contexts
 from sapwood.inference._context_kernels import estimate_fits
 from sapwood.inference._lanes import LANES, lanes_above
 from sapwood.inference.chart import Workspace, coarse_forest
 from sapwood.inference.compiled import compile_grammar
 from sapwood.learn.pcfg import PCFG
-from sapwood.testing import reference
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees import Corpus, Tree, TreeTransform
 

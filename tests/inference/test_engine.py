@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples, slow
+from oracles import reference
 from sapwood.errors import GrammarError, InputError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.chart import Chart, build_chart
 from sapwood.inference.compiled import compile_grammar
 from sapwood.inference.decode import find_decoder
-from sapwood.testing import reference
 from sapwood.testing.grammars import random_grammar
 
 

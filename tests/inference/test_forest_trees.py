@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples
+from oracles import reference
 from sapwood.errors import GrammarError, UsageError
 from sapwood.inference import Parser
 from sapwood.learn import PCFG
-from sapwood.testing import reference
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees import Corpus, Tree, TreeTransform
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from effort import slow
 from made_up import Writer
+from oracles.reference import number_tree, tree_inside_outside, tree_probability
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations, ObservedTrees, lexical_table
 from sapwood.learn.pcfg import PCFG
 from sapwood.testing.grammars import random_bases, random_grammar
-from sapwood.testing.reference import number_tree, tree_inside_outside, tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_trees
 from sapwood.trees.transform import TreeTransform

@@ -12,6 +12,7 @@ from latent_twins import random_corpus
 from training_helpers import Interrupted, Lines, PullThePlug, sharpened, telling_grammar
 
 from made_up import made_up_treebank
+from oracles.reference import tree_probability
 from sapwood.errors import GrammarError, ModelError, SapwoodError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import observed
@@ -24,7 +25,6 @@ from sapwood.learn.problem import LatentProblem
 from sapwood.learn.training import Checkpoints, TrainingState
 from sapwood.learn.unary import EMPTY
 from sapwood.testing.grammars import random_bases
-from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from effort import examples
 from made_up import made_up_treebank
+from oracles.reference import tree_probability
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.validate import inner_sums
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
-from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform

@@ -7,6 +7,7 @@ import pytest
 from training_helpers import Interrupted, Lines, PullThePlug
 
 from made_up import made_up_treebank
+from oracles.reference import tree_probability
 from sapwood.errors import ModelError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import observed
@@ -15,7 +16,6 @@ from sapwood.learn.em import EM
 from sapwood.learn.latent import LatentTrees
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.split_merge import SplitMerge
-from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from made_up import made_up_treebank
+from oracles.reference import tree_probability
 from sapwood.errors import InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.validate import inner_sums
@@ -20,7 +21,6 @@ from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.unary import EMPTY, Unfolded, fold, folded_rules, share_emissions, unfold
-from sapwood.testing.reference import tree_probability
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import as_symbol, make_symbol
 from sapwood.trees.transform import TreeTransform

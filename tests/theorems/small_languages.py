@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from oracles.reference import NumberedTree, number_tree, tree_probability
 from sapwood.grammar.expectations import with_expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.testing.reference import NumberedTree, number_tree, tree_probability
 from sapwood.trees.tree import Tree
 
 

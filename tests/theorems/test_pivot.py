@@ -8,15 +8,15 @@ import scipy.sparse
 
 from anchors.separable import errors, mixed, separable
 from learn.pivot.figure_1 import dense_triples, equation_1, figure_1, run_em
-from sapwood.anchors.decomposition import decompose, half_decompose
-from sapwood.evaluate import match_columns, match_grammars
-from sapwood.testing.pivot_population import (
+from oracles.pivot_population import (
     learn_from_population,
     population_statistics,
     random_pivot_grammar,
     strengths,
 )
-from sapwood.testing.spectral_population import population
+from oracles.spectral_population import population
+from sapwood.anchors.decomposition import decompose, half_decompose
+from sapwood.evaluate import match_columns, match_grammars
 
 EXACT = 1e-6
 # States, rows and columns.

@@ -20,19 +20,19 @@ from small_languages import (
 )
 
 from effort import slow
-from sapwood.errors import GrammarError, UsageError
-from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.testing import spectral_core as spectral_core
-from sapwood.testing.grammars import random_grammar
-from sapwood.testing.reference import (
+from oracles import spectral_core
+from oracles.reference import (
     inside_outside,
     matrix_form,
     tree_inside_outside,
     tree_probability,
     tree_probability_matrix_form,
 )
-from sapwood.testing.spectral_core import assemble, project
-from sapwood.testing.spectral_population import learn_from_population, population, tilt
+from oracles.spectral_core import assemble, project
+from oracles.spectral_population import learn_from_population, population, tilt
+from sapwood.errors import GrammarError, UsageError
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.testing.grammars import random_grammar
 
 EXACT = 1e-10
 CLOSE = 1e-8

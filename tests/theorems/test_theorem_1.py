@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from oracles.reference import inside_outside, tree_inside_outside, tree_probability
 from sapwood.testing.grammars import random_bases, random_grammar
-from sapwood.testing.reference import inside_outside, tree_inside_outside, tree_probability
 
 CLOSE = 1e-9
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from oracles.pivot_statistics import PivotStatistics
 from sapwood.anchors.decomposition import decompose
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.testing.pivot_statistics import PivotStatistics
 
 
 def dense_triples(statistics: PivotStatistics, rule: int) -> np.ndarray:

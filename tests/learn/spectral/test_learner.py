@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from made_up import f1, made_up_treebank, relabelled
+from oracles.reference import tree_probability
+from oracles.spectral_core import Moments, SpectralWeights, assemble
 from sapwood.errors import GrammarError, UsageError
 from sapwood.evaluate import Scorer
 from sapwood.grammar.emissions import Emissions
@@ -28,8 +30,6 @@ from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
 from sapwood.learn.unary import Unfolded, _shares, fold_weights, unfold
 from sapwood.run.progress import Silent
-from sapwood.testing.reference import tree_probability
-from sapwood.testing.spectral_core import Moments, SpectralWeights, assemble
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree

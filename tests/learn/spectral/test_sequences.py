@@ -8,14 +8,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+from oracles.reference import tree_probability
+from oracles.spectral_population import learn_from_population
 from sapwood.errors import InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral import Spectral
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.sequences import SEQUENCE_INSIDE, SEQUENCE_OUTSIDE, right_branching
-from sapwood.testing.reference import tree_probability
-from sapwood.testing.spectral_population import learn_from_population
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 

@@ -4,7 +4,7 @@ Every node has one inside feature `f = tau(t)` and one outside feature `g = rho(
 trees, observed ones or, for a known grammar, expected in a tree; which of both makes no difference to a learner,
 because it only uses their ratios: `p(a -> b c | a) = rule_counts / counts[a]`, `p(f, g | a) = pairs[a] / counts[a]`
 and `p(g, f2, f3 | a -> b c) = triples / rule_counts`. (The paper picks one node of each tree. Its Theorem 1 is then
-right only if all trees have the same number of nodes, see `sapwood.testing.spectral_population`; with all nodes it is.)
+right only if all trees have the same number of nodes, see `oracles.spectral_population`; with all nodes it is.)
 """
 
 from __future__ import annotations

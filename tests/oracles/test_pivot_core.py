@@ -6,6 +6,15 @@ import numpy as np
 import pytest
 
 from learn.pivot.figure_1 import dense_triples, equation_1, figure_1, known_part, run_em
+from oracles.pivot_core import (
+    _with_all_states,
+    fit_rule,
+    learn_from_statistics,
+    learn_parameters,
+    observed_statistics,
+)
+from oracles.pivot_population import learn_from_population, population_statistics, random_pivot_grammar
+from oracles.test_pivot_population import counted, named
 from sapwood.anchors.decomposition import decompose
 from sapwood.evaluate import match_grammars
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -14,16 +23,7 @@ from sapwood.learn.pivot import Pivot
 from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.learn.spectral.features import Feature
 from sapwood.testing.grammars import random_grammar
-from sapwood.testing.pivot_core import (
-    _with_all_states,
-    fit_rule,
-    learn_from_statistics,
-    learn_parameters,
-    observed_statistics,
-)
-from sapwood.testing.pivot_population import learn_from_population, population_statistics, random_pivot_grammar
 from sapwood.trees.corpus import Corpus
-from testing.test_pivot_population import counted, named
 
 
 def draw(grammar: TensorGrammar, trees: int, seed: int) -> Corpus:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracles.pivot_population import population_statistics, random_pivot_grammar, strengths
+from oracles.reference import tree_probability
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.expectations import expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.testing.grammars import random_grammar
-from sapwood.testing.pivot_population import population_statistics, random_pivot_grammar, strengths
-from sapwood.testing.reference import tree_probability
 from theorems.small_languages import even_grammar, finite_grammar, look_at, trees_up_to
 
 
@@ -180,7 +180,7 @@ def test_more_symbols_more_places():
 
 
 def test_bad_settings(monkeypatch):
-    monkeypatch.setattr("sapwood.testing.pivot_population._TRIES", 10)
+    monkeypatch.setattr("oracles.pivot_population._TRIES", 10)
     rng = np.random.default_rng(0)
     for settings_, message in (
         ({"preterminals": 0}, "needs an interminal"),

@@ -29,12 +29,12 @@ from typing import Literal
 
 import numpy as np
 
+from oracles.spectral_core import Moments, SpectralWeights, assemble, project
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
 from sapwood.grammar.expectations import expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.shapes import Array, Float
-from sapwood.testing.spectral_core import Moments, SpectralWeights, assemble, project
 
 Scheme = Literal["all nodes", "one node"]
 # An expansion is a rule's number, or the number of rules plus a terminal. Inside features are `(expansion,)` or

@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference.enumerate_trees import all_trees, summarise
-from sapwood.errors import GrammarError, InputError
-from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.testing.grammars import random_grammar
-from sapwood.testing.reference import (
+from oracles.reference import (
     best_labelled_recall,
     inside_outside,
     matrix_form,
@@ -23,6 +20,9 @@ from sapwood.testing.reference import (
     tree_probability_matrix_form,
     viterbi,
 )
+from sapwood.errors import GrammarError, InputError
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.testing.grammars import random_grammar
 from sapwood.trees.lexicon import Lexicon
 from sapwood.trees.signatures import SignatureModel
 from sapwood.trees.tree import Tree

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from oracles.pivot_core import learn_from_statistics
+from oracles.pivot_statistics import PivotStatistics
+from oracles.spectral_population import States
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.shapes import Array, Float, Int
 from sapwood.testing.grammars import made_of
-from sapwood.testing.pivot_core import learn_from_statistics
-from sapwood.testing.pivot_statistics import PivotStatistics
-from sapwood.testing.spectral_population import States
 
 # At most so many interminals are expected below one, so that trees die out; pivots use at most `_MAX_PIVOT` of it.
 _MAX_GROWTH, _MAX_PIVOT = 0.8, 0.75
