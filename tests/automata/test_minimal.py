@@ -198,7 +198,9 @@ def test_grammars():
 
 def test_annotations_as_states():
     """Of a treebank grammar whose parents' labels have become states: no tree's probability changes."""
-    corpus = Corpus.from_trees(made_up_treebank(150), transform=TreeTransform(vertical=2, annotate_tags=True))
+    corpus = Corpus.from_trees(
+        made_up_treebank(150), transform=TreeTransform(vertical=2, horizontal=1, annotate_tags=True)
+    )
     grammar = merge_symbols(PCFG().fit(corpus))
     automaton = TreeAutomaton.from_grammar(grammar)
     found = minimal(automaton)
