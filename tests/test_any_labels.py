@@ -9,9 +9,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.parser import Parser
 from sapwood.learn.em import EM
@@ -63,7 +64,7 @@ def renamed(corpus: Corpus) -> Corpus:
     return replace(corpus, symbols=SymbolTable(tuple(table)))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(treebanks, st.sampled_from(TRANSFORMS))
 def test_odd_labels_are_like_any_others(treebank, transform):
     """With every label replaced by a plain one of its own, everything is the same but the labels."""
@@ -90,7 +91,7 @@ def test_odd_labels_are_like_any_others(treebank, transform):
             assert probability > -math.inf
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(treebanks, st.sampled_from(TRANSFORMS), st.sampled_from(["viterbi", "max-rule", "recall"]))
 def test_names_are_only_shown(treebank, transform, decoder):
     corpus = Corpus.from_trees(treebank, normaliser=AS_IS, transform=transform)

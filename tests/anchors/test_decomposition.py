@@ -9,10 +9,11 @@ import pytest
 import scipy.optimize
 import scipy.sparse
 import scipy.spatial
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anchors.separable import errors, mixed, separable
+from effort import examples
 from sapwood.anchors.concave import maximise
 from sapwood.anchors.decomposition import align, decompose, fit_columns, half_decompose
 from sapwood.anchors.search import find_anchors
@@ -61,7 +62,7 @@ def test_active_set_against_all_supports(states, size):
         np.testing.assert_allclose(found, twin, atol=EXACT)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 4), st.booleans())
 def test_active_set_where_solutions_are_not_unique(seed, states, size, doubled):
     """Corners in fewer dimensions than they span, and corners twice: the distance is the least all the same."""
@@ -121,7 +122,7 @@ def test_many_points_on_threads():
 # Anchors.
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(0, 5), st.integers(0, 40))
 def test_corners_are_found(seed, anchors, more, others):
     rng = np.random.default_rng(seed)

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from sapwood.anchors.matrix_files import FORMATS, LabelledMatrix, read_matrix
 from sapwood.errors import InputError
 
@@ -134,7 +135,7 @@ def test_variants_of_matrix_market(tmp_path):
         assert dense(read(tmp_path, "q.mtx", (head + body).replace("\n", "\r\n"))) == wanted
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.integers(1, 5), st.integers(1, 5), st.integers(0, 999), st.sampled_from(["general", "symmetric"]),
     st.booleans(), st.booleans(),
@@ -211,7 +212,7 @@ name = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_
 numbers = st.floats(0, 1e300, allow_subnormal=False) | st.integers(0, 10**6).map(float)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_what_is_written_is_read(tmp_path_factory, data):
     """As Python's own writer has it."""
@@ -461,7 +462,7 @@ def test_other_endings(tmp_path, name):
     check_refused(tmp_path, name, "1,2\n", f": a matrix is read from a file that ends in {', '.join(FORMATS)}")
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.sampled_from(["npy", "npz", "sparse", "mtx", "csv"]), st.data())
 def test_damage_of_any_kind_is_explained(tmp_path_factory, kind, data):
     """Bytes changed, cut off or put in somewhere: a matrix, or one line on what is wrong."""

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from automata.enumerate_terms import all_trees, n_nodes, random_terms, size_of, slow_weight
+from effort import examples
 from sapwood.automata.algebra import (
     absolute,
     add,
@@ -64,7 +65,7 @@ def check(found: TreeAutomaton, expected, count: int = 40) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=10)
+@examples(10)
 def test_conjugates(kind, seed):
     rng = np.random.default_rng(seed)
     automaton = make(rng, [2, 3], kind, "ab")

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from automata.enumerate_terms import all_trees, n_nodes, slow_weight
+from effort import examples
 from sapwood.automata.algebra import add, conjugate, scale, scale_by_size, subtract
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.distance import Closeness, compare, inner_product, l2_distance, l2_norm
@@ -93,7 +94,7 @@ def test_a_geometric_series() -> None:
     assert inner_product(one, scale(one, -3.0)) == pytest.approx(-3 * square, rel=1e-12)
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(SEEDS, SEEDS, SEEDS, st.sampled_from([1, 2]))
 def test_it_is_a_metric(first: int, second: int, third: int, sorts: int) -> None:
     one, other, last = (automaton(seed, sorts=sorts) for seed in (first, second, third))
@@ -111,7 +112,7 @@ def test_it_is_a_metric(first: int, second: int, third: int, sorts: int) -> None
     assert pairs[0].l2_norm <= pairs[0].hankel_norm
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(SEEDS, st.sampled_from([1, 2, 3]))
 def test_conjugates_are_no_distance_away(seed: int, sorts: int) -> None:
     one = automaton(seed, sorts=sorts)
@@ -128,7 +129,7 @@ def test_conjugates_are_no_distance_away(seed: int, sorts: int) -> None:
         assert getattr(there, name) == pytest.approx(getattr(far, name), rel=1e-6)
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(SEEDS, st.floats(-2, 2), st.sampled_from([1, 2]))
 def test_inner_products_are_linear(seed: int, factor: float, sorts: int) -> None:
     one, other, last = (automaton(seed + number, sorts=sorts) for number in range(3))
@@ -141,7 +142,7 @@ def test_inner_products_are_linear(seed: int, factor: float, sorts: int) -> None
     assert l2_distance(one, other) == compare(one, other).l2
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(SEEDS, st.sampled_from([1, 2, 3]), st.floats(0.1, 0.9))
 def test_the_hankel_norm_is_that_of_the_singular_values(seed: int, sorts: int, radius: float) -> None:
     one = automaton(seed, sorts=sorts, radius=radius)
@@ -150,7 +151,7 @@ def test_the_hankel_norm_is_that_of_the_singular_values(seed: int, sorts: int, r
     assert compare(one, one).hankel_norm == pytest.approx(found.dropped(0), rel=1e-7)
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(SEEDS, st.sampled_from([1, 2]), st.floats(0.1, 0.7), st.booleans())
 def test_nothing_is_closer_than_what_is_dropped(seed: int, sorts: int, radius: float, real: bool) -> None:
     one = automaton(seed, sorts=sorts, states=4, radius=radius, real=real)

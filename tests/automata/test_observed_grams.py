@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from oracles.reference import tree_inside_outside, tree_probability
 from sapwood.automata.observed import node_grams
 from sapwood.automata.pairs import Blocks
@@ -85,7 +86,7 @@ def assert_same(one: tuple[Blocks, Blocks], other: tuple[Blocks, Blocks], rel: f
             np.testing.assert_allclose(block, expected, rtol=rel, atol=rel * np.abs(expected).max(initial=0.0))
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(SEEDS, st.booleans())
 def test_against_the_slow_twin(seed: int, real: bool) -> None:
     grammar, trees = sampled(seed)
@@ -110,7 +111,7 @@ def test_terms_that_cancel_do_not_count_for_more() -> None:
         assert np.trace(block) <= 1 / measure.min() ** 2
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(SEEDS)
 def test_canonical_correlations(seed: int) -> None:
     grammar, trees = sampled(seed)
@@ -173,7 +174,7 @@ def test_correlations_of_a_whole_language() -> None:
     np.testing.assert_allclose(found.values[p], np.linalg.svd(scaled)[1], rtol=1e-9)
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(SEEDS, st.booleans())
 def test_all_states_give_the_same_trees_the_same_weights(seed: int, real: bool) -> None:
     grammar, trees = sampled(seed, states=(2, 3))

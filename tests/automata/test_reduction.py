@@ -9,10 +9,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from automata.test_observed_grams import corpus_of
+from effort import examples
 from made_up import made_up_treebank
 from oracles.reference import inside_outside, tree_probability
 from sapwood.automata import compare, minimise
@@ -74,7 +75,7 @@ def assert_same_weights(one: TensorGrammar, other: TensorGrammar, trees: list, r
 
 
 @pytest.mark.parametrize("weighing", ["l2", "gamma", "trees"])
-@settings(max_examples=3)
+@examples(3)
 @given(seed=SEEDS, real=st.booleans())
 def test_full_rank_keeps_the_weights_of_trees(weighing: Weighing, seed: int, real: bool) -> None:
     grammar, wide = redundant(seed, interminals=2, preterminals=2, words=5)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, minimize
 
+from effort import examples
 from low_rank_engine import _cp_kernels as kernels
 from low_rank_engine import cp
 from low_rank_engine.cp import Decomposition, decompose, divergence
@@ -98,7 +99,7 @@ class OneFactor:
 # The objective
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 10**6))
 def test_divergence_is_that_of_the_dense_tensors(seed: int) -> None:
     tensor = sparse_weights(seed)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import slow
+from effort import examples, slow
 from made_up import Writer
 from oracles.reference import number_tree, tree_inside_outside, tree_probability
 from sapwood.errors import GrammarError, UsageError
@@ -104,7 +104,7 @@ def assert_same_bits(one: Expectations, other: Expectations) -> None:
 seeds = st.integers(0, 2**32 - 1)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seeds, st.integers(1, 5))
 def test_expectations_equal_the_reference(seed, shards):
     grammar, corpus = make(seed)
@@ -116,7 +116,7 @@ def test_expectations_equal_the_reference(seed, shards):
     assert inside.log_likelihood == found.log_likelihood == found.log_likelihoods.sum()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seeds)
 def test_single_precision_is_close(seed):
     grammar, corpus = make(seed)
@@ -127,7 +127,7 @@ def test_single_precision_is_close(seed):
     assert found.root.sum() == pytest.approx(corpus.n_trees, rel=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seeds)
 def test_a_change_of_basis_changes_no_likelihood(seed):
     grammar, corpus = make(seed)

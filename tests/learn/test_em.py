@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from latent_twins import random_corpus
 from training_helpers import Interrupted, Lines, PullThePlug, sharpened, telling_grammar
 
+from effort import examples
 from made_up import made_up_treebank
 from oracles.reference import tree_probability
 from sapwood.errors import GrammarError, ModelError, SapwoodError, UsageError
@@ -51,7 +52,7 @@ def check_rising(likelihoods: list[float]) -> None:
     assert (np.diff(likelihoods) >= -allowed).all(), likelihoods
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds, st.integers(2, 4), st.sampled_from([0.0, 0.1, 3.0]), st.sampled_from([0, 2]))
 def test_the_objective_never_falls(seed, states, prior, rare):
     corpus = random_corpus(np.random.default_rng(seed), trees=15, max_words=12, words=6)

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from latent_twins import (
     Problem,
@@ -20,6 +20,7 @@ from latent_twins import (
     rule_tensor,
 )
 
+from effort import examples
 from sapwood.learn.latent import LatentCounts, LatentTrees, LatentWeights
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
@@ -59,7 +60,7 @@ def test_one_state_is_the_treebank_pcfg(seed):
     np.testing.assert_array_equal(problem.trees.pair_symbol, [a for a, _ in problem.pairs])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds)
 def test_expectations_equal_enumeration(seed):
     problem = random_problem(seed)
@@ -76,7 +77,7 @@ def test_expectations_equal_enumeration(seed):
         np.testing.assert_allclose(found.occupancy, flat_states(weights, slow.states), **close)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds)
 def test_an_iteration_equals_enumeration(seed):
     problem = random_problem(seed)
@@ -173,7 +174,7 @@ def test_tiny_weights_are_dropped():
     assert (found.lexical[1:] > 0).all()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds)
 def test_a_split_without_noise_changes_no_tree(seed):
     problem = random_problem(seed)
@@ -264,7 +265,7 @@ def twins(weights: LatentWeights) -> np.ndarray:
     return np.concatenate([np.arange(size) % 2 == 0 for size in weights.states.tolist()])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds)
 def test_merging_copies_costs_nothing(seed):
     problem = random_problem(seed)
@@ -322,7 +323,7 @@ def losses_by_hand(problem: Problem, occupancy: np.ndarray, twin: np.ndarray) ->
     return losses
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds)
 def test_merge_losses_equal_the_loss_at_each_node(seed):
     problem = random_problem(seed, most=4)

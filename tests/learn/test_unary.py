@@ -8,9 +8,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from effort import examples
 from made_up import made_up_treebank
 from oracles.reference import tree_probability
 from sapwood.errors import InputError
@@ -286,7 +287,7 @@ def folded_grammar(
     return grammar.validate(tolerance=1e-5), rows
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(plain_trees, min_size=1, max_size=6), st.integers(0, 2**32 - 1), st.sampled_from(TRANSFORMS[:3]))
 def test_folded_tree_probabilities_by_hand(some_trees, seed, transform):
     corpus = Corpus.from_trees([*map(Tree.parse, TREES[:4]), *some_trees], transform=transform)
@@ -336,7 +337,7 @@ def expected_by_pcfg(unfolded: Unfolded) -> Counter[tuple[int, int, int]]:
     return found
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.lists(plain_trees, min_size=1, max_size=5),
     st.integers(0, 2**32 - 1),
@@ -401,7 +402,7 @@ def test_a_state_that_loses_all_its_rules_is_like_the_others():
     np.testing.assert_allclose(grammar.tensor(rules[0]).ravel(), [1, 1])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(plain_trees, min_size=1, max_size=6), st.integers(0, 2**32 - 1))
 def test_preterminals_have_the_words_of_their_tags(some_trees, seed):
     corpus = Corpus.from_trees([*map(Tree.parse, TREES[:3]), *some_trees])

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from lm.lm_twins import count_slowly, write
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.lm import Counts, Vocabulary, count_text, encode_sentences, encode_text, zstd
@@ -51,7 +52,7 @@ texts = st.lists(st.tuples(words, gaps), max_size=40).map(lambda pairs: "".join(
     st.sampled_from(["sentence", "stream"]),
     st.integers(1, 3),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_counts_are_those_of_dictionaries(texts, order, min_count, max_words, boundaries, threads):
     options = {"order": order, "min_count": min_count, "max_words": max_words, "boundaries": boundaries}
     with tempfile.TemporaryDirectory() as folder:
@@ -283,7 +284,7 @@ def test_counts_come_back_from_a_file(tmp_path):
 
 
 @given(texts, texts, st.integers(1, 4))
-@settings(max_examples=30)
+@examples(30)
 def test_merged_counts_are_those_of_both_texts(first, second, order):
     with tempfile.TemporaryDirectory() as folder:
         paths = write(Path(folder), first, second)

@@ -4,9 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from lm.lm_twins import write
 from sapwood.errors import UsageError
 from sapwood.lm import _count_kernels, _word_kernels
@@ -18,7 +19,7 @@ from sapwood.lm.word_table import NotText, WordTable
 
 
 @given(st.integers(1, 3), st.integers(0, 300), st.integers(1, 64), st.booleans(), st.integers(0, 1000))
-@settings(max_examples=60)
+@examples(60)
 def test_keys_are_sorted_and_counted(columns, n, bits, weighted, seed):
     rng = np.random.default_rng(seed)
     high = (

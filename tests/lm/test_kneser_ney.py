@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from lm.lm_twins import SlowKneserNey, count_slowly, write
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import Counts, KneserNey, NgramModel, Vocabulary, count_text, encode_text, evaluate
@@ -70,7 +71,7 @@ def test_discounts_by_hand():
 
 
 @given(texts, st.integers(1, 5), st.booleans(), st.sampled_from(["sentence", "stream"]), st.integers(1, 2))
-@settings(max_examples=50)
+@examples(50)
 def test_probabilities_are_those_of_the_formula(text, order, modified, boundaries, min_count):
     vocabulary, tables, ids = count_slowly([text], order=order, min_count=min_count, boundaries=boundaries)
     with tempfile.TemporaryDirectory() as folder:

@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from oracles.pivot_population import population_statistics, random_pivot_grammar, strengths
 from oracles.reference import tree_probability
 from sapwood.errors import GrammarError, UsageError
@@ -91,7 +92,7 @@ def test_statistics_are_what_samples_tend_to():
             assert values.get(key, 0.0) == pytest.approx(value, abs=0.05 + 0.1 * value)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 3),
@@ -117,7 +118,7 @@ def test_pivots(seed, interminals, preterminals, states, alpha, beta):
     assert occupancy.min() > 0
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 1))
 def test_leaks(seed, epsilon):
     def made(leak):

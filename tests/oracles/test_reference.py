@@ -7,9 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from inference.enumerate_trees import all_trees, summarise
 from oracles.reference import (
     best_labelled_recall,
@@ -29,7 +30,7 @@ from sapwood.trees.tree import Tree
 
 CLOSE = 1e-10
 seeds = st.integers(0, 2**32 - 1)
-many = settings(max_examples=100, deadline=None, derandomize=True)
+many = examples(100)
 
 
 def small(seed: int, *, real: bool = False, longest: int = 4) -> tuple[TensorGrammar, list[str]]:

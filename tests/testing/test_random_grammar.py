@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from sapwood.errors import UsageError
 from sapwood.grammar.expectations import expected_counts
 from sapwood.testing.grammars import random_bases, random_grammar
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 4), st.integers(1, 4), st.floats(0, 1))
 def test_proper_normalised_and_finite(seed, interminals, preterminals, density):
     grammar = random_grammar(

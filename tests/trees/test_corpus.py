@@ -7,9 +7,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from sapwood.errors import InputError, ModelError
 from sapwood.storage import write_arrays
 from sapwood.trees.corpus import Corpus
@@ -84,7 +85,7 @@ def skeletons_of(trees: list[Tree], normaliser: Normaliser, transform: TreeTrans
     return [Tree.parse(str(transform(tree))) for tree in clean if tree is not None]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(
     st.lists(some_trees, min_size=1, max_size=6),
     st.integers(1, 3),

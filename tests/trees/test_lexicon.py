@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import UNKNOWN, SignatureModel, count_tags, shape
 
@@ -29,7 +30,7 @@ RARE = [
     "Å",
 ]
 anything = st.text(st.characters(), max_size=20)
-many = settings(max_examples=300, deadline=None, derandomize=True)
+many = examples(300)
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,9 @@ def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRul
             return node if not children else Tree(node.label, children)
         parts = as_symbol(node.label).parts
         stem = parts.labels[-1:]
-        below = [as_symbol(child.label).parts.labels for child in children]
+        # Neither siblings nor heads to look for: there is one intermediate symbol, whatever the children are.
+        plain = order == 0 and direction != "head"
+        below = [] if plain else [as_symbol(child.label).parts.labels for child in children]
         if direction == "right":
             sides = "l" * (len(children) - 2)
         elif direction == "left":
@@ -107,13 +109,13 @@ def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRul
         first, last = 0, len(children) - 1
         seen: tuple[tuple[str, ...], ...] = ()
         peeled: list[tuple[str, Tree, str]] = []
-        symbol = node.label
+        symbol, inner = node.label, make_symbol(stem, parts.ancestors, (), True)
         for side in sides:
             at = first if side == "l" else last
             peeled.append((side, children[at], symbol))
             first, last = (first + 1, last) if side == "l" else (first, last - 1)
-            seen = (below[at], *seen)[:order]
-            symbol = make_symbol(stem, parts.ancestors, seen, True)
+            seen = () if plain else (below[at], *seen)[:order]
+            symbol = make_symbol(stem, parts.ancestors, seen, True) if seen else inner
         result = Tree(symbol, (children[first], children[last]))
         for side, child, above in reversed(peeled):
             result = Tree(above, (child, result) if side == "l" else (result, child))

@@ -7,10 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anchors.separable import separable
+from effort import examples
 from made_up import made_up_treebank
 from sapwood.errors import UsageError
 from sapwood.learn.pivot import _rule_kernels as kernels
@@ -46,7 +47,7 @@ def written_out(likelihoods: list[np.ndarray], weights: np.ndarray, t: np.ndarra
     return value, gradient
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.integers(0, 40), st.tuples(*[st.integers(1, 5)] * 3), st.sampled_from([1, 3, 7, 256]), st.booleans(),
     st.integers(0, 2**32 - 1),
@@ -63,7 +64,7 @@ def test_equation_1_written_out(n, shape, chunk, single, seed):
     np.testing.assert_allclose(gradient.reshape(shape), slope, rtol=10 * tolerance, atol=tolerance)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.integers(1, 30), st.tuples(*[st.integers(1, 4)] * 3), st.sampled_from([0.0, 2.0, 1e3]), st.integers(0, 6),
     st.integers(0, 2**32 - 1),
@@ -100,7 +101,7 @@ def test_a_rule_is_solved_in_counts():
 # Drawing.
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.integers(0, 13), max_size=12), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_every_feature_before_any_comes_again(sizes, times, seed):
     rng = np.random.default_rng(seed)
@@ -313,7 +314,7 @@ def test_states_are_found_from_many_nodes(columns, solver):
         assert [int(np.flatnonzero(s[anchor])[0]) for anchor in outside] == order
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 8), st.integers(1, 9), st.booleans(), st.integers(0, 999))
 def test_distributions_whatever_the_features(nodes, inside, outside, states, fit, seed):
     rng = np.random.default_rng(seed)

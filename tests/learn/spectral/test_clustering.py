@@ -10,9 +10,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from made_up import f1, made_up_treebank, relabelled
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -95,7 +96,7 @@ def check_k_means(points: np.ndarray, clusters: int, labels: np.ndarray) -> None
     assert labels.max() < clusters
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 8), st.integers(0, 2**32 - 1), st.booleans())
 def test_points_are_with_the_nearest_mean(count, dimensions, clusters, seed, coarse):
     rng = np.random.default_rng(seed)

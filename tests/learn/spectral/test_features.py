@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from effort import slow
+from effort import examples, slow
 from made_up import made_up_treebank
 from sapwood import read_trees
 from sapwood.errors import UsageError
@@ -303,7 +303,7 @@ def test_features_of_a_treebank(transform, unfolded):
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(trees(st.sampled_from(PLAIN_LABELS), st.sampled_from(["a", "dog", "Runs", "12"])), min_size=1, max_size=4),
     st.sampled_from(TRANSFORMS),
@@ -318,7 +318,7 @@ def test_features_of_random_trees(found, transform, unfolded, heads):
     )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(trees(), min_size=1, max_size=3), st.booleans())
 def test_odd_labels_and_words(found, unfolded):
     corpus = Corpus.from_trees([Tree("ROOT", [Tree("S", [tree, Tree("N", word="x")])]) for tree in found])

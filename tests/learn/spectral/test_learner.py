@@ -10,9 +10,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from made_up import f1, made_up_treebank, relabelled
 from oracles.reference import tree_probability
 from oracles.spectral_core import Moments, SpectralWeights, assemble
@@ -537,7 +538,7 @@ def enumerate_states(tree, unfolded: Unfolded, states, tensors, root, lexical) -
     return total
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 2**32 - 1))
 def test_folded_weights_by_enumeration(seed):
     corpus = Corpus.from_trees([Tree.parse(text) for text in STEPS])

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from effort import examples
 from made_up import made_up_treebank
 from sapwood.errors import UsageError
 from sapwood.learn.problem import wanted_states
@@ -87,7 +88,7 @@ def test_decomposition_of_matrices_without_full_rank(true_rank):
     assert (values[true_rank:] < 1e-12).all()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.integers(1, 12), st.integers(1, 8), st.integers(1, 8), st.integers(1, 10), st.integers(0, 2**32 - 1)
 )  # fmt: skip
