@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from sapwood.errors import InputError, UsageError
 from sapwood.trees.heads import HeadRules
 from sapwood.trees.symbols import as_symbol, make_symbol
 from sapwood.trees.tree import Tree, from_preorder
 
+_Chain: TypeAlias = tuple[list[str], list[Tree], str | None]
 Direction = Literal["right", "left", "head"]
 
 
@@ -33,13 +34,18 @@ def base_tree(tree: Tree) -> Tree:
 def collapse_unaries(tree: Tree) -> Tree:
     """Join each chain of single children into one node: the labels of a tree become symbols."""
 
-    def visit(node: Tree, children: list[Tree]) -> Tree:
-        if len(children) != 1:
-            return Tree(make_symbol((node.label,)), children, word=node.word)
-        below = children[0]
-        return Tree(make_symbol((node.label, *as_symbol(below.label).parts.labels)), below.children, word=below.word)
+    # A chain is its labels from the bottom up and what is below; it becomes a node when nothing can be added.
+    def visit(node: Tree, below: list[_Chain]) -> _Chain:
+        if len(below) == 1:
+            below[0][0].append(node.label)
+            return below[0]
+        return [node.label], [joined(chain) for chain in below], node.word
 
-    return tree.fold(visit)
+    def joined(chain: _Chain) -> Tree:
+        labels, children, word = chain
+        return Tree(make_symbol(tuple(labels[::-1])), children, word=word)
+
+    return joined(tree.fold(visit))
 
 
 def expand_symbols(tree: Tree) -> Tree:
