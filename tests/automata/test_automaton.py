@@ -129,6 +129,7 @@ def test_grammars(seed, real):
         assert automaton.weight(tree) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_learned_grammar():
     """With words, signatures and preterminals that share their vectors."""
     trees = made_up_treebank(80)

@@ -153,6 +153,7 @@ def test_the_hankel_norm_is_that_of_the_singular_values(seed: int, sorts: int, r
 
 @examples(6)
 @given(SEEDS, st.sampled_from([1, 2]), st.floats(0.1, 0.7), st.booleans())
+@pytest.mark.slow
 def test_nothing_is_closer_than_what_is_dropped(seed: int, sorts: int, radius: float, real: bool) -> None:
     one = automaton(seed, sorts=sorts, states=4, radius=radius, real=real)
     found = singular_states(gram_matrices(one))

@@ -176,6 +176,7 @@ def test_every_script_is_run():
     assert {run.values[0] for run in RUNS} == set(SCRIPTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "arguments", "patterns"), RUNS)
 def test_run(script, arguments, patterns, main, trees, text, tmp_path, capsys):
     words = shlex.split(arguments.format(trees=trees, text=text, new=tmp_path))

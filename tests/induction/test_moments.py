@@ -49,6 +49,7 @@ def test_empirical_moments_are_means(moments: str) -> None:
     np.testing.assert_allclose(empirical_moments(sentences, moments, 3, eta=eta), wanted, rtol=0, atol=EXACT)
 
 
+@pytest.mark.slow
 def test_entries_and_functionals_are_of_the_same_moments() -> None:
     """A random combination of moments is in the span of the entries, and there are as many of them as entries."""
     from sapwood.induction.fields import Reals

@@ -312,6 +312,7 @@ def test_few_and_many_pairs_are_summed_alike(grammar, sentences, monkeypatch):
             assert len(edges ^ other_edges) <= 0.01 * len(edges)
 
 
+@pytest.mark.slow
 def test_estimates_lose_little(grammar, sentences):
     # Compared with the exact posteriors of the coarse grammar.
     parser = Parser(grammar)

@@ -134,8 +134,10 @@ def test_required_phrases_hold():
         parser.parse_one(sentence, phrases=[(0, 9, "NP")])
 
 
+@pytest.mark.slow
 @examples(40)
 @given(st.integers(0, 2**32 - 1))
+@pytest.mark.slow
 def test_constrained_marginals_by_enumeration(seed):
     grammar, words = make(seed)
     if len(words) < 2:

@@ -36,6 +36,7 @@ def check(parser: Parser, sentences: list[list[str]]) -> None:
             assert result.log_probability is None or np.isfinite(result.log_probability)
 
 
+@pytest.mark.slow
 def test_random_tokens(parser):
     rng = np.random.default_rng(0)
     check(parser, [random_tokens(rng, int(rng.integers(1, 60))) for _ in range(100)])

@@ -80,8 +80,10 @@ class Twin:
         return float(np.mean([sum(item.weight for item in trees if item.tree == tree) for trees in self.trees]))
 
 
+@pytest.mark.slow
 @examples(40)
 @given(seeds)
+@pytest.mark.slow
 def test_decoders_by_enumeration(seed):
     members, words, _ = make(seed)
     twin = Twin(members, words)
@@ -96,8 +98,10 @@ def test_decoders_by_enumeration(seed):
         assert result.log_probability == pytest.approx(math.log(twin.probability), rel=1e-9)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(seeds)
+@pytest.mark.slow
 def test_posteriors_by_enumeration(seed):
     members, words, _ = make(seed)
     twin = Twin(members, words)

@@ -407,6 +407,7 @@ def best_likelihood(corpus: Corpus, states: int, unaries: str, *, iterations: in
     return max(log.likelihoods())
 
 
+@pytest.mark.slow
 def test_it_does_as_well_as_the_grammar_that_made_the_trees():
     """With enough states the best of ten starts makes the sample at least as probable as the truth does.
 
@@ -447,6 +448,7 @@ def without_empty_leaves(tree: Tree) -> Tree:
     return tree.fold(visit)
 
 
+@pytest.mark.slow
 def test_it_does_as_well_as_the_grammar_that_made_the_steps():
     truth = stepping_grammar(0)
     trees = truth.sample(700, random_state=0, max_words=60)

@@ -50,6 +50,7 @@ def fitted(ids, size=60, **settings):
 @given(
     st.integers(0, 10**6), st.integers(4, 12), st.integers(1, 5), st.sampled_from([(0.0, 0.0), (1.5, 0.0), (0.5, 4.0)])
 )
+@pytest.mark.slow
 def test_iterations_are_those_of_the_textbook(seed, size, states, priors):
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 5, (size, size)) * (rng.random((size, size)) < 0.7) + np.eye(size)

@@ -25,6 +25,8 @@ from sapwood.learn.spectral.features import Feature
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 
+pytestmark = pytest.mark.slow
+
 
 def draw(grammar: TensorGrammar, trees: int, seed: int) -> Corpus:
     return Corpus.from_trees(grammar.sample(trees, random_state=seed, max_words=1000))

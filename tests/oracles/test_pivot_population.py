@@ -18,6 +18,8 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.testing.grammars import random_grammar
 from theorems.small_languages import even_grammar, finite_grammar, look_at, trees_up_to
 
+pytestmark = pytest.mark.slow
+
 
 def counted(grammar: TensorGrammar, weighted_trees) -> dict:
     """Count what `PivotStatistics` holds, with features by name, node by node."""

@@ -28,6 +28,8 @@ from sapwood.trees.lexicon import Lexicon
 from sapwood.trees.signatures import SignatureModel
 from sapwood.trees.tree import Tree
 
+pytestmark = pytest.mark.slow
+
 CLOSE = 1e-10
 seeds = st.integers(0, 2**32 - 1)
 many = examples(100)

@@ -170,6 +170,7 @@ def test_strict_concavity():
             assert equation_1(joint, *maps, found) == pytest.approx(equation_1(joint, *maps, true), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_one_node_of_each_tree():
     """Section 3.2 picks one node of each tree. Then `p(f, g | a)` has more than m terms, and Theorem 1 is not true."""
     wrong = 0

@@ -103,8 +103,10 @@ def check_moments(ours, listed, projections, scheme, close):
         np.testing.assert_allclose(row, theirs["word"][key], rtol=close, atol=close)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize(("make", "words"), [(finite_grammar, 5), (even_grammar, 4)])
+@pytest.mark.slow
 def test_moments_are_expectations_over_a_finite_language(make, words, scheme):
     rng = np.random.default_rng(5)
     grammar = make(rng)
@@ -142,6 +144,7 @@ def test_features_of_depth_one_are_part_of_those_of_depth_two():
 # Definition 2, identities 17-20, Lemma 1.
 
 
+@pytest.mark.slow
 def test_identities_17_to_20():
     rng = np.random.default_rng(7)
     grammar = finite_grammar(rng)
@@ -362,6 +365,7 @@ def test_features_must_tell_states_apart():
 # The i.i.d. scheme of section 8.
 
 
+@pytest.mark.slow
 def test_one_node_a_tree_gives_the_same_if_trees_have_the_same_size():
     grammar = even_grammar(np.random.default_rng(10))
     ours, theirs = (population(grammar, scheme=scheme) for scheme in SCHEMES)
@@ -372,6 +376,7 @@ def test_one_node_a_tree_gives_the_same_if_trees_have_the_same_size():
     assert worst_error(grammar, learned, trees_up_to(grammar, 4)) < CLOSE
 
 
+@pytest.mark.slow
 def test_one_node_a_tree_is_not_enough_otherwise():
     """`1 / N` ties inside and outside trees together: `Omega^a` has more than `m_a` singular values."""
     grammar = finite_grammar(np.random.default_rng(10))
@@ -386,6 +391,7 @@ def test_one_node_a_tree_is_not_enough_otherwise():
         theirs.given_state(a)
 
 
+@pytest.mark.slow
 def test_tilt_weighs_trees_by_their_nodes():
     grammar = finite_grammar(np.random.default_rng(11))
     trees = trees_up_to(grammar, 5)

@@ -220,6 +220,7 @@ def test_a_sample_gives_the_hmm_nearly_back_like_the_spectral_hmm():
     assert 1 / 4 < ours / theirs < 4
 
 
+@pytest.mark.slow
 def test_errors_fall_with_the_square_root_of_the_sample():
     sequences = TRUTH.sample(np.random.default_rng(2), 12_800)
     errors = []
@@ -229,6 +230,7 @@ def test_errors_fall_with_the_square_root_of_the_sample():
     assert 2 < errors[0] / errors[1] < 8
 
 
+@pytest.mark.slow
 def test_one_node_of_each_tree_is_enough():
     """Picked nodes are weighted by the size of their tree; without this the result would tend to something else."""
     grammar = learn(TRUTH.sample(np.random.default_rng(3), 30_000), nodes="one")
