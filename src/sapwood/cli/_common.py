@@ -184,8 +184,8 @@ NORMALISER_OPTIONS = ("function_tags", "keep_empties", "keep_repeated")
 
 
 def was_given(context: click.Context, name: str) -> bool:
-    """Return whether an option was given on the command line."""
-    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    """Return whether an option was given, on the command line or in a settings file."""
+    return context.get_parameter_source(name) in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
 
 
 def refuse_given(context: click.Context, names: Sequence[str], reason: str) -> None:

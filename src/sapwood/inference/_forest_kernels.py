@@ -113,13 +113,14 @@ def number_nodes(
 ):  # fmt: skip
     """Number the entries whose posterior exceeds `threshold`, cell by cell; returns their symbols and cells.
 
-    `node_offsets (cells + 1,)` bounds each cell's nodes; `node_number (like by_start)` is set where there is a node.
+    `node_offsets (cells + 1,)` bounds each cell's nodes; `node_number (like by_start)` is -1 where there is no node.
     """
     n_symbols = ends.shape[1]
     n_cells = n * (n + 1) // 2
     symbol = np.empty(16 * n_cells + n_symbols, np.int32)
     cells = np.empty(16 * n_cells + n_symbols, np.int32)
     count = 0
+    node_number[:] = -1
     for j in range(1, n + 1):
         for i in range(j):
             cell = cell_of(i, j)
@@ -145,12 +146,22 @@ def number_nodes(
     return symbol[:count], cells[:count]
 
 
+@numba.njit(cache=True, nogil=True, inline="always")
+def numbered(n, n_symbols, i, j, slot, node_number):
+    """Return the number of the node over `i..j` in a slot of those that start at `i`, -1 if there is none."""
+    return node_number[start_run(n, n_symbols, i, slot) + j] if slot >= 0 else -1
+
+
 @numba.njit(cache=True, nogil=True)
 def link_edges(
     n, groups, group_offsets, split, rule_parent, rule_left, rule_right, start_slot, node_number, group_parent, children
 ):  # fmt: skip
-    """Turn cells, rules and splits into node numbers: `group_parent (groups,)` and `children (edges, 2)`."""
+    """Turn cells, rules and splits into node numbers: `group_parent (groups,)` and `children (edges, 2)`.
+
+    Where there is no node the number is -1; returns how often that is the case.
+    """
     n_symbols = start_slot.shape[1]
+    missing = 0
     starts = np.empty(n * (n + 1) // 2, np.int32)
     ends = np.empty(n * (n + 1) // 2, np.int32)
     for j in range(1, n + 1):
@@ -160,9 +171,11 @@ def link_edges(
     for g in range(groups.shape[0]):
         cell, r = groups[g, 0], groups[g, 1]
         i, j = starts[cell], ends[cell]
-        group_parent[g] = node_number[start_run(n, n_symbols, i, start_slot[i, rule_parent[r]]) + j]
-        left = start_run(n, n_symbols, i, start_slot[i, rule_left[r]])
+        group_parent[g] = numbered(n, n_symbols, i, j, start_slot[i, rule_parent[r]], node_number)
+        missing += group_parent[g] < 0
         for e in range(group_offsets[g], group_offsets[g + 1]):
             k = split[e]
-            children[e, 0] = node_number[left + k]
-            children[e, 1] = node_number[start_run(n, n_symbols, k, start_slot[k, rule_right[r]]) + j]
+            children[e, 0] = numbered(n, n_symbols, i, k, start_slot[i, rule_left[r]], node_number)
+            children[e, 1] = numbered(n, n_symbols, k, j, start_slot[k, rule_right[r]], node_number)
+            missing += children[e, 0] < 0 or children[e, 1] < 0
+    return missing

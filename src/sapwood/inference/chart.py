@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sapwood.grammar.emissions import offsets_of
 from sapwood.inference._coarse_kernels import coarse_inside
 from sapwood.inference._context_kernels import estimate_fits
 from sapwood.inference._fine_kernels import filter_forest, fine_inside, fine_outside, node_posteriors, place_leaves
@@ -351,9 +352,17 @@ def coarse_forest(
         n, inside[0], *outside, ends, starting, n_starting, end_slot, threshold * (1 - 1e-4), node_offsets, node_number
     )
     group_parent, children = np.empty(len(groups), np.int32), np.empty((len(split), 2), np.int32)
-    link_edges(
+    missing = link_edges(
         n, groups, group_offsets, split, compiled.rule_parent, compiled.rule_left, compiled.rule_right, start_slot,
         node_number, group_parent, children,
     )  # fmt: skip
     rule = np.ascontiguousarray(groups[:, 1])
+    if missing:
+        # The inside pass leaves out what is far below the rest of its cell, the outside pass does not: an edge can pass
+        # the threshold while one of its nodes does not. Such edges have nothing to stand on.
+        sizes = np.diff(group_offsets)
+        kept = (children >= 0).all(axis=1) & np.repeat(group_parent >= 0, sizes)
+        left = np.bincount(np.repeat(np.arange(len(sizes)), sizes), weights=kept, minlength=len(sizes)).astype(np.int64)
+        group_parent, rule, children = group_parent[left > 0], rule[left > 0], children[kept]
+        group_offsets = offsets_of(left[left > 0])
     return Forest(n, node_offsets, node_symbol, node_cell, group_parent, rule, group_offsets, children)
