@@ -69,6 +69,7 @@ def pairs_of(term: Term) -> list[tuple[Term, Term]]:
     return [] if isinstance(term, str) else [term, *pairs_of(term[0]), *pairs_of(term[1])]
 
 
+@pytest.mark.slow
 def test_sums_that_are_not_finite_do_no_harm() -> None:
     automaton = TreeAutomaton.single([1.0], [[[1.0]]], {"a": [1.0]})
     model = to_model(automaton)

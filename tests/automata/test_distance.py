@@ -59,6 +59,7 @@ def bases(one: TreeAutomaton, seed: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(("sorts", "size"), [(1, 5), (2, 3)])
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_sums_over_all_trees(sorts: int, size: int, seed: int) -> None:
     one = quick(seed, sorts)
     other = quick(seed + 100, sorts)
@@ -96,6 +97,7 @@ def test_a_geometric_series() -> None:
 
 @examples(5)
 @given(SEEDS, SEEDS, SEEDS, st.sampled_from([1, 2]))
+@pytest.mark.slow
 def test_it_is_a_metric(first: int, second: int, third: int, sorts: int) -> None:
     one, other, last = (automaton(seed, sorts=sorts) for seed in (first, second, third))
     pairs = [compare(*pair) for pair in ((one, other), (other, last), (one, last))]

@@ -77,6 +77,7 @@ def assert_same_weights(one: TensorGrammar, other: TensorGrammar, trees: list, r
 @pytest.mark.parametrize("weighing", ["l2", "gamma", "trees"])
 @examples(3)
 @given(seed=SEEDS, real=st.booleans())
+@pytest.mark.slow
 def test_full_rank_keeps_the_weights_of_trees(weighing: Weighing, seed: int, real: bool) -> None:
     grammar, wide = redundant(seed, interminals=2, preterminals=2, words=5)
     trees = grammar.sample(200, random_state=seed, max_words=30)

@@ -69,6 +69,7 @@ def test_command_and_library_give_the_same_bytes(sapwood: Sapwood, folder: Path,
 
 
 @every_method
+@pytest.mark.slow
 def test_defaults_are_the_same(sapwood: Sapwood, folder: Path, method: str) -> None:
     few = {"states": 2, "iterations": 2} if "states" in METHODS[method] else {}
     small = {**few, "anchor_count": 5.0} if "anchor_count" in METHODS[method] else few
@@ -92,6 +93,7 @@ def test_the_method_where_none_is_named(sapwood: Sapwood, folder: Path) -> None:
 
 
 @every_method
+@pytest.mark.slow
 def test_saved_settings_give_the_same_model_again(sapwood: Sapwood, folder: Path, method: str) -> None:
     few = {"states": 2, "iterations": 2} if "states" in METHODS[method] and method != "pivot" else {}
     small = {**few, "anchor_count": 5.0} if "anchor_count" in METHODS[method] else few

@@ -84,6 +84,7 @@ def test_methods(
 
 
 @pytest.mark.parametrize("method", ["em", "pivot+em", "mix"])
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(sapwood: Sapwood, folder: Path, method: str) -> None:
     call = ["train.txt", "--dev", "dev.txt", "--method", method, *(SMALL if method == "em" else PIVOT), "-q"]
     for name, more in (("a", ["--threads", 1]), ("b", ["--threads", 2]), ("c", ["--seed", 1])):
@@ -163,6 +164,7 @@ class TestFiles:
         call = ["-", "--dev", "dev.txt", "--method", "mix", "-o", "m"]
         assert "-: is read more than once with method mix; name a file" in train(sapwood, *call, code=2)
 
+    @pytest.mark.slow
     def test_several_texts_are_one(self, sapwood: Sapwood, folder: Path) -> None:
         lines = Path("train.txt").read_text().splitlines(keepends=True)
         Path("a.txt").write_text("".join(lines[:50]))
@@ -186,6 +188,7 @@ class TestFiles:
         assert load_model("m").info["dev_perplexity"] == pytest.approx(best)
         assert not any("member" in line for line in log)
 
+    @pytest.mark.slow
     def test_a_log_of_several_trainings(self, sapwood: Sapwood, folder: Path) -> None:
         train(
             sapwood, "train.txt", "--dev", "dev.txt", "--method", "mix", *PIVOT, "--lags", 2, "--log", "log", "-o", "m"
@@ -272,6 +275,7 @@ def test_other_kinds_of_files(sapwood: Sapwood, folder: Path, model_bytes: bytes
     assert "grammar: holds a grammar, not text" in train(sapwood, "train.txt", "--dev", "grammar", "-o", "m", code=4)
 
 
+@pytest.mark.slow
 def test_a_mixture_of_rare_words_begins_at_random(sapwood: Sapwood, folder: Path) -> None:
     (folder / "short.txt").write_text("the cat sees the dog\nthe dog hears the cat\n")
     train(sapwood, "short.txt", "--dev", "dev.txt", "--method", "mix", "--states", 2, "-o", "m", "-q")

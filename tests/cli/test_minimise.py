@@ -181,6 +181,7 @@ def test_trees(sapwood: Sapwood, folder: Path) -> None:
     assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
 
 
+@pytest.mark.slow
 def test_trees_that_show_little(sapwood: Sapwood, folder: Path) -> None:
     tree = "(ROOT (S (NP (DT the) (N balora)) (VP (V balild)) (. .)))\n"
     (folder / "few.mrg").write_text(tree + "(ROOT (Q (Q x)))\n")
@@ -219,6 +220,7 @@ def test_dev(sapwood: Sapwood, folder: Path) -> None:
     assert re.search(r"speed        [\d.]+ -> [\d.]+ sentences/s \([\d.]+ times\)\n", text)
 
 
+@pytest.mark.slow
 def test_distance(sapwood: Sapwood, folder: Path) -> None:
     found = report(sapwood, "m --work 2 --distance -o small")
     expected = minimise(TensorGrammar.load("m"), work=2, distances=True)
@@ -254,6 +256,7 @@ def test_a_picture_needs_matplotlib(sapwood: Sapwood, folder: Path, monkeypatch:
     assert not (folder / "small").exists()
 
 
+@pytest.mark.slow
 def test_several_grammars(sapwood: Sapwood, folder: Path) -> None:
     found = report(sapwood, "two --work 2 --distance --trees train.mrg -o small --dev dev.mrg --plot values.svg")
     assert found["grammars"] == 2

@@ -254,6 +254,7 @@ def test_drawing_leaves_matplotlib_as_it_was(logs: Path, monkeypatch: pytest.Mon
     assert Path("a.svg").read_bytes() == Path("b.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_odd_names(logs: Path, sapwood: Any) -> None:
     names = ["_hidden", "$x^$", "犬", "a\nb\x01", os.fsdecode(b"caf\xe9"), "-dash", "x" * 100, "<&>"]
     for name in names:
@@ -301,6 +302,7 @@ LINES = st.fixed_dictionaries(
 
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(LINES, max_size=8), min_size=1, max_size=2), st.sampled_from(["step", "seconds"]))
+@pytest.mark.slow
 def test_whatever_is_in_a_log_is_drawn_or_refused(logs: Path, sapwood: Any, lines: Iterable[Any], x: str) -> None:
     names = []
     for number, log in enumerate(lines):
@@ -383,6 +385,7 @@ def test_there_is_nothing_to_draw_for_some_files(folder: Path, sapwood: Any) -> 
     assert not (folder / "a.svg").exists()
 
 
+@pytest.mark.slow
 def test_singular_values_of_a_model(folder: Path, sapwood: Any) -> None:
     (folder / "made-up.mrg").write_text("".join(f"{tree}\n" for tree in made_up_treebank(150)))
     assert sapwood(["train", "made-up.mrg", "--method", "spectral", "--states", 4, "-q", "-o", "spectral"]).code == 0

@@ -235,6 +235,7 @@ def test_a_dev_treebank_that_the_grammar_cannot_build(sapwood: Sapwood, folder: 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 as POSIX has it")
 @pytest.mark.parametrize(("times", "cycles"), [(2, "2"), slow(10, "3")])
+@pytest.mark.slow
 def test_killed(folder: Path, times: int, cycles: str) -> None:
     """A run that is killed at random moments and resumed ends in the same bytes as one left in peace."""
     arguments = ["train", "train.mrg", "--method", "split-merge", "--cycles", cycles, "--ensemble", "2", "-q"]

@@ -161,6 +161,7 @@ def test_the_best_of_all_orders(noise, states):
         assert objective_of(match, grammar, other) == pytest.approx(least, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_grammars_with_nothing_in_common():
     found = []
     for seed in range(12):

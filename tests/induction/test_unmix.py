@@ -75,6 +75,7 @@ class TestConstituents:
         truth = model.random(np.random.default_rng(0))
         assert distance(unmix(model, Population(model, truth, range(1, 11))), truth) < PRECISE
 
+    @pytest.mark.slow
     def test_a_million_sentences(self) -> None:
         model, truth = make_model("pcfg-ie", 6, 3), well_conditioned()
         sentences = model.sample(truth, 3, 1_000_000, np.random.default_rng(0)).words

@@ -85,6 +85,7 @@ def test_rule_posteriors_equal_the_reference(case):
 
 @examples(60)
 @given(grammars)
+@pytest.mark.slow
 def test_single_precision_is_close(case):
     grammar, words, _ = make(*case)
     _, double = make_chart(grammar, words)

@@ -83,6 +83,7 @@ def test_k_best_counts():
     assert parser.k_best([], 3) == []
 
 
+@pytest.mark.slow
 def test_samples_follow_the_posterior():
     grammar, words = make(3, longest=4, states=(1, 3))
     words = words * 4

@@ -155,6 +155,7 @@ def test_marginals_and_tree_probabilities_by_enumeration(seed):
     assert {score for _, score in result.alternatives} <= {score for _, score in best}
 
 
+@pytest.mark.slow
 def test_samples_follow_the_mixture():
     """Members far apart in how probable they find the sentence must not count alike."""
     members, _, rng = make(3)

@@ -190,6 +190,7 @@ def test_there_is_nothing_to_draw_from_a_model_without_words(tmp_path):
         model.sample(1)
 
 
+@pytest.mark.slow
 def test_samples_follow_the_model(tmp_path):
     model = fitted(tmp_path, "a b\na c\nrare c\n", order=2, min_count=2, discounts=(HALF, HALF))
     drawn = model.sample(1500, random_state=1, unknown=True)

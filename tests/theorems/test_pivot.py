@@ -112,6 +112,7 @@ def pivot_grammars(settings, count):
 
 
 @pytest.mark.parametrize("settings", GRAMMARS)
+@pytest.mark.slow
 def test_theorem_1_step_by_step(settings):
     """Figure 1 with sums written out, on exact statistics."""
     for grammar in pivot_grammars(settings, 4):

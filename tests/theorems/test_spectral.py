@@ -120,6 +120,7 @@ def test_moments_are_expectations_over_a_finite_language(make, words, scheme):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.slow
 def test_moments_are_expectations_over_an_endless_language(scheme):
     rng = np.random.default_rng(6)
     grammar = chain_grammar(rng)

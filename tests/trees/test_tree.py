@@ -218,6 +218,7 @@ def test_deep_trees(deep_tree):
     assert deep_tree.fold(lambda node, below: 1 + sum(below)) == LEVELS + words
 
 
+@pytest.mark.slow
 def test_deep_pretty():
     tree = deep(LEVELS, branching="unary")
     pretty = tree.pretty()

@@ -336,6 +336,7 @@ def two_states() -> TensorGrammar:
     ).validate()  # fmt: skip
 
 
+@pytest.mark.slow
 def test_trees_get_their_probabilities_back():
     truth = two_states()
     trees = [

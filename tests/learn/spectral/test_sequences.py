@@ -206,6 +206,7 @@ def test_the_population_gives_the_hmm_back():
         assert tree_probability(tagged, right_branching([words], [words])[0]) == pytest.approx(true, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_a_sample_gives_the_hmm_nearly_back_like_the_spectral_hmm():
     sequences = TRUTH.sample(np.random.default_rng(1), 20_000)
     grammar = learn(sequences)
