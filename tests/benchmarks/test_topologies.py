@@ -305,6 +305,7 @@ class TestChart:
         assert chart.log_weight == pytest.approx(expected.log_weight, rel=1e-13)
         np.testing.assert_allclose(chart.marginals, expected.marginals, rtol=1e-11)
 
+    @pytest.mark.usefixtures("unchecked_shapes")
     def test_wrong_input(self):
         root, tensor, leaves = np.ones(2), np.ones((2, 2, 2)), np.ones((3, 2))
         for wrong in (
