@@ -135,7 +135,7 @@ def run_command(command: Command, folder: Path, page: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page if page.name in ("README.md", "tutorial.md") else slow(page) for page in PAGES],
+    [page if page.name == "README.md" else slow(page) for page in PAGES],
     ids=lambda page: page.name,
 )
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,7 @@ def test_conjugates_are_no_distance_away(seed: int, sorts: int) -> None:
 
 @examples(5)
 @given(SEEDS, st.floats(-2, 2), st.sampled_from([1, 2]))
+@pytest.mark.slow
 def test_inner_products_are_linear(seed: int, factor: float, sorts: int) -> None:
     one, other, last = (automaton(seed + number, sorts=sorts) for number in range(3))
     together = add(scale(one, factor), other)

@@ -79,6 +79,7 @@ def test_each_line_is_answered_before_the_next_is_sent(folder: Path) -> None:
         assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_interrupt_while_parsing_a_stream(folder: Path) -> None:
     before = sorted(folder.iterdir())
     with started("parse", "-q", "-m", "m", "-o", "out.mrg") as process:
@@ -90,6 +91,7 @@ def test_interrupt_while_parsing_a_stream(folder: Path) -> None:
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_interrupt_while_parsing_a_file_with_threads(folder: Path) -> None:
     (folder / "many.txt").write_text("she feeds the cats and the dog with spots .\n" * 500_000)
     before = sorted(folder.iterdir())
@@ -168,6 +170,7 @@ def test_a_full_disk_is_an_error(command: str, folder: Path) -> None:
     assert not Path("/dev/full").is_file(), "a device was replaced by a file"
 
 
+@pytest.mark.slow
 def test_pipes_are_read_once_and_devices_written(folder: Path) -> None:
     ended = finished(
         "sapwood parse -q -m m <(cat sentences.txt) -o /dev/stdout; sapwood inspect <(cat trees.mrg) --tree 1 --json"

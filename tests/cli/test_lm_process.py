@@ -31,6 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
     ids=lambda call: call[0],
 )
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing_behind(folder: Path, call: list[str]) -> None:
     os.mkfifo(folder / "pipe")
     before = sorted(folder.iterdir())
@@ -43,6 +44,7 @@ def test_an_interrupt_leaves_nothing_behind(folder: Path, call: list[str]) -> No
     assert sorted(folder.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_each_line_is_answered_before_the_next_is_sent(folder: Path) -> None:
     with started("lm", "score", "-q", "m") as process:
         assert process.stdout is not None
@@ -53,6 +55,7 @@ def test_each_line_is_answered_before_the_next_is_sent(folder: Path) -> None:
         assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_pipes_in_and_out(folder: Path) -> None:
     # Readers that go away are no error; what comes from a pipe is as good as a file.
     ended = finished(

@@ -245,6 +245,7 @@ def test_the_same_bits(tmp_path):
         assert Pivot(**options, executor=pool).fit(MADE_UP) == learned(iterations=2)
 
 
+@pytest.mark.slow
 def test_other_processes_give_the_same_bits():
     # A fork could inherit locks of threads that other tests have started.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:

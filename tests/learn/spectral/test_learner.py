@@ -829,6 +829,7 @@ def test_posteriors_do_not_depend_on_the_basis(learned):
         assert tree_probability(turned, tree) == pytest.approx(tree_probability(double, tree), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_other_processes_give_the_same_bits():
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
