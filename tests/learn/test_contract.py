@@ -112,6 +112,15 @@ def test_settings_by_name_and_value(folder):
     command("train.mrg", "--method", "em", "--set", "states=2", "--set", "iterations=3", "-o", "a")
     command("train.mrg", "--method", "em", "--states", 2, "--iterations", 3, "-o", "b")
     assert Path("a").read_bytes() == Path("b").read_bytes()
+    for pair, message in (
+        ("lexical={rare=3}", "--lexical must be LexicalSettings, not {'rare': 3}"),
+        ("threads=0", "threads must be at least 1, not 0"),
+        ("threads='two'", "--threads must be int, not 'two'"),
+        ("init='m'", "--init must be TensorGrammar, not 'm'"),
+    ):
+        outcome = CliRunner().invoke(main, ["train", "train.mrg", "--method", "em", "--set", pair, "-o", "c"])
+        assert isinstance(outcome.exception, UsageError), pair
+        assert message in str(outcome.exception)
     wrong = CliRunner().invoke(main, ["train", "train.mrg", "--set", "states", "-o", "c"])
     assert isinstance(wrong.exception, UsageError)
     assert "write NAME=VALUE" in str(wrong.exception)

@@ -132,12 +132,12 @@ def command(
     )
     if init is not None:
         settings["init"] = TensorGrammar.load(init)
-    settings |= read_pairs(more)
+    settings = {"threads": common.default_threads(threads), **settings, **read_pairs(more)}
     if settings.get("stop", "iterations") != "iterations" and dev is None:
         raise UsageError(f"--stop {settings['stop']} needs --dev")
     with naming_options(settings):
-        learner = make_learner(method, **settings, threads=common.default_threads(threads))
-    if "random_state" in declared(learner):
+        learner = make_learner(method, **settings)
+    if "random_state" in declared(learner) and "random_state" not in settings:
         learner = learner.replace(random_state=seed)
     run = TrainingRun(learner, ensemble=ensemble, output=output, resume=resume, log=log_path)
     if save_config is not None:

@@ -47,8 +47,8 @@ class Learner(ABC):
     # How trees are best prepared for it: hidden states find out for themselves what ancestors and siblings say.
     preparation: ClassVar[TreeTransform] = TreeTransform()
 
-    lexical: LexicalSettings = other(LexicalSettings(), "How rare and unknown words are treated.")
-    threads: int = place(1, "How many threads work on the corpus.")
+    lexical: LexicalSettings = other(LexicalSettings(), "How rare and unknown words are treated.", LexicalSettings)
+    threads: int = place(1, "How many threads work on the corpus.", int)
 
     def __post_init__(self) -> None:
         check(self)

@@ -75,7 +75,7 @@ class EM(IterativeLearner):
 
     states: int | Mapping[str, int] = integer(16, "Hidden states of each symbol.", low=1)
     iterations: int = integer(40, "The most iterations.", low=1)
-    init: TensorGrammar | None = other(None, "A grammar to start from, over the same trees.")
+    init: TensorGrammar | None = other(None, "A grammar to start from, over the same trees.", TensorGrammar)
     restarts: int = integer(1, "Random starts, the best of which is kept.", low=1)
     stop: Stop = choice(
         "iterations", "When to stop: after all iterations, or when this figure of --dev gets no better.", get_args(Stop)

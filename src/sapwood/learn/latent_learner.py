@@ -40,10 +40,12 @@ class LatentLearner(Learner):
     )
     rare: int = integer(10, "Words seen no more often show their form only.")
     lexical: LexicalSettings = other(
-        LexicalSettings(state_strength=5.0, signature_state_strength=5.0), "How rare and unknown words are treated."
+        LexicalSettings(state_strength=5.0, signature_state_strength=5.0),
+        "How rare and unknown words are treated.",
+        LexicalSettings,
     )
     random_state: int = integer(0, "Seed of every random choice.")
-    executor: Executor | None = place(None, "Where passes over the corpus run instead of threads.")
+    executor: Executor | None = place(None, "Where passes over the corpus run instead of threads.", Executor)
 
     def problem(self, corpus: Corpus) -> LatentProblem:
         """Return the corpus as this learner sees it."""

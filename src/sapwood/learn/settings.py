@@ -45,6 +45,8 @@ class Setting:
         Whether None is a value.
     matters
         Whether the result depends on it: where the work is done does not.
+    types
+        What values of kind `other` are instances of.
     """
 
     help: str
@@ -56,6 +58,7 @@ class Setting:
     words: tuple[str, ...] = ()
     optional: bool = False
     matters: bool = True
+    types: tuple[type, ...] = ()
 
     def problem(self, value: object) -> str:
         """Return what is wrong with a value, nothing if it can be used."""
@@ -64,7 +67,8 @@ class Setting:
         if self.kind == "choice":
             return f"must be one of {', '.join(self.words)}, not {value!r}"
         if self.kind == "other":
-            return ""
+            fits = not self.types or isinstance(value, self.types)
+            return "" if fits else f"must be {' or '.join(one.__name__ for one in self.types)}, not {value!r}"
         if isinstance(value, Mapping):
             return next((f"of {name} {found}" for name, one in value.items() if (found := self.problem(one))), "")
         values = value if self.kind == "numbers" and isinstance(value, Sequence) else [value]
@@ -112,14 +116,15 @@ def choice(default: str, help: str, words: Sequence[str]) -> Any:
     return _declare(default, Setting(help, "choice", words=tuple(words)))
 
 
-def other(default: Any, help: str) -> Any:
-    """Declare something that only Python can give, or a configuration file."""
-    return _declare(default, Setting(help, "other"))
+def other(default: Any, help: str, *types: type) -> Any:
+    """Declare something that no option can give: an instance of one of these types, or None if that is the default."""
+    return _declare(default, Setting(help, "other", optional=default is None, types=types))
 
 
-def place(default: Any, help: str) -> Any:
+def place(default: Any, help: str, *types: type) -> Any:
     """Declare something that says where or how fast the work is done, and does not change the result."""
-    return field(default=default, compare=False, repr=False, metadata={_KEY: Setting(help, "other", matters=False)})
+    setting = Setting(help, "other", optional=default is None, matters=False, types=types)
+    return field(default=default, compare=False, repr=False, metadata={_KEY: setting})
 
 
 def _declare(default: Any, setting: Setting) -> Any:

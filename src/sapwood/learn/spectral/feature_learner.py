@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,8 +39,8 @@ class FeatureLearner(LatentLearner):
     """
 
     states: int | Mapping[str, int] = integer(16, "The most hidden states of each symbol.", low=1)
-    inside: Chosen = other("rich", "Features inside of nodes.")
-    outside: Chosen = other("rich", "Features outside of nodes.")
+    inside: Chosen = other("rich", "Features inside of nodes.", str, Sequence)
+    outside: Chosen = other("rich", "Features outside of nodes.", str, Sequence)
     least: int = integer(2, "Features seen less often with a symbol are dropped.", low=1)
     kappa: float = number(5.0, "How much rare features are held back.")
     tolerance: float = number(
