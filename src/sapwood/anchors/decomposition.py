@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from sapwood.anchors import _concave_kernels as kernels
+from sapwood import kernels
 from sapwood.anchors.concave import Optimum, maximise
 from sapwood.anchors.search import find_anchors
 from sapwood.anchors.simplex import Solver, simplex_weights
@@ -376,7 +376,8 @@ class _Entries:
 
     def ratios(self, left: np.ndarray, right: np.ndarray) -> tuple[float, scipy.sparse.csr_array]:
         """Return `sum Q log z` and the matrix of `Q / z`, where `z = left[f] . right[g]`."""
-        z = kernels.entry_products(self._q.indptr, self._q.indices, left, right)
+        rows = np.ascontiguousarray(left), np.ascontiguousarray(right)
+        z = kernels.entry_products(self._q.indptr, self._q.indices, *rows)
         seen = self._weights > 0
         with np.errstate(divide="ignore"):
             value = float(self._weights[seen] @ np.log(z[seen]))

@@ -169,7 +169,7 @@ class Corpus:
         dropped: int = 0,
     ) -> Corpus:
         """Build from symbols and words of all nodes in preorder; the rest follows, leaves being where words are."""
-        from sapwood.trees._kernels import link_nodes
+        from sapwood.kernels import link_nodes
 
         left, right, parent, start, end = (np.full(len(symbol), -1, np.int32) for _ in range(5))
         broken = link_nodes(word >= 0, offsets, left, right, parent, start, end)
