@@ -17,6 +17,7 @@ static bool has_avx2() {
 
 NB_MODULE(SAPWOOD_MODULE, module) {
     using namespace sapwood;
+    nanobind::set_leak_warnings(false);  // what the interpreter leaves at its end is no concern of users
     module.def("has_avx2", &has_avx2);
     bind_trees(module);
     bind_anchors(module);

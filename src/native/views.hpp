@@ -174,12 +174,20 @@ template <class T, int N> struct type_caster<sapwood::Array<T, N>> {
     static constexpr auto Name = const_name("ndarray[") + dtype_name<T>::name + const_name("]");
 
     static handle from_cpp(Value &&array, rv_policy, cleanup_list *) noexcept {
-        T *data = array.data.release();
-        capsule owner(data, [](void *pointer) noexcept { delete[] static_cast<T *>(pointer); });
-        std::size_t shape[N];
-        for (int k = 0; k < N; ++k) shape[k] = static_cast<std::size_t>(array.shape[k]);
-        ndarray<numpy, T, ndim<N>, c_contig> result(data, N, shape, owner);
-        return result.cast().release();
+        try {
+            T *data = array.data.release();
+            capsule owner(data, [](void *pointer) noexcept { delete[] static_cast<T *>(pointer); });
+            std::size_t shape[N];
+            for (int k = 0; k < N; ++k) shape[k] = static_cast<std::size_t>(array.shape[k]);
+            ndarray<numpy, T, ndim<N>, c_contig> result(data, N, shape, owner);
+            object made = result.cast();
+            // NumPy has two kinds of 64-bit integers that differ in name only; take the usual one.
+            if constexpr (std::is_integral_v<T> && sizeof(T) == 8) made = made.attr("view")(std::is_signed_v<T> ? "int64" : "uint64");
+            return made.release();
+        } catch (python_error &error) {  // no memory
+            error.restore();
+            return handle();
+        }
     }
 };
 

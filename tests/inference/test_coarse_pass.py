@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,10 +12,9 @@ from hypothesis import strategies as st
 
 from made_up import made_up_treebank
 from oracles import reference
-from sapwood.inference import Parser, chart, contexts
-from sapwood.inference._context_kernels import estimate_fits
-from sapwood.inference._lanes import LANES, lanes_above
-from sapwood.inference.chart import Workspace, coarse_forest
+from sapwood import kernels
+from sapwood.inference import Parser, contexts
+from sapwood.inference.chart import Forest, Workspace, coarse_forest
 from sapwood.inference.compiled import compile_grammar
 from sapwood.learn.pcfg import PCFG
 from sapwood.testing.grammars import random_grammar
@@ -120,14 +118,9 @@ def slow_fits(words, tables):
     return left, right, float(forward[-1] @ tables.steps[:, n_tags])
 
 
-def fast_fits(leaves, tables):
-    n, n_symbols = len(leaves), len(tables.tag)
-    offsets = np.concatenate([[0], np.cumsum([len(leaf.symbols) for leaf in leaves])])
-    symbols, values = (np.concatenate([getattr(leaf, name) for leaf in leaves]) for name in ("symbols", "values"))
-    left, right = np.full((2, n + 1, n_symbols), np.nan)
-    exponents = np.zeros((2, n + 1), np.int64)
-    total, exponent = estimate_fits(n, offsets, symbols, values, *tables, left, right, *exponents)
-    return left, right, exponents, total, exponent
+def fast_fits(leaves, compiled):
+    left, right, *exponents, total, exponent = kernels.estimate_fits(compiled.native_coarse, leaves)
+    return left, right, np.array(exponents), total, exponent
 
 
 def test_fits_equal_the_slow_twin(grammar, sentences):
@@ -139,16 +132,17 @@ def test_fits_equal_the_slow_twin(grammar, sentences):
         for row, leaf in zip(words, leaves, strict=True):
             row[leaf.symbols] = leaf.values
         left, right, probability = slow_fits(words, tables)
-        found_left, found_right, exponents, total, exponent = fast_fits(leaves, tables)
-        np.testing.assert_allclose(np.ldexp(found_left, exponents[0][:, None]), left, rtol=1e-9)
-        np.testing.assert_allclose(np.ldexp(found_right, exponents[1][:, None]), right, rtol=1e-9)
+        found_left, found_right, exponents, total, exponent = fast_fits(leaves, parser.compiled)
+        # The tables are kept in single precision.
+        np.testing.assert_allclose(np.ldexp(found_left, exponents[0][:, None]), left, rtol=1e-6)
+        np.testing.assert_allclose(np.ldexp(found_right, exponents[1][:, None]), right, rtol=1e-6)
         assert np.ldexp(total, exponent) == pytest.approx(probability, rel=1e-9)
 
 
 def test_fits_of_a_long_sentence_are_numbers(grammar, sentences):
     parser = Parser(grammar)
     _, leaves = parser._read([word for sentence in sentences * 4 for word in sentence][:500])
-    left, right, exponents, total, _ = fast_fits(leaves, parser.compiled.contexts)
+    left, right, exponents, total, _ = fast_fits(leaves, parser.compiled)
     assert np.isfinite(left).all()
     assert np.isfinite(right).all()
     assert total > 0
@@ -172,25 +166,24 @@ def test_words_estimates_are_those_of_the_markov_model(monkeypatch):
         assert words[i] @ (left[i] * right[i + 1]) == pytest.approx(probability, rel=1e-4)
 
 
-@numba.njit
-def _mask(values, factors, begin, limit):
-    return lanes_above(values, factors, begin, limit)
-
-
 @given(st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]), st.integers(0, 7))
 def test_lanes(seed, dtype, begin):
     rng = np.random.default_rng(seed)
-    values, factors = (rng.choice([0.0, 0.5, 1.0, np.nan, np.inf, 1e-30], LANES + 7).astype(dtype) for _ in range(2))
-    limit = dtype(rng.choice([0.0, 0.25, 0.5]))
-    mask = _mask(values, factors, begin, limit)
+    values, factors = (rng.choice([0.0, 0.5, 1.0, np.nan, np.inf, 1e-30], 16 + 7).astype(dtype) for _ in range(2))
+    limit = rng.choice([0.0, 0.25, 0.5])
+    mask = kernels.lanes_above(values[begin:], factors[begin:], limit)
     with np.errstate(invalid="ignore", under="ignore"):
-        expected = (values * factors > limit)[begin : begin + LANES]
-    assert [bool(mask >> x & 1) for x in range(64)] == [*expected.tolist(), *[False] * (64 - LANES)]
+        expected = (values * factors > dtype(limit))[begin : begin + 16]
+    assert [bool(mask >> x & 1) for x in range(32)] == [*expected.tolist(), *[False] * 16]
+
+
+# How much wider than the threshold the coarse pass's beam is.
+BEAM = 10.0
 
 
 def slow_chart(compiled, leaves, threshold, tables):
     """The inside values of the coarse pass, pruned by its definition, and the posteriors of entries and edges."""
-    n, n_symbols, beam = len(leaves), compiled.n_coarse, chart._BEAM * threshold
+    n, n_symbols, beam = len(leaves), compiled.n_coarse, BEAM * threshold
     words = np.zeros((n, n_symbols))
     for row, leaf in zip(words, leaves, strict=True):
         row[leaf.symbols] = leaf.values
@@ -242,26 +235,11 @@ def slow_chart(compiled, leaves, threshold, tables):
 
 def fast_chart(compiled, leaves, threshold):
     """The entries of the coarse pass with their inside values and posteriors, and the edges of its forest."""
-    n, n_coarse, memory = len(leaves), compiled.n_coarse, Workspace()
-    forest = coarse_forest(compiled, leaves, threshold, memory)
-    by_start, outside_start, outside_end = (
-        memory.take(name, (n * (n + 1) // 2 * n_coarse,), np.float32)
-        for name in ("by_start", "outside_start", "outside_end")
-    )
-    end_slot = memory.take("end_slot", (n + 1, n_coarse), np.int32)
-    exponent = memory.take("exponent", (n * (n + 1) // 2,), np.int64)
-    starting, n_starting = memory.take("starting", (n, n_coarse), np.int32), memory.take("n_starting", (n,), np.int64)
-    ends = memory.take("ends", (n + 1, n_coarse, (n >> 6) + 1), np.uint64)
-    inside, entries, at = {}, {}, 0
-    for i in range(n):
-        for slot in range(n_starting[i]):
-            for j in range(i + 1, n + 1):
-                if int(ends[i, slot, j >> 6]) >> (j & 63) & 1:
-                    cell, symbol, place = j * (j - 1) // 2 + i, int(starting[i, slot]), at + slot * (n - i) + j - i - 1
-                    inside[i, j, symbol] = float(np.ldexp(float(by_start[place]), exponent[cell]))
-                    other = outside_end[n_coarse * (cell - i) + end_slot[j, symbol] * j + i]
-                    entries[i, j, symbol] = float(by_start[place]) * float(outside_start[place] + other)
-        at += n_coarse * (n - i)
+    _, found, places, values, exponents, posteriors = kernels.coarse_entries(compiled.native_coarse, leaves, threshold)
+    forest = Forest(*found.arrays())
+    keys = [tuple(place) for place in places.tolist()]
+    inside = dict(zip(keys, np.ldexp(values, exponents).tolist(), strict=True))
+    entries = dict(zip(keys, posteriors.tolist(), strict=True))
     edges = set()
     end = ((np.sqrt(8.0 * forest.node_cell + 1) + 1) / 2 + 1e-9).astype(int)
     start = forest.node_cell - end * (end - 1) // 2
@@ -338,21 +316,18 @@ def test_estimates_lose_little(grammar, sentences):
     assert lost < 1e-3 * total
 
 
-def test_an_improbable_sentence_is_looked_at_again(grammar, monkeypatch):
+def test_an_improbable_sentence_is_looked_at_again(grammar):
     # Words in no order: the Markov model over tags thinks more of them than the grammar does.
     rng = np.random.default_rng(1)
     words = [word for tree in made_up_treebank(10, seed=6) for word in tree.words()]
     parser = Parser(grammar)
-    calls = []
-    real = chart.coarse_inside
-    monkeypatch.setattr(chart, "coarse_inside", lambda *arguments: calls.append(1) or real(*arguments))
     again = 0
     for _ in range(20):
         _, leaves = parser._read(rng.choice(words, 30).tolist())
-        calls.clear()
         forest = coarse_forest(parser.compiled, leaves, 1e-6, Workspace())
-        again += len(calls) > 1
-        assert 1 <= len(calls) <= 3
+        rounds = kernels.coarse_entries(parser.compiled.native_coarse, leaves, 1e-6)[0]
+        again += rounds > 1
+        assert 1 <= rounds <= 3
         exact = coarse_forest(parser.compiled, leaves, 0.0, Workspace())
         assert (forest is None) == (exact is None)
     assert again > 0

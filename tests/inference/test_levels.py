@@ -56,17 +56,15 @@ def test_a_version_is_the_average_of_the_grammar(grammar):
     # Lexical rows: averages, too. Coarse symbols are the symbols here, in another order.
     row = np.random.default_rng(0).random(int(grammar.emissions.states.sum()))
     leaf = compiled.leaf(row)
-    (short,) = level.leaves([leaf])
     inner = grammar.state_offsets[grammar.n_interminals]
     for symbol in range(grammar.n_interminals, len(grammar.states)):
-        at = slice(*level.compiled.symbol_offsets[compiled.coarse_of[symbol] :][:2])
         own = row[parts[symbol].start - inner : parts[symbol].stop - inner]
-        np.testing.assert_allclose(short.row[at], own @ share[symbol])
+        np.testing.assert_allclose(leaf.vector(1, compiled.coarse_of[symbol]), own @ share[symbol])
 
 
 def test_what_survives_is_what_a_tree_of_likely_edges_can_use(grammar, sentences, monkeypatch):
     monkeypatch.setattr(chart, "LEVEL", 3000.0)  # much, so that small trees lose something, too
-    compiled = compile_grammar(grammar, np.float64)
+    compiled = compile_grammar(grammar, np.float32)
     parser = Parser(grammar)
     threshold, tried = 1e-5, 0
     for sentence in sentences:
@@ -74,7 +72,7 @@ def test_what_survives_is_what_a_tree_of_likely_edges_can_use(grammar, sentences
         forest = coarse_forest(compiled, leaves, threshold, Workspace())
         assert forest is not None
         (level,) = compiled.levels
-        posterior = fine_chart(level.compiled, level.leaves(leaves), forest, Workspace()).edge_posterior.copy()
+        posterior = fine_chart(level.compiled, leaves, forest, Workspace(), row=1).edge_posterior
         smaller = refine_forest(compiled, leaves, forest, threshold, Workspace())
         assert _named(smaller) == _surviving(forest, compiled, posterior, chart.LEVEL * threshold)
         tried += len(smaller.children) < len(forest.children)
@@ -208,12 +206,12 @@ def test_a_level_of_first_states(sentences):
         found = level.compiled.tensors[slice(*level.compiled.tensor_offsets[place : place + 2])]
         np.testing.assert_allclose(found, grammar.tensor(rule)[:4, :4, :4].ravel(), rtol=1e-6)
     row = np.random.default_rng(0).standard_normal(int(grammar.emissions.states.sum()))
-    (short,) = level.leaves([compiled.leaf(row)])
+    leaf = compiled.leaf(row)
     inner = grammar.state_offsets[grammar.n_interminals]
     for symbol in range(grammar.n_interminals, len(grammar.states)):
-        at = slice(*level.compiled.symbol_offsets[compiled.coarse_of[symbol] :][:2])
         begin = grammar.state_offsets[symbol] - inner
-        np.testing.assert_allclose(short.row[at], row[begin : begin + min(4, int(grammar.states[symbol]))])
+        expected = row[begin : begin + min(4, int(grammar.states[symbol]))]
+        np.testing.assert_allclose(leaf.vector(1, compiled.coarse_of[symbol]), expected)
     within, without = Parser(grammar), Parser(replace(grammar, levels=()))
     same = [within.parse_one(words).tree == without.parse_one(words).tree for words in sentences]
     assert sum(same) >= len(sentences) - 1

@@ -12,6 +12,7 @@ import pytest
 from effort import slow
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
+from sapwood.inference.chart import coarse_forest
 
 WORDS = [f"w{place}" for place in range(5)]
 
@@ -40,11 +41,6 @@ def extreme_grammar(rng: np.random.Generator) -> TensorGrammar:
     )
 
 
-def poison(parser: Parser) -> None:
-    for buffer in parser._workspace._buffers.values():
-        buffer.fill(0x7F)
-
-
 @pytest.mark.parametrize("grammars", [range(40), slow(range(40, 500))], ids=["some", "many"])
 @pytest.mark.parametrize("threshold", [6e-6, 1e-3, 0.0])
 def test_poisoned_memory_makes_no_difference(grammars, threshold):
@@ -52,34 +48,25 @@ def test_poisoned_memory_makes_no_difference(grammars, threshold):
         grammar = extreme_grammar(np.random.default_rng(seed))
         parser, fresh = Parser(grammar, threshold=threshold), Parser(grammar, threshold=threshold)
         parser.parse_one(WORDS)
-        poison(parser)
+        parser._workspace.native.poison(0x7F)
         assert parser.parse_one(WORDS) == fresh.parse_one(WORDS), seed
 
 
-def test_edges_without_a_node_are_dropped(monkeypatch):
-    """Whatever the passes disagree about: here no node of one symbol is numbered, and nothing of it is left."""
-    from sapwood.inference import chart
-
-    grammar = TensorGrammar.from_parts(
-        root={"S": 1.0},
-        rules={("S", "A", "B"): 0.5, ("S", "B", "A"): 0.5},
-        words={("A", "a"): 1.0, ("B", "b"): 0.5, ("B", "a"): 0.5},
-    )
-    honest = chart.number_nodes
-
-    def forgetful(*arguments):
-        symbol, cells = honest(*arguments)
-        arguments[-1][arguments[-1] == 0] = -1  # the first node was never numbered
-        return symbol, cells
-
-    monkeypatch.setattr(chart, "number_nodes", forgetful)
-    forest = chart.coarse_forest(Parser(grammar).compiled, *leaves_of(grammar, ["a", "a"]))
-    assert forest is not None
-    assert (forest.children > 0).all()
-    assert len(forest.children) == forest.group_offsets[-1] < 2
-
-
-def leaves_of(grammar: TensorGrammar, words: list[str]) -> tuple:
-    from sapwood.inference.chart import Workspace
-
-    return Parser(grammar)._read(words)[1], 6e-6, Workspace()
+@pytest.mark.parametrize("threshold", [6e-6, 1e-3, 0.0])
+def test_edges_stand_on_nodes(threshold):
+    """Whatever the passes could disagree about, edges lead from spans to the parts of these spans."""
+    for seed in range(40):
+        parser = Parser(extreme_grammar(np.random.default_rng(seed)), threshold=threshold)
+        compiled = parser.compiled
+        forest = coarse_forest(compiled, parser._read(WORDS)[1], threshold, parser._workspace)
+        if forest is None:
+            continue
+        spans = [(i, j) for j in range(1, 6) for i in range(j)]
+        assert forest.group_offsets[-1] == len(forest.children)
+        assert (np.diff(forest.group_offsets) > 0).all()
+        for group, (parent, rule) in enumerate(zip(forest.group_parent, forest.group_rule, strict=True)):
+            for left, right in forest.children[slice(*forest.group_offsets[group : group + 2])]:
+                (i, j), (k, l), (m, n) = (spans[forest.node_cell[node]] for node in (parent, left, right))
+                assert (i, l, j) == (k, m, n)
+                rules = compiled.rule_parent, compiled.rule_left, compiled.rule_right
+                assert [forest.node_symbol[node] for node in (parent, left, right)] == [part[rule] for part in rules]

@@ -1,8 +1,314 @@
+// What Python sees of the parser.
+#include <algorithm>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "inference/engine.hpp"
+#include "inference/lanes.hpp"
+#include "inference/layout.hpp"
+#include "inference/viterbi.hpp"
 #include "module.hpp"
-#include "views.hpp"
+#include "records.hpp"
 
 namespace sapwood {
+namespace {
 
-void bind_inference(nb::module_ &) {}
+using Leaves = std::vector<const Leaf *>;
+
+// The coarse grammar's rules, as `CompiledGrammar` has them.
+struct CoarseArrays {
+    Vector<const int32_t> rule_parent, rule_left, rule_right;
+    Vector<const double> rule_weight;
+    Vector<const int64_t> pair_offsets;
+    Vector<const int32_t> pair_right;
+    Vector<const int64_t> pair_rule_offsets;
+    Vector<const double> prior;
+
+    static constexpr auto fields() {
+        using A = CoarseArrays;
+        return std::tuple{field("rule_parent", &A::rule_parent),   field("rule_left", &A::rule_left),
+                          field("rule_right", &A::rule_right),     field("rule_weight", &A::rule_weight),
+                          field("pair_offsets", &A::pair_offsets), field("pair_right", &A::pair_right),
+                          field("prior", &A::prior),               field("pair_rule_offsets", &A::pair_rule_offsets)};
+    }
+};
+
+// `sapwood.inference.compiled.PairTables`.
+struct PairTables {
+    Vector<const float> merit;
+    Vector<const int32_t> dense_row;
+    Matrix<const float> dense_merit;
+    Vector<const int32_t> pair_of_code;
+
+    static constexpr auto fields() {
+        return std::tuple{field("merit", &PairTables::merit), field("dense_row", &PairTables::dense_row),
+                          field("dense_merit", &PairTables::dense_merit), field("pair_of_code", &PairTables::pair_of_code)};
+    }
+};
+
+// `sapwood.inference.contexts.Contexts`.
+struct Contexts {
+    Vector<const int32_t> tag;
+    Vector<const double> share;
+    Matrix<const double> begins, follows, steps;
+
+    static constexpr auto fields() {
+        return std::tuple{field("tag", &Contexts::tag), field("share", &Contexts::share), field("begins", &Contexts::begins),
+                          field("follows", &Contexts::follows), field("steps", &Contexts::steps)};
+    }
+};
+
+template <class T, int N> std::vector<std::remove_const_t<T>> flat(View<T, N> values) {
+    return std::vector<std::remove_const_t<T>>(values.data, values.data + values.size());
+}
+
+template <class T, int N> std::vector<float> flat_single(View<T, N> values) {
+    return std::vector<float>(values.data, values.data + values.size());
+}
+
+std::shared_ptr<CoarseGrammar> make_coarse(const CoarseArrays &rules, const PairTables &pairs, const Contexts &contexts,
+                                           Vector<const double> root, Index n_interminals) {
+    auto grammar = std::make_shared<CoarseGrammar>();
+    CoarseGrammar &g = *grammar;
+    g.n_symbols = root.size(), g.n_interminals = n_interminals, g.n_rules = rules.rule_parent.size();
+    g.n_tags = contexts.steps.shape[0] - 1, g.n_dense = pairs.dense_merit.shape[1];
+    g.rule_parent = flat(rules.rule_parent), g.rule_left = flat(rules.rule_left), g.rule_right = flat(rules.rule_right);
+    g.rule_weight = flat(rules.rule_weight), g.rule_weight_single = flat_single(rules.rule_weight);
+    g.pair_offsets = flat(rules.pair_offsets), g.pair_right = flat(rules.pair_right);
+    g.pair_rule_offsets = flat(rules.pair_rule_offsets), g.root = flat(root), g.prior = flat(rules.prior);
+    g.pair_merit = flat(pairs.merit), g.dense_row = flat(pairs.dense_row), g.dense_merit = flat(pairs.dense_merit);
+    g.pair_of_code = flat(pairs.pair_of_code), g.tag = flat(contexts.tag), g.share = flat(contexts.share);
+    g.begins = flat_single(contexts.begins), g.follows = flat_single(contexts.follows), g.steps = flat(contexts.steps);
+    return grammar;
+}
+
+template <class Real> std::shared_ptr<FineGrammar<Real>> make_fine(const FineArrays<Real> &arrays, double least, nb::handle) {
+    return lay_out<Real>(arrays, least);
+}
+
+// `row` has the lexical weights of all states by coarse symbol.
+template <class Real> void add_row(Leaf &leaf, Vector<const Real> row, Vector<const int64_t> symbol_offsets) {
+    Row<Real> found;
+    found.offsets.assign(1, 0);
+    for (const int32_t s : leaf.symbols) {
+        const auto part = row.slice(symbol_offsets[s], symbol_offsets[s + 1]);
+        found.values.insert(found.values.end(), part.data, part.data + part.size());
+        found.offsets.push_back(static_cast<int64_t>(found.values.size()));
+    }
+    if constexpr (std::is_same_v<Real, float>) leaf.single.push_back(std::move(found));
+    else leaf.precise.push_back(std::move(found));
+}
+
+// The weights of a symbol's states in row `number`; empty if the word cannot have the symbol.
+Array<double> leaf_vector(const Leaf &leaf, Index number, int32_t symbol) {
+    const auto at = std::lower_bound(leaf.symbols.begin(), leaf.symbols.end(), symbol);
+    if (at == leaf.symbols.end() || *at != symbol) return Array<double>(0);
+    const Index x = at - leaf.symbols.begin();
+    const auto copy = [&](const auto &row) {
+        Array<double> result(row.offsets[x + 1] - row.offsets[x]);
+        std::copy(row.values.begin() + row.offsets[x], row.values.begin() + row.offsets[x + 1], result.data.get());
+        return result;
+    };
+    return leaf.single.empty() ? copy(leaf.precise.at(number)) : copy(leaf.single.at(number));
+}
+
+// Add a row of another leaf, whose symbols can differ.
+template <class Real>
+void join_row(const Leaf &leaf, const std::vector<int32_t> &own, const Row<Real> &row, std::vector<Row<Real>> &target) {
+    Row<Real> &joined = target.emplace_back();
+    joined.offsets.assign(1, 0);
+    for (const int32_t s : leaf.symbols) {
+        const auto at = std::lower_bound(own.begin(), own.end(), s);
+        if (at != own.end() && *at == s) {
+            const auto bounds = row.offsets.begin() + (at - own.begin());
+            joined.values.insert(joined.values.end(), row.values.begin() + bounds[0], row.values.begin() + bounds[1]);
+        }
+        joined.offsets.push_back(static_cast<int64_t>(joined.values.size()));
+    }
+}
+
+// A leaf with the first rows of several, then the other rows of the first, and coarse weights of its own.
+Leaf join_leaves(const Leaves &members, Vector<const int32_t> symbols, Vector<const double> values, bool fixed) {
+    Leaf leaf{flat(symbols), flat(values), {}, {}, fixed};
+    const auto join = [&](auto rows_of, auto &target) {
+        for (const Leaf *member : members)
+            if (!rows_of(*member).empty()) join_row(leaf, member->symbols, rows_of(*member)[0], target);
+        const auto &first = rows_of(*members.at(0));
+        for (std::size_t row = 1; row < first.size(); ++row) join_row(leaf, members[0]->symbols, first[row], target);
+    };
+    join([](const Leaf &member) -> const auto & { return member.single; }, leaf.single);
+    join([](const Leaf &member) -> const auto & { return member.precise; }, leaf.precise);
+    return leaf;
+}
+
+Forest make_forest(Index n, Vector<const int64_t> node_offsets, Vector<const int32_t> node_symbol,
+                   Vector<const int32_t> node_cell, Vector<const int32_t> group_parent, Vector<const int32_t> group_rule,
+                   Vector<const int64_t> group_offsets, Matrix<const int32_t> children) {
+    return {n, flat(node_offsets), flat(node_symbol), flat(node_cell), flat(group_parent), flat(group_rule),
+            flat(group_offsets), flat(children)};
+}
+
+auto forest_arrays(const Forest &forest) {
+    Array<int32_t, 2> children(forest.n_edges(), 2);
+    std::copy(forest.children.begin(), forest.children.end(), children.data.get());
+    return std::tuple{forest.n, to_array(forest.node_offsets), to_array(forest.node_symbol), to_array(forest.node_cell),
+                      to_array(forest.group_parent), to_array(forest.group_rule), to_array(forest.group_offsets),
+                      std::move(children)};
+}
+
+Constraints constraints_of(Vector<const int32_t> cells, Matrix<const bool> allowed) { return {cells, allowed}; }
+
+std::optional<Forest> coarse_forest_of(const CoarseGrammar &grammar, const Leaves &leaves, double threshold,
+                                       Vector<const int32_t> cells, Matrix<const bool> allowed, Workspace &workspace) {
+    if (!prune_coarsely(grammar, leaves, threshold, constraints_of(cells, allowed), workspace)) return std::nullopt;
+    return workspace.first;
+}
+
+template <class T> Array<T> array_of(const T *values, Index size) {
+    Array<T> result(size);
+    std::copy(values, values + size, result.data.get());
+    return result;
+}
+
+// Everything that a fine pass finds: the scaled total, posteriors of nodes and edges, offsets of vectors, inside and
+// outside vectors, exponents of cells.
+template <class Real>
+auto fine_chart(const FineGrammar<Real> &grammar, const Leaves &leaves, Index row, const Forest &forest, double negligible,
+                Workspace &workspace) {
+    FineMemory<Real> &m = workspace.fine<Real>();
+    const double total = fine_pass(grammar, leaves, row, forest, negligible, m);
+    const Index n_nodes = total == 0 ? 0 : forest.n_nodes(), n_edges = total == 0 ? 0 : forest.n_edges();
+    // Where all vectors have room for four states, the sizes are those of the symbols again.
+    Array<int64_t> offsets(n_nodes + 1);
+    offsets[0] = 0;
+    for (Index v = 0; v < n_nodes; ++v) offsets[v + 1] = offsets[v] + grammar.vector_sizes[forest.node_symbol[v]];
+    Array<Real> inside(offsets[n_nodes]), outside(offsets[n_nodes]);
+    for (Index v = 0; v < n_nodes; ++v)
+        for (Index x = 0; x < offsets[v + 1] - offsets[v]; ++x) {
+            inside.data[offsets[v] + x] = m.inside[m.offsets[v] + x];
+            outside.data[offsets[v] + x] = m.outside[m.offsets[v] + x];
+        }
+    return std::tuple{total, array_of(m.node_posterior.data(), n_nodes), array_of(m.edge_posterior.data(), n_edges),
+                      std::move(offsets), std::move(inside), std::move(outside),
+                      array_of(m.exponent.data(), forest.n * (forest.n + 1) / 2)};
+}
+
+std::optional<Forest> filter_forest_of(const Forest &forest, Index n_interminals, double threshold,
+                                       Vector<const double> posterior, Workspace &workspace) {
+    FineMemory<double> &memory = workspace.fine_double;
+    std::copy(posterior.data, posterior.data + posterior.size(), memory.edge_posterior.take(posterior.size() + 1));
+    Forest smaller;
+    if (!filter_forest(forest, n_interminals, threshold, memory, smaller)) return std::nullopt;
+    return smaller;
+}
+
+// Scores of leaves, edges and inner nodes in; each node's best total and chosen edge out.
+auto best_edges(const Forest &forest, Vector<const double> leaf_score, Vector<const double> score, Vector<const double> gain) {
+    Array<double> best(forest.n_nodes());
+    Array<int64_t> choice(forest.n_nodes());
+    best_by_edges(forest, leaf_score.data, score.data, gain.data, best.data.get(), choice.data.get());
+    return std::pair{std::move(best), std::move(choice)};
+}
+
+// The tree's symbols in preorder and the logarithm of the sentence's probability, or None.
+template <class Real>
+std::optional<std::pair<Array<int32_t>, double>> parse(const Engine<Real> &engine, const Leaves &leaves, double threshold,
+                                                       double level, double negligible, double unseen,
+                                                       Vector<const int32_t> cells, Matrix<const bool> allowed,
+                                                       Decoder decoder, Workspace &workspace) {
+    auto found = engine.parse(leaves, {threshold, level, negligible, unseen}, constraints_of(cells, allowed), decoder, workspace);
+    if (!found) return std::nullopt;
+    return std::pair{to_array(found->symbols), found->log_probability};
+}
+
+// The chart of the coarse pass, in single precision: how often the inside pass was run, the forest (empty if there is no parse),
+// and places (entries, 3): start, end, symbol; inside values, their exponents, posteriors.
+auto entries_of(const CoarseGrammar &grammar, const Leaves &leaves, double threshold) {
+    CoarseMemory<float> memory;
+    Forest forest;
+    std::vector<Entry> entries;
+    const int rounds = coarse_entries(grammar, leaves, threshold, memory, forest, entries);
+    const Index size = static_cast<Index>(entries.size());
+    Array<int32_t, 2> places(size, 3);
+    Array<double> inside(size), posterior(size);
+    Array<int64_t> exponent(size);
+    for (Index x = 0; x < size; ++x) {
+        const Entry &entry = entries[x];
+        places.data[3 * x] = entry.i, places.data[3 * x + 1] = entry.j, places.data[3 * x + 2] = entry.symbol;
+        inside.data[x] = entry.inside, exponent.data[x] = entry.exponent, posterior.data[x] = entry.posterior;
+    }
+    return std::tuple{rounds, std::move(forest), std::move(places), std::move(inside), std::move(exponent), std::move(posterior)};
+}
+
+// Left and right fits (n + 1, S) with their exponents, and the sentence's probability under the Markov model of tags.
+auto fits_of(const CoarseGrammar &grammar, const Leaves &leaves) {
+    CoarseMemory<double> memory;
+    const Scaled total = estimate_fits(grammar, leaves, memory);
+    const Index n = static_cast<Index>(leaves.size());
+    Array<double, 2> left(n + 1, grammar.n_symbols), right(n + 1, grammar.n_symbols);
+    std::copy_n(memory.left_fit.data(), left.view().size(), left.data.get());
+    std::copy_n(memory.right_fit.data(), right.view().size(), right.data.get());
+    return std::tuple{std::move(left), std::move(right), array_of(memory.left_exponent.data(), n + 1),
+                      array_of(memory.right_exponent.data(), n + 1), total.value, total.exponent};
+}
+
+// Which of sixteen products exceed a limit, as bits.
+template <class Real> uint32_t above(Vector<const Real> values, Vector<const Real> factors, Real limit) {
+    if (values.size() < lanes || factors.size() < lanes) throw nb::value_error("not sixteen numbers");
+    return lanes_above(values.data, factors.data, limit);
+}
+
+template <class Real> void bind_precision(nb::module_ &module, const char *grammar, const char *engine) {
+    nb::class_<FineGrammar<Real>>(module, grammar)
+        .def_prop_ro("n_pairs", [](const FineGrammar<Real> &g) { return g.pairs.empty() ? 0 : g.pairs.size() - 1; })
+        .def_prop_ro("n_weights", [](const FineGrammar<Real> &g) { return g.weights.size(); })
+        .def_prop_ro("n_dense", [](const FineGrammar<Real> &g) { return g.dense.size(); });
+    nb::class_<Engine<Real>>(module, engine).def("parse", &parse<Real>, unlocked());
+    module.def("fine_grammar", &make_fine<Real>, nb::keep_alive<0, 3>());
+    module.def("add_row", &add_row<Real>);
+    module.def("fine_chart", &fine_chart<Real>, unlocked());
+    module.def("viterbi", &viterbi<Real>, unlocked());
+    module.def("lanes_above", &above<Real>);
+    module.def("project_tensors", &project_tensors<Real>, unlocked());
+    module.def("engine", [](std::shared_ptr<CoarseGrammar> coarse, std::vector<std::shared_ptr<FineGrammar<Real>>> members,
+                            std::vector<std::shared_ptr<FineGrammar<Real>>> levels) {
+        return Engine<Real>{coarse, {members.begin(), members.end()}, {levels.begin(), levels.end()}};
+    }, nb::keep_alive<0, 2>(), nb::keep_alive<0, 3>());
+}
+
+}  // namespace
+
+void bind_inference(nb::module_ &module) {
+    nb::class_<CoarseGrammar>(module, "CoarseGrammar");
+    nb::class_<Leaf>(module, "Leaf")
+        .def("__init__",
+             [](Leaf *self, Vector<const int32_t> symbols, Vector<const double> values, bool fixed) {
+                 new (self) Leaf{flat(symbols), flat(values), {}, {}, fixed};
+             }, "symbols"_a, "values"_a, "fixed"_a = false)
+        .def_prop_ro("symbols", [](const Leaf &leaf) { return to_array(leaf.symbols); })
+        .def_prop_ro("values", [](const Leaf &leaf) { return to_array(leaf.values); })
+        .def_ro("fixed", &Leaf::fixed)
+        .def("vector", &leaf_vector);
+    nb::class_<Forest>(module, "Forest").def("arrays", &forest_arrays);
+    nb::class_<Workspace>(module, "Workspace").def(nb::init<>()).def("poison", [](Workspace &workspace, int byte) {
+        workspace.each([&](auto &buffer) { buffer.poison(static_cast<unsigned char>(byte)); });
+    });
+    nb::enum_<Decoder>(module, "Decoder")
+        .value("max_rule", Decoder::max_rule)
+        .value("max_rule_sum", Decoder::max_rule_sum)
+        .value("recall", Decoder::recall);
+    module.def("coarse_grammar", &make_coarse);
+    module.def("join_leaves", &join_leaves);
+    module.def("forest", &make_forest);
+    module.def("coarse_forest", &coarse_forest_of, unlocked());
+    module.def("filter_forest", &filter_forest_of, unlocked());
+    module.def("best_by_edges", &best_edges, unlocked());
+    module.def("estimate_fits", &fits_of, unlocked());
+    module.def("coarse_entries", &entries_of, unlocked());
+    bind_precision<float>(module, "FineGrammarSingle", "EngineSingle");
+    bind_precision<double>(module, "FineGrammarDouble", "EngineDouble");
+}
 
 }  // namespace sapwood

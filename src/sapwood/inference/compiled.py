@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse
 
+from sapwood import kernels
 from sapwood.grammar.coarsen import averaging_weights, coarsen
 from sapwood.grammar.emissions import offsets_of, run_offsets
 from sapwood.grammar.groups import rule_keys
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference._fine_kernels import project_tensors
 from sapwood.inference.contexts import Contexts, find_contexts
 from sapwood.shapes import Array, Float, Float32, Int32, Int64
 
@@ -22,24 +21,19 @@ from sapwood.shapes import Array, Float, Float32, Int32, Int64
 _FLOOR = 1e-12
 # Symbols that begin no more pairs than this are summed pair by pair in the coarse pass.
 _FEW = 16
+# Weights below this share of what their parent's state has in all are left out of pruned parsing.
+_LEAST_SHARE = 1e-5
 # The states of the version of a grammar between the coarse one and itself.
 _LEVEL_STATES = 4
 
 
-class Leaf(NamedTuple):
-    """The lexical weights of a word: all states of all coarse symbols in their order, and the coarse ones, sparse.
-
-    `fixed` is set where a given tag must hold.
-    """
-
-    row: Float[Array, "all_states"]
-    symbols: Int32[Array, "found"]
-    values: Float[Array, "found"]
-    fixed: bool = False
+# The lexical weights of a word: coarse ones, `symbols` and `values`, and the states' under them, `vector(row, symbol)`,
+# where row 0 is the grammar's own and those behind are its levels'. `fixed` is set where a given tag must hold.
+Leaf: TypeAlias = Any  # kernels.Leaf
 
 
 class PairTables(NamedTuple):
-    """Pairs of coarse symbols by what they are worth; see `_coarse_kernels.coarse_inside`."""
+    """Pairs of coarse symbols by what they are worth; see `CoarseGrammar` in `src/native/inference/grammar.hpp`."""
 
     merit: Float32[Array, "pairs"]
     dense_row: Int32[Array, "coarse"]
@@ -96,21 +90,34 @@ class CompiledGrammar:
         """Number of coarse symbols."""
         return len(self.coarse.symbols)
 
-    def leaf(self, row: Float[Array, "leaf_states"]) -> Leaf:
+    def leaf(self, row: Float[Array, "leaf_states"], *, fixed: bool = False) -> Leaf:
         """Return a word's lexical weights, given as a dense row over preterminal states, with their coarse averages."""
         average = self.coarse_emission @ row
         symbols = np.flatnonzero(self.coarse_presence @ (row != 0))
         floor = max(float(average.max(initial=0.0)) * _FLOOR, 1e-300)
+        leaf = kernels.Leaf(symbols.astype(np.int32), np.maximum(average[symbols], floor), fixed)
         first = self.symbol_offsets[self.coarse.n_interminals]
         ordered = np.zeros(self.symbol_offsets[-1], self.dtype)
         ordered[first:] = row[self.row_order]
-        return Leaf(ordered, symbols.astype(np.int32), np.maximum(average[symbols], floor))
+        kernels.add_row(leaf, ordered, self.symbol_offsets)
+        for level in self.levels:
+            kernels.add_row(leaf, level.row(ordered), level.compiled.symbol_offsets)
+        return leaf
 
     @cached_property
-    def log_tensors(self) -> Float[Array, "weights"]:
-        """Logarithms of the rule weights, for Viterbi."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(np.maximum(self.tensors, 0))
+    def native_coarse(self) -> Any:
+        """The coarse grammar as the kernels have it."""
+        return kernels.coarse_grammar(
+            self, self.pair_tables, self.contexts, self.coarse.root, self.coarse.n_interminals
+        )
+
+    @cached_property
+    def native(self) -> Any:
+        """The grammar's states and tensors as the kernels have them."""
+        # Exact parsing leaves nothing out; weights with signs can cancel each other.
+        exact = self.dtype is np.float64 or not self.grammar.probabilistic
+        # The tensors stay as long as the grammar that refers to them.
+        return kernels.fine_grammar(self, 0.0 if exact else _LEAST_SHARE, self.tensors)
 
     @cached_property
     def contexts(self) -> Contexts:
@@ -137,11 +144,6 @@ class CompiledGrammar:
         return PairTables(merit, dense_row, dense_merit, pair_of_code)
 
     @cached_property
-    def widest(self) -> int:
-        """The largest number of states of a symbol."""
-        return int(self.grammar.states.max())
-
-    @cached_property
     def rule_numbers(self) -> dict[tuple[int, int, int], int]:
         """The number of each coarse rule."""
         triples = zip(self.rule_parent.tolist(), self.rule_left.tolist(), self.rule_right.tolist(), strict=True)
@@ -166,10 +168,9 @@ class Level(NamedTuple):
     shares: Float[Array, "fine_states"]
     kept: Int64[Array, "kept"]
 
-    def leaves(self, leaves: Sequence[Leaf]) -> list[Leaf]:
-        """Return the lexical weights of words for the coarser grammar."""
-        rows = np.add.reduceat([leaf.row for leaf in leaves] * self.shares, self.starts, axis=1)[:, self.kept]
-        return [leaf._replace(row=row) for leaf, row in zip(leaves, rows, strict=True)]
+    def row(self, row: Float[Array, "fine_states"]) -> Float[Array, "kept"]:
+        """Return a word's lexical weights for the coarser grammar, from those of all states by coarse symbol."""
+        return np.add.reduceat(row * self.shares, self.starts)[self.kept]
 
 
 def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
@@ -188,7 +189,7 @@ def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
     sizes, new_sizes = grammar.states[rules].astype(np.int64), counts[rules]
     offsets = offsets_of(new_sizes.prod(axis=1))
     tensors = np.zeros(int(offsets[-1]))
-    project_tensors(
+    kernels.project_tensors(
         grammar.state_offsets[rules], sizes, compiled.tensor_offsets, compiled.tensors, groups.astype(np.int64), shares,
         new_sizes, offsets, tensors,
     )  # fmt: skip

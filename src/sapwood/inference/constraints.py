@@ -29,9 +29,9 @@ class Phrase(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed`."""
+    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed`; empty if all are free."""
 
-    cells: Int32[Array, "cells"]
+    cells: Int32[Array, "cells_or_none"]
     allowed: Bool[Array, "rows symbols"]
 
 
@@ -39,14 +39,15 @@ def compile_constraints(
     phrases: Sequence[Phrase | tuple[int, int, str | None]], n: int, coarse: TensorGrammar
 ) -> Constraints:
     """Turn required phrases into tables for the coarse pass over a sentence of `n` words."""
+    if not phrases:
+        return Constraints(np.zeros(0, np.int32), np.zeros((0, len(coarse.symbols)), bool))
     cells = np.full(n * (n + 1) // 2, FREE, np.int32)
     rows: list[np.ndarray] = []
     chains = [
         chain[:-1] if number >= coarse.n_interminals else chain for number, chain in enumerate(coarse.symbols.chain)
     ]
-    if phrases:
-        ends = np.repeat(np.arange(1, n + 1), np.arange(1, n + 1))
-        starts = np.concatenate([np.arange(j) for j in range(1, n + 1)])
+    ends = np.repeat(np.arange(1, n + 1), np.arange(1, n + 1))
+    starts = np.concatenate([np.arange(j) for j in range(1, n + 1)])
     for phrase in phrases:
         start, end, label = Phrase(*phrase)
         start, end = operator.index(start), operator.index(end)

@@ -26,8 +26,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.inference._decode_kernels import best_by_edges, viterbi_states
 from sapwood.inference.chart import Chart, Posteriors
 from sapwood.run.plugins import named
 from sapwood.shapes import Array, Float64
@@ -50,7 +50,7 @@ def find_decoder(name: str) -> Decoder:
 def _by_edges(chart: Posteriors, words: list[str], decoder: str) -> Tree | None:
     forest, coarse = chart.forest, chart.compiled.coarse
     leaf_score, score, gain = edge_scores(chart, decoder)
-    best, choice = best_by_edges(leaf_score, forest.group_parent, forest.group_offsets, forest.children, score, gain)
+    best, choice = kernels.best_by_edges(kernels.forest(*forest), leaf_score, score, gain)
     top = chart.n * (chart.n - 1) // 2
     roots = range(forest.node_offsets[top], forest.node_offsets[top + 1])
     candidates = [node for node in roots if coarse.root[forest.node_symbol[node]] > 0 and best[node] > -np.inf]
@@ -82,31 +82,14 @@ def edge_scores(
 def _viterbi(chart: Posteriors, words: list[str]) -> Tree | None:
     if not isinstance(chart, Chart):
         raise UsageError(f"viterbi takes one grammar; for several choose from {', '.join(PRODUCT_DECODERS)}")
-    forest, compiled = chart.forest, chart.compiled
-    is_leaf = np.repeat(forest.node_symbol >= compiled.coarse.n_interminals, np.diff(chart.vector_offsets))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        leaf_log = np.where(is_leaf, np.log(np.maximum(chart.inside, 0).astype(float)), -np.inf)
-        log_root = np.log(np.maximum(compiled.root, 0).astype(float))
-    best, choice, chosen = viterbi_states(
-        chart.vector_offsets, leaf_log, forest.group_parent, forest.group_rule, forest.group_offsets, forest.children,
-        compiled.fine_offsets, compiled.fine_places, compiled.fine_states, compiled.tensor_offsets,
-        compiled.log_tensors,
+    compiled = chart.compiled
+    places, leaves = kernels.viterbi(
+        compiled.native, kernels.forest(*chart.forest), compiled.coarse.n_interminals, chart.vector_offsets,
+        chart.inside,
     )  # fmt: skip
-    # Places in the nodes' vectors, and what they mean.
-    nodes = np.repeat(np.arange(len(forest.node_symbol)), np.diff(chart.vector_offsets))
-    meaning = compiled.symbol_offsets[forest.node_symbol[nodes]] + np.arange(len(nodes)) - chart.vector_offsets[nodes]
-    top = chart.n * (chart.n - 1) // 2
-    first, last = chart.vector_offsets[[forest.node_offsets[top], forest.node_offsets[top + 1]]]
-    score = best[first:last] + log_root[meaning[first:last]]
-    if not len(score) or score.max() == -np.inf:
-        return None
-
-    def children(place: int) -> tuple[int, int] | None:
-        return None if choice[place] < 0 else (int(chosen[place, 0]), int(chosen[place, 1]))
-
-    names, symbol_of_place = compiled.grammar.symbols, compiled.symbol_of_place
-    root = int(first + score.argmax())
-    return _assemble(root, children, lambda place: names[symbol_of_place[meaning[place]]], words)
+    names = compiled.grammar.symbols
+    symbols = [names[symbol] for symbol in compiled.symbol_of_place[places].tolist()]
+    return binary_tree(list(zip(symbols, leaves.tolist(), strict=True)), words) if symbols else None
 
 
 def _assemble(

@@ -24,7 +24,7 @@ class Derivation(NamedTuple):
     log_probability: float
 
 
-def tree_log_probability(compiled: CompiledGrammar, leaves: Sequence[Leaf], tree: Tree) -> float:
+def tree_log_probability(compiled: CompiledGrammar, leaves: Sequence[Leaf], tree: Tree, row: int = 0) -> float:
     """Return `log p(tree)` of a skeletal tree over base symbols, summed over all finer symbols and states.
 
     This is figure 4 of the long paper with a running scale; -inf if the grammar does not have the tree, NaN if a
@@ -42,8 +42,9 @@ def tree_log_probability(compiled: CompiledGrammar, leaves: Sequence[Leaf], tree
         except KeyError:
             symbol = -1
         if node.word is not None:
-            row = next(remaining).row
-            vector = row[offsets[symbol] : offsets[symbol + 1]].astype(float) if symbol >= 0 else np.zeros(0)
+            vector = next(remaining).vector(row, symbol)
+            if not len(vector):
+                vector = np.zeros(compiled.vector_sizes[symbol] if symbol >= 0 else 0)
         else:
             (b, left), (c, right) = below
             rule = rules.get((symbol, b, c))

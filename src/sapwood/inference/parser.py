@@ -131,6 +131,8 @@ class Parser:
         self.compiled = self._ensemble.joint
         self._leaves: dict[int, Leaf] = {}
         self._workspace = Workspace()
+        # Whether nothing but the tree is asked for, which takes one call then.
+        self._direct = decoder in PRODUCT_DECODERS and not marginals and not alternatives
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
@@ -182,6 +184,17 @@ class Parser:
         if len(words) > self.max_words:
             return ParseResult(words, self._flat(words, leaves), None, "too long")
         for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
+            if self._direct:
+                found = ensemble.parse(
+                    attempt_leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases
+                )
+                if found is None:
+                    continue
+                symbols, score = found
+                coarse = ensemble.joint.coarse
+                tree = self.grammar.transform.invert_symbols(symbols, coarse.symbols.chain, coarse.n_interminals, words)
+                known = status != "coarse" and not math.isnan(score)
+                return ParseResult(words, tree, score if known else None, status)
             chart = ensemble.chart(attempt_leaves, threshold=threshold, workspace=self._workspace, phrases=phrases)
             tree = None if chart is None else self._decode(chart, words)
             if tree is not None and chart is not None:
@@ -324,7 +337,7 @@ class Parser:
         if tag not in tags:
             raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
         rows = [_tagged_row(grammar.emissions, terminal, tag) for grammar in self.grammars]
-        return self._ensemble.leaf(rows)._replace(fixed=True)
+        return self._ensemble.leaf(rows, fixed=True)
 
     def _flat(self, words: list[str], leaves: list[Leaf]) -> Tree:
         """Return the root label over the most probable tags."""

@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.bundle import load_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import (
+    LEVEL,
     NEGLIGIBLE,
     Chart,
     Posteriors,
@@ -32,7 +34,7 @@ from sapwood.inference.chart import (
     refine_forest,
 )
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
-from sapwood.inference.constraints import Phrase
+from sapwood.inference.constraints import Phrase, compile_constraints
 from sapwood.inference.forest_trees import sample, tree_log_probability
 from sapwood.models import find_model
 from sapwood.shapes import Array, Float, Int
@@ -45,8 +47,11 @@ Model = Source | Iterable[Source]
 # computed), or as the smallest number there is: most unlikely, but not forbidden as long as another member has it.
 _UNSEEN = 1e-3
 _TINY = float(np.finfo(float).tiny)
-# Posteriors that are added up at a time, so that what is made on the way stays small.
-_CHUNK = 1 << 15
+_NATIVE_DECODERS = {
+    "max-rule": kernels.Decoder.max_rule,
+    "max-rule-sum": kernels.Decoder.max_rule_sum,
+    "recall": kernels.Decoder.recall,
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,8 +103,8 @@ class ProductChart(Posteriors):
 class Ensemble:
     """One or several grammars over the same symbols, rules and words, laid out for the kernels.
 
-    A word's `Leaf` holds the rows of all members, one behind the other, and the mean of their coarse weights. With one
-    member everything is as it is for a `CompiledGrammar`.
+    A word's `Leaf` holds the rows of all members, those of the first one's levels behind them, and the mean of the
+    members' coarse weights. With one member everything is as it is for a `CompiledGrammar`.
 
     Attributes
     ----------
@@ -112,19 +117,42 @@ class Ensemble:
     def __init__(self, grammars: Sequence[TensorGrammar], dtype: type) -> None:
         self.members = [compile_grammar(grammar, dtype) for grammar in grammars]
         self.joint = self.members[0] if len(self.members) == 1 else _join(self.members)
-        self._row_offsets = np.cumsum([0] + [int(member.symbol_offsets[-1]) for member in self.members]).tolist()
+        # With few states the members are still much alike: one of them prunes for all.
+        levels = [level.compiled.native for level in self.members[0].levels]
+        self._engine = kernels.engine(self.joint.native_coarse, [member.native for member in self.members], levels)
 
-    def leaf(self, rows: Sequence[Float[Array, "leaf_states"]]) -> Leaf:
+    def leaf(self, rows: Sequence[Float[Array, "leaf_states"]], *, fixed: bool = False) -> Leaf:
         """Return a word's lexical weights, given as one dense row over preterminal states for each member."""
-        leaves = [member.leaf(row) for member, row in zip(self.members, rows, strict=True)]
-        if len(leaves) == 1:
-            return leaves[0]
-        row = np.concatenate([leaf.row for leaf in leaves])
+        if len(rows) == 1:
+            return self.members[0].leaf(rows[0], fixed=fixed)
+        # The rows of all members, and behind them those of the first one's levels.
+        first, *others = (member.leaf(row) for member, row in zip(self.members, rows, strict=True))
+        leaves = [first, *others]
         dense = np.zeros((len(leaves), self.joint.n_coarse))
         for values, leaf in zip(dense, leaves, strict=True):
             values[leaf.symbols] = leaf.values
         symbols = np.flatnonzero(dense.any(axis=0)).astype(np.int32)
-        return Leaf(row, symbols, _mean(list(dense[:, symbols])))
+        return kernels.join_leaves(leaves, symbols, np.ascontiguousarray(_mean(list(dense[:, symbols]))), fixed)
+
+    def parse(
+        self,
+        leaves: Sequence[Leaf],
+        decoder: str,
+        *,
+        threshold: float,
+        workspace: Workspace,
+        phrases: Sequence[Phrase] = (),
+    ) -> tuple[list[int], float] | None:
+        """Return the coarse symbols of the best tree's nodes in preorder and the sentence's log probability, or None.
+
+        The same as `chart` and then a decoder of `PRODUCT_DECODERS`, without anything in between.
+        """
+        constraints = compile_constraints(phrases, len(leaves), self.joint.coarse)
+        found = self._engine.parse(
+            leaves, threshold, LEVEL * threshold, NEGLIGIBLE * threshold, _floor(threshold), *constraints,
+            _NATIVE_DECODERS[decoder], workspace.native,
+        )  # fmt: skip
+        return None if found is None else (found[0].tolist(), found[1])
 
     def chart(
         self,
@@ -136,7 +164,7 @@ class Ensemble:
     ) -> Chart | ProductChart | None:
         """Return the chart of a sentence, as `build_chart` does; None if no member has a parse.
 
-        A `ProductChart` keeps the members' charts if no workspace is given; with one they use it in turn.
+        A `ProductChart` keeps the members' charts if no workspace is given.
         """
         if len(self.members) == 1:
             return build_chart(self.joint, leaves, threshold=threshold, workspace=workspace, phrases=phrases)
@@ -144,17 +172,13 @@ class Ensemble:
         forest = coarse_forest(self.joint, leaves, threshold, memory, phrases)
         if forest is None:
             return None
-        # With few states the members are still much alike: one of them prunes for all.
-        forest = refine_forest(self.members[0], self._leaves_of(0, leaves), forest, threshold, memory)
-        floor = max(_UNSEEN * NEGLIGIBLE * threshold, _TINY)
-        nodes = _Combination(len(forest.node_symbol), "nodes", memory, floor)
-        edges = _Combination(len(forest.children), "edges", memory, floor)
+        forest = refine_forest(self.members[0], leaves, forest, threshold, memory, len(self.members))
+        nodes = _Combination(len(forest.node_symbol), _floor(threshold))
+        edges = _Combination(len(forest.children), _floor(threshold))
         kept: list[Chart] = []
         logs: list[float] = []
         for number, member in enumerate(self.members):
-            # A chart of its own, or one whose memory the next may have.
-            place = workspace or Workspace()
-            chart = fine_chart(member, self._leaves_of(number, leaves), forest, place, NEGLIGIBLE * threshold)
+            chart = fine_chart(member, leaves, forest, memory, NEGLIGIBLE * threshold, number)
             if chart is None:
                 logs.append(-math.inf)
                 continue
@@ -174,44 +198,35 @@ class Ensemble:
     def tree_log_probability(self, leaves: Sequence[Leaf], tree: Tree) -> float:
         """Return `log p(tree)` of a skeletal tree over base symbols under the uniform mixture of the members."""
         return log_mean(
-            [
-                tree_log_probability(member, self._leaves_of(number, leaves), tree)
-                for number, member in enumerate(self.members)
-            ]
+            [tree_log_probability(member, leaves, tree, number) for number, member in enumerate(self.members)]
         )
-
-    def _leaves_of(self, number: int, leaves: Sequence[Leaf]) -> Sequence[Leaf]:
-        """Return the leaves with the rows of one member."""
-        if len(self.members) == 1:
-            return leaves
-        part = slice(self._row_offsets[number], self._row_offsets[number + 1])
-        return [leaf._replace(row=leaf.row[part]) for leaf in leaves]
 
 
 class _Combination:
     """Sums of posteriors and of their logarithms, one member after the other."""
 
-    def __init__(self, size: int, name: str, memory: Workspace, floor: float) -> None:
+    def __init__(self, size: int, floor: float) -> None:
         self.count = 0
         self._floor = floor
-        self._total = memory.take(f"total {name}", (size,), np.float64, zero=True)
-        self._logs = memory.take(f"logs {name}", (size,), np.float64, zero=True)
-        self._seen = memory.take(f"seen {name}", (size,), np.bool_, zero=True)
+        self._total, self._logs, self._seen = np.zeros(size), np.zeros(size), np.zeros(size, bool)
 
     def add(self, posterior: np.ndarray) -> None:
         self.count += 1
+        positive = posterior > 0
         self._total += posterior
-        for begin in range(0, len(posterior), _CHUNK):
-            part = slice(begin, begin + _CHUNK)
-            positive = posterior[part] > 0
-            self._logs[part] += np.log(np.where(positive, posterior[part], self._floor))
-            self._seen[part] |= positive
+        self._logs += np.log(np.where(positive, posterior, self._floor))
+        self._seen |= positive
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the means, and the sums of logarithms."""
         self._total /= self.count
         self._logs[~self._seen] = -np.inf
         return self._total, self._logs
+
+
+def _floor(threshold: float) -> float:
+    """Return what a posterior that is not positive counts as in a product."""
+    return max(_UNSEEN * NEGLIGIBLE * threshold, _TINY)
 
 
 def log_mean(logs: Sequence[float]) -> float:

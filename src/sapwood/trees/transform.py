@@ -13,6 +13,7 @@ needs nothing else. A skeletal tree that was written out and read again has thei
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -20,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 from sapwood.errors import InputError, UsageError
 from sapwood.trees.heads import HeadRules
 from sapwood.trees.symbols import as_symbol, make_symbol
-from sapwood.trees.tree import Tree, from_preorder
+from sapwood.trees.tree import Tree, from_preorder, plain_tree
 
 _Chain: TypeAlias = tuple[list[str], list[Tree], str | None]
 Direction = Literal["right", "left", "head"]
@@ -216,4 +217,31 @@ class TreeTransform:
     def invert(self, tree: Tree) -> Tree:
         """Return the clean tree that a skeletal tree stands for."""
         parts = [expand_symbols(part) for part in _splice(tree)]
+        return parts[0] if len(parts) == 1 and parts[0].label == self.root else Tree(self.root, parts)
+
+    def invert_symbols(
+        self, symbols: Sequence[int], chains: Sequence[tuple[str, ...]], first_leaf: int, words: Sequence[str]
+    ) -> Tree:
+        """Return the clean tree that a skeletal tree stands for, given by its nodes' symbols in preorder.
+
+        `chains` has the labels that each symbol stands for (`SymbolTable.chain`); those from `first_leaf` on are tags.
+        This is `invert` without the skeletal tree.
+        """
+        waiting: list[list[Tree]] = []
+        remaining = reversed(words)
+        for symbol in reversed(symbols):
+            chain = chains[symbol]
+            if symbol >= first_leaf:
+                if not chain:
+                    raise InputError("not a skeletal tree: an intermediate symbol stands over a word")
+                parts = [plain_tree(chain[-1], (), next(remaining))]
+            else:
+                parts = waiting.pop()
+                parts += waiting.pop()
+                if chain:
+                    parts = [plain_tree(chain[-1], tuple(parts), None)]
+            for label in chain[-2::-1]:
+                parts = [plain_tree(label, tuple(parts), None)]
+            waiting.append(parts)
+        (parts,) = waiting
         return parts[0] if len(parts) == 1 and parts[0].label == self.root else Tree(self.root, parts)

@@ -233,3 +233,12 @@ def from_preorder(events: Sequence[tuple[str, str | None, int]]) -> Tree:
     for label, word, arity in reversed(events):
         waiting.append(Tree(label, [waiting.pop() for _ in range(arity)], word=word))
     return waiting[0]
+
+
+def plain_tree(label: str, children: tuple[Tree, ...], word: str | None) -> Tree:
+    """Return `Tree(label, children, word=word)` without its checks, for what is known to be right."""
+    tree = Tree.__new__(Tree)
+    _set_label(tree, label)
+    _set_children(tree, children)
+    _set_word(tree, word)
+    return tree

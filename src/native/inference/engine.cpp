@@ -1,0 +1,124 @@
+#include "inference/engine.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace sapwood {
+namespace {
+
+// The logarithm of a scaled probability.
+double log_of(double total, int64_t exponent) {
+    if (!(total > 0)) return std::numeric_limits<double>::quiet_NaN();
+    return std::log(total) + static_cast<double>(exponent) * std::log(2.0);
+}
+
+// The logarithm of the mean of numbers that are given by their logarithms; no number if one of them is none.
+double log_mean(const std::vector<double> &logs) {
+    const double largest = *std::max_element(logs.begin(), logs.end());
+    double total = 0;
+    for (const double value : logs) {
+        if (std::isnan(value)) return value;
+        total += std::exp(value - largest);
+    }
+    return largest + std::log(total) - std::log(static_cast<double>(logs.size()));
+}
+
+// Add one member's posteriors to the sums.
+void add_posteriors(const double *posterior, Index size, double unseen, double *total, double *logs, uint8_t *seen) {
+    for (Index x = 0; x < size; ++x) {
+        const bool positive = posterior[x] > 0;
+        total[x] += posterior[x];
+        logs[x] += std::log(positive ? posterior[x] : unseen);
+        seen[x] |= positive;
+    }
+}
+
+// Turn sums into means, and logarithms of products into -inf where no member had a positive posterior.
+void finish_posteriors(Index size, Index count, double *total, double *logs, const uint8_t *seen) {
+    for (Index x = 0; x < size; ++x) {
+        total[x] /= static_cast<double>(count);
+        if (!seen[x]) logs[x] = -std::numeric_limits<double>::infinity();
+    }
+}
+
+// After the sentence, however it ends: pieces of memory that are too large to keep are given back.
+struct Trim {
+    Workspace &workspace;
+    ~Trim() {
+        workspace.each([](auto &buffer) { buffer.trim(); });
+    }
+};
+
+}  // namespace
+
+bool prune_coarsely(const CoarseGrammar &grammar, const std::vector<const Leaf *> &leaves, double threshold,
+                    const Constraints &constraints, Workspace &workspace) {
+    // Pruning needs no more than single precision.
+    if (threshold > 0) return coarse_forest(grammar, leaves, threshold, constraints, workspace.coarse_single, workspace.first);
+    return coarse_forest(grammar, leaves, threshold, constraints, workspace.coarse_double, workspace.first);
+}
+
+template <class Real>
+std::optional<BestTree> Engine<Real>::parse(const std::vector<const Leaf *> &leaves, const Pruning &pruning,
+                                            const Constraints &constraints, Decoder decoder, Workspace &workspace) const {
+    const Trim trim{workspace};
+    if (!prune_coarsely(*coarse, leaves, pruning.threshold, constraints, workspace)) return std::nullopt;
+    refine(leaves, pruning, workspace);
+    if (members.size() > 1) return parse_product(leaves, pruning, decoder, workspace);
+    const Forest &forest = workspace.first;
+    FineMemory<Real> &memory = workspace.fine<Real>();
+    const double total = fine_pass(*members[0], leaves, 0, forest, pruning.negligible, memory);
+    if (total == 0) return std::nullopt;
+    auto symbols = best_tree(forest, *coarse, decoder, memory.node_posterior.data(), memory.edge_posterior.data(),
+                             workspace.decoding);
+    if (symbols.empty()) return std::nullopt;
+    return BestTree{std::move(symbols), log_of(total, memory.exponent[forest.top()])};
+}
+
+template <class Real>
+void Engine<Real>::refine(const std::vector<const Leaf *> &leaves, const Pruning &pruning, Workspace &workspace) const {
+    if (pruning.threshold == 0) return;
+    FineMemory<Real> &memory = workspace.fine<Real>();
+    for (std::size_t level = 0; level < levels.size(); ++level) {
+        if (fine_pass(*levels[level], leaves, members.size() + level, workspace.first, pruning.negligible, memory) == 0)
+            continue;
+        if (filter_forest(workspace.first, coarse->n_interminals, pruning.level, memory, workspace.second))
+            std::swap(workspace.first, workspace.second);
+    }
+}
+
+template <class Real>
+std::optional<BestTree> Engine<Real>::parse_product(const std::vector<const Leaf *> &leaves, const Pruning &pruning,
+                                                    Decoder decoder, Workspace &w) const {
+    const Forest &forest = w.first;
+    FineMemory<Real> &memory = w.fine<Real>();
+    const Index n_nodes = forest.n_nodes(), n_edges = forest.n_edges();
+    double *nodes = w.total_nodes.take(n_nodes + 1), *log_nodes = w.log_nodes.take(n_nodes + 1);
+    double *edges = w.total_edges.take(n_edges + 1), *log_edges = w.log_edges.take(n_edges + 1);
+    uint8_t *seen_nodes = w.seen_nodes.take(n_nodes + 1), *seen_edges = w.seen_edges.take(n_edges + 1);
+    std::fill_n(nodes, n_nodes, 0.0), std::fill_n(log_nodes, n_nodes, 0.0), std::fill_n(seen_nodes, n_nodes, uint8_t{0});
+    std::fill_n(edges, n_edges, 0.0), std::fill_n(log_edges, n_edges, 0.0), std::fill_n(seen_edges, n_edges, uint8_t{0});
+    std::vector<double> logs(members.size(), -std::numeric_limits<double>::infinity());
+    Index count = 0;
+    for (std::size_t member = 0; member < members.size(); ++member) {
+        const double total = fine_pass(*members[member], leaves, member, forest, pruning.negligible, memory);
+        if (total == 0) continue;
+        add_posteriors(memory.node_posterior.data(), n_nodes, pruning.unseen, nodes, log_nodes, seen_nodes);
+        add_posteriors(memory.edge_posterior.data(), n_edges, pruning.unseen, edges, log_edges, seen_edges);
+        logs[member] = log_of(total, memory.exponent[forest.top()]);
+        ++count;
+    }
+    if (!count) return std::nullopt;
+    finish_posteriors(n_nodes, count, nodes, log_nodes, seen_nodes);
+    finish_posteriors(n_edges, count, edges, log_edges, seen_edges);
+    auto symbols = decoder == Decoder::max_rule ? best_tree_of_logs(forest, *coarse, log_nodes, log_edges, w.decoding)
+                                                : best_tree(forest, *coarse, decoder, nodes, edges, w.decoding);
+    if (symbols.empty()) return std::nullopt;
+    return BestTree{std::move(symbols), log_mean(logs)};
+}
+
+template struct Engine<float>;
+template struct Engine<double>;
+
+}  // namespace sapwood

@@ -1,0 +1,71 @@
+// From the words of a sentence to its tree, in one call.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "inference/coarse.hpp"
+#include "inference/decode.hpp"
+#include "inference/fine.hpp"
+#include "inference/grammar.hpp"
+
+namespace sapwood {
+
+// Memory of one thread.
+struct Workspace {
+    CoarseMemory<float> coarse_single;
+    CoarseMemory<double> coarse_double;
+    FineMemory<float> fine_single;
+    FineMemory<double> fine_double;
+    DecodeMemory decoding;
+    Forest first, second;
+    // Sums over the members of an ensemble: of posteriors, of their logarithms, and whether any was positive.
+    Buffer<double> total_nodes, log_nodes, total_edges, log_edges;
+    Buffer<uint8_t> seen_nodes, seen_edges;
+
+    template <class Real> FineMemory<Real> &fine() {
+        if constexpr (std::is_same_v<Real, float>) return fine_single;
+        else return fine_double;
+    }
+    template <class Visit> void each(Visit visit) {
+        coarse_single.each(visit), coarse_double.each(visit), fine_single.each(visit), fine_double.each(visit);
+        decoding.each(visit);
+        for (auto *b : {&total_nodes, &log_nodes, &total_edges, &log_edges}) visit(*b);
+        for (auto *b : {&seen_nodes, &seen_edges}) visit(*b);
+    }
+};
+
+// How much is pruned: edges below `threshold` by the coarse grammar and below `level` by finer versions; nodes with a
+// posterior of `negligible` or less are not expanded; what a member gives no posterior counts as `unseen` in a product.
+struct Pruning {
+    double threshold, level, negligible, unseen;
+};
+
+// The symbols of a tree's nodes in preorder, and the logarithm of the sentence's probability (no number if that is
+// negative, as real-valued grammars can have it).
+struct BestTree {
+    std::vector<int32_t> symbols;
+    double log_probability;
+};
+
+// Fill `workspace.first` with what the coarse grammar leaves; false if it has no parse.
+bool prune_coarsely(const CoarseGrammar &grammar, const std::vector<const Leaf *> &leaves, double threshold,
+                    const Constraints &constraints, Workspace &workspace);
+
+// One or several grammars over the same coarse rules. Rows of leaves are the members', then the levels': coarser
+// versions of the first member, the coarsest first.
+template <class Real> struct Engine {
+    std::shared_ptr<const CoarseGrammar> coarse;
+    std::vector<std::shared_ptr<const FineGrammar<Real>>> members, levels;
+
+    std::optional<BestTree> parse(const std::vector<const Leaf *> &leaves, const Pruning &pruning,
+                                  const Constraints &constraints, Decoder decoder, Workspace &workspace) const;
+
+  private:
+    void refine(const std::vector<const Leaf *> &leaves, const Pruning &pruning, Workspace &workspace) const;
+    std::optional<BestTree> parse_product(const std::vector<const Leaf *> &leaves, const Pruning &pruning, Decoder decoder,
+                                          Workspace &workspace) const;
+};
+
+}  // namespace sapwood
