@@ -32,13 +32,13 @@ template <class Record>
 struct type_caster<Record, int> {
     NB_TYPE_CASTER(Record, const_name("object"))
 
-    bool from_python(handle source, uint8_t flags, cleanup_list *cleanup) noexcept {
+    bool from_python(handle source, uint32_t flags, cleanup_list *cleanup) noexcept {
         const auto read = [&](const auto &...each) { return (read_field(source, each, flags, cleanup) && ...); };
         return std::apply(read, Record::fields());
     }
 
-    template <class Value>
-    bool read_field(handle source, const sapwood::Field<Record, Value> &field, uint8_t flags, cleanup_list *cleanup) {
+    template <class Part, class Value>
+    bool read_field(handle source, const sapwood::Field<Part, Value> &field, uint32_t flags, cleanup_list *cleanup) {
         PyObject *attribute = PyObject_GetAttrString(source.ptr(), field.name);
         if (!attribute) {
             PyErr_Clear();

@@ -66,7 +66,7 @@ def test_edges_stand_on_nodes(threshold):
         assert (np.diff(forest.group_offsets) > 0).all()
         for group, (parent, rule) in enumerate(zip(forest.group_parent, forest.group_rule, strict=True)):
             for left, right in forest.children[slice(*forest.group_offsets[group : group + 2])]:
-                (i, j), (k, l), (m, n) = (spans[forest.node_cell[node]] for node in (parent, left, right))
-                assert (i, l, j) == (k, m, n)
+                (i, j), (k, end), (m, n) = (spans[forest.node_cell[node]] for node in (parent, left, right))
+                assert (i, end, j) == (k, m, n)
                 rules = compiled.rule_parent, compiled.rule_left, compiled.rule_right
                 assert [forest.node_symbol[node] for node in (parent, left, right)] == [part[rule] for part in rules]

@@ -16,10 +16,10 @@ import numpy as np
 import scipy.sparse
 
 from oracles.pivot_statistics import PivotStatistics
+from sapwood import kernels
 from sapwood.anchors.concave import Optimum, maximise
 from sapwood.anchors.decomposition import Columns, Decomposition, decompose
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
-from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.shapes import Array, Float, Int, Int32
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable

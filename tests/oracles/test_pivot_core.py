@@ -15,12 +15,12 @@ from oracles.pivot_core import (
 )
 from oracles.pivot_population import learn_from_population, population_statistics, random_pivot_grammar
 from oracles.test_pivot_population import counted, named
+from sapwood import kernels
 from sapwood.anchors.decomposition import decompose
 from sapwood.evaluate import match_grammars
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pivot import Pivot
-from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.learn.spectral.features import Feature
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus

@@ -1,4 +1,5 @@
-// Convex problems: products of sparse matrices' entries, least squares over the simplex.
+// Products of the entries of sparse matrices; least squares over the simplex are in `simplex.cpp`.
+#include "anchors/anchors.hpp"
 #include "module.hpp"
 #include "views.hpp"
 
@@ -29,6 +30,7 @@ Array<double> entry_products(Vector<const I> indptr, Vector<const I> indices, Ma
 void bind_anchors(nb::module_ &module) {
     module.def("entry_products", &entry_products<int32_t>, unlocked());
     module.def("entry_products", &entry_products<int64_t>, unlocked());
+    bind_simplex(module);
 }
 
 }  // namespace sapwood

@@ -1,8 +1,13 @@
+// Kernels of learners.
+#include "learn/learn.hpp"
 #include "module.hpp"
-#include "views.hpp"
 
 namespace sapwood {
 
-void bind_learn(nb::module_ &) {}
+void bind_learn(nanobind::module_ &module) {
+    bind_latent(module);
+    bind_equation_one(module);
+    bind_features(module);
+}
 
 }  // namespace sapwood

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from sapwood.anchors import _simplex_kernels as kernels
+from sapwood import kernels
 from sapwood.errors import UsageError
 from sapwood.run.parallel import map_in_order
 from sapwood.shapes import Array, Float

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import scipy.sparse
 
-from sapwood.automata import _sparse_kernels as kernels
+from sapwood import kernels
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import run_offsets
 from sapwood.shapes import Array, Float, Int
@@ -158,7 +158,7 @@ def apply(tensor: Tensor, left: Float[Array, "rows n_b"], right: Float[Array, "r
         return np.asarray(((left @ tensor.left) * (right @ tensor.right)) @ tensor.parent.T)
     if isinstance(tensor, SparseTensor):
         result = np.zeros((len(left), tensor.shape[0]))
-        kernels.apply(tensor.places, tensor.values, left, right, result)
+        kernels.apply_sparse(tensor, np.ascontiguousarray(left, float), np.ascontiguousarray(right, float), result)
         return result
     half = np.tensordot(right, tensor, axes=(1, 2))  # rows, i, j
     return np.asarray(np.matmul(half, left[:, :, None])[:, :, 0])
@@ -178,7 +178,7 @@ def change_basis(tensor: Tensor, *matrices: Matrix) -> Tensor:
     if isinstance(tensor, SparseTensor):
         # The sparse axis that stands alone first: entries times d3, summed into (i, j) pairs.
         half = np.zeros((tensor.shape[0], tensor.shape[1], third.shape[1]))
-        kernels.contract_last(tensor.places, tensor.values, np.ascontiguousarray(third), half)
+        kernels.contract_sparse(tensor, np.ascontiguousarray(third, float), half)
     else:
         half = np.tensordot(tensor, third, axes=(2, 0))
     half = np.tensordot(first, half, axes=(0, 0))  # d1, n_b, d3
@@ -207,17 +207,15 @@ def sandwich(
     if isinstance(one, SparseTensor) and isinstance(other, SparseTensor):
         result = np.zeros((one.shape[0], other.shape[0]))
         pairs, which = other.pairs
-        kernels.sandwich(
-            one.rows, one.places, one.values, np.ascontiguousarray(left), np.ascontiguousarray(right), pairs,
-            other.places[:, 0].astype(np.int64), which, other.values, result,
-        )  # fmt: skip
+        x, y = np.ascontiguousarray(left, float), np.ascontiguousarray(right, float)
+        kernels.sandwich_sparse(one, one.rows, x, y, other, pairs, which, result)
         return result
     if not isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return sandwich(other, left.T, right.T, one).T
     if isinstance(other, SparseTensor) and isinstance(one, np.ndarray):
         half = np.tensordot(one, left, axes=(1, 0))  # i, k, j'
         result = np.zeros((one.shape[0], other.shape[0]))
-        kernels.half_sandwich(half, np.ascontiguousarray(right), other.places, other.values, result)
+        kernels.half_sandwich_sparse(half, np.ascontiguousarray(right, float), other, result)
         return result
     if isinstance(other, ProductTensor) or isinstance(one, ProductTensor):
         return _mixed_sandwich(one, left, right, other)

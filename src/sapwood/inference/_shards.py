@@ -11,7 +11,7 @@ from sapwood.trees.corpus import Corpus
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Consecutive trees, prepared; see `_observed_kernels` for the order of the nodes."""
+    """Consecutive trees, prepared; see `native/inference/observed.cpp` for the order of the nodes."""
 
     nodes: np.ndarray
     symbol: np.ndarray

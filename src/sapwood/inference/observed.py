@@ -21,10 +21,10 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sapwood import kernels
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference import _observed_kernels as kernels
 from sapwood.inference._shards import Shard, prepare
 from sapwood.run.parallel import map_in_order
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
@@ -33,8 +33,6 @@ from sapwood.trees.symbols import SymbolTable
 
 # Nodes of a shard, about: its vectors should fit into a core's cache, its rules should occur more than once.
 _SHARD_NODES = 1 << 16
-# The largest factor by which an outside vector is multiplied before it is summed, by size of number.
-_MOST = {4: 2.0**120, 8: 2.0**1000}
 T = TypeVar("T")
 
 
@@ -120,8 +118,8 @@ class _Weights:
     """A grammar's weights as the kernels want them."""
 
     states: np.ndarray
+    rules: np.ndarray
     state_offsets: np.ndarray
-    sizes: np.ndarray
     tensor_offsets: np.ndarray
     tensors: np.ndarray
     root: np.ndarray
@@ -296,8 +294,8 @@ class ObservedTrees:
         scaled = np.ldexp(lexical, -np.repeat(exponent, np.diff(offsets)))
         return _Weights(
             states=grammar.states,
+            rules=np.ascontiguousarray(grammar.rules, np.int32),
             state_offsets=grammar.state_offsets,
-            sizes=grammar.states[grammar.rules].astype(np.int64),
             tensor_offsets=grammar.tensor_offsets,
             tensors=np.ascontiguousarray(grammar.tensors, dtype),
             root=np.ascontiguousarray(grammar.root, np.float64),
@@ -351,25 +349,20 @@ def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, threads: 
     return float(passed.log_likelihoods[possible].sum() / max(leaves[possible].sum(), 1))
 
 
+def _new_vectors(shard: Shard, weights: _Weights, outside: bool) -> NodeVectors:
+    """Return vectors whose values are not set."""
+    offsets = offsets_of(weights.states[shard.symbol])
+    size, dtype = int(offsets[-1]), weights.tensors.dtype
+    exponent = np.empty(len(shard.symbol), np.int32)
+    return NodeVectors(shard.nodes, offsets, np.empty(size, dtype), exponent, np.empty(size if outside else 0, dtype))
+
+
 def _inside(shard: Shard, weights: _Weights, keep: bool = True) -> tuple[np.ndarray, NodeVectors | None]:
     """Return the log-likelihoods of a shard's trees and the inside vectors."""
-    offsets = offsets_of(weights.states[shard.symbol])
-    inside = np.empty(offsets[-1], weights.tensors.dtype)
-    exponent = np.empty(len(shard.symbol), np.int32)
+    vectors = _new_vectors(shard, weights, outside=False)
     log_likelihoods = np.empty(len(shard.roots))
-    kernels.place_leaves(
-        shard.pairs, shard.pair_nodes, weights.lexical_offsets, weights.lexical, weights.lexical_exponent,
-        offsets, inside, exponent,
-    )  # fmt: skip
-    kernels.inside_pass(
-        shard.n_leaves, shard.block_rule, shard.block_nodes, shard.left, shard.right, offsets, weights.sizes,
-        weights.tensor_offsets, weights.tensors, np.empty(4 * _widest(weights) ** 2, inside.dtype), inside, exponent,
-    )  # fmt: skip
-    kernels.tree_likelihoods(
-        shard.roots, shard.symbol, weights.state_offsets, weights.root, offsets, inside, exponent, log_likelihoods
-    )
-    vectors = NodeVectors(shard.nodes, offsets, inside, exponent, inside[:0]) if keep else None
-    return log_likelihoods, vectors
+    kernels.inside_pass(shard, weights, vectors, log_likelihoods)
+    return log_likelihoods, vectors if keep else None
 
 
 def _inside_outside(shard: Shard, weights: _Weights) -> NodeVectors:
@@ -378,39 +371,22 @@ def _inside_outside(shard: Shard, weights: _Weights) -> NodeVectors:
 
 
 def _both_ways(shard: Shard, weights: _Weights) -> tuple[np.ndarray, NodeVectors]:
-    log_likelihoods, up = _inside(shard, weights)
-    assert up is not None
-    outside = np.empty_like(up.inside)
-    kernels.outside_pass(
-        shard.n_leaves, shard.block_rule, shard.block_nodes, shard.left, shard.right, shard.roots, shard.symbol,
-        weights.state_offsets, weights.root, log_likelihoods, up.offsets, weights.sizes, weights.tensor_offsets,
-        weights.tensors, np.empty(_widest(weights) ** 2, outside.dtype), up.inside, outside,
-    )  # fmt: skip
-    return log_likelihoods, NodeVectors(up.nodes, up.offsets, up.inside, up.exponent, outside)
+    vectors = _new_vectors(shard, weights, outside=True)
+    log_likelihoods = np.empty(len(shard.roots))
+    kernels.inside_pass(shard, weights, vectors, log_likelihoods)
+    kernels.outside_pass(shard, weights, log_likelihoods, vectors)
+    return log_likelihoods, vectors
 
 
 def _expectations(shard: Shard, weights: _Weights) -> Expectations:
     """Return the expected counts of a shard: of its own rules (not yet times the weights) and pairs only."""
     log_likelihoods, vectors = _both_ways(shard, weights)
-    offsets, inside, outside = vectors.offsets, vectors.inside, vectors.outside
-    widest = _widest(weights)
     occupancy, root = np.zeros(len(weights.root)), np.zeros(len(weights.root))
     slots = offsets_of(np.diff(weights.tensor_offsets)[shard.rules])
     tensors = np.empty(slots[-1])
-    kernels.expected_rules(
-        shard.n_leaves, shard.rules, shard.rule_nodes, shard.members, shard.left, shard.right, shard.symbol,
-        weights.state_offsets, offsets, weights.sizes, inside, vectors.exponent, outside, _MOST[inside.itemsize],
-        np.empty(4 * widest**2, inside.dtype), np.empty((4, widest), inside.dtype), slots, tensors, occupancy,
-    )  # fmt: skip
+    kernels.expected_rules(shard, weights, vectors, slots, tensors, occupancy)
     slots = offsets_of(np.diff(weights.lexical_offsets)[shard.pairs])
     lexical = np.zeros(slots[-1])
-    kernels.expected_leaves(
-        shard.pairs, shard.pair_nodes, slots, shard.symbol, weights.state_offsets, offsets, inside, outside,
-        lexical, occupancy,
-    )  # fmt: skip
-    kernels.expected_roots(shard.roots, shard.symbol, weights.state_offsets, offsets, inside, outside, root)
+    kernels.expected_leaves(shard, weights, vectors, slots, lexical, occupancy)
+    kernels.expected_roots(shard, weights, vectors, root)
     return Expectations(tensors, lexical, slots, root, occupancy, log_likelihoods)
-
-
-def _widest(weights: _Weights) -> int:
-    return int(weights.states.max())

@@ -95,7 +95,7 @@ class Parser:
         model: Model | None = None,
         *,
         decoder: str = "max-rule",
-        threshold: float = 6e-6,
+        threshold: float = 2e-5,
         threads: int = 1,
         max_words: int = 500,
         marginals: bool = False,
@@ -183,34 +183,50 @@ class Parser:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
             return ParseResult(words, self._flat(words, leaves), None, "too long")
+        attempt = self._attempt_tree if self._direct else self._attempt_chart
         for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
-            if self._direct:
-                found = ensemble.parse(
-                    attempt_leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases
-                )
-                if found is None:
-                    continue
-                symbols, score = found
-                coarse = ensemble.joint.coarse
-                tree = self.grammar.transform.invert_symbols(symbols, coarse.symbols.chain, coarse.n_interminals, words)
-                known = status != "coarse" and not math.isnan(score)
-                return ParseResult(words, tree, score if known else None, status)
-            chart = ensemble.chart(attempt_leaves, threshold=threshold, workspace=self._workspace, phrases=phrases)
-            tree = None if chart is None else self._decode(chart, words)
-            if tree is not None and chart is not None:
-                clean = self.grammar.transform.invert(tree)
-                marginals = _phrases_of(clean, chart) if self.marginals else None
-                best = (
-                    self._k_best(ensemble, chart, attempt_leaves, words, self.alternatives)
-                    if self.alternatives
-                    else None
-                )
-                known = status != "coarse" and not math.isnan(chart.log_probability)
-                score = chart.log_probability if known else None
-                return ParseResult(words, clean, score, status, marginals, best)
+            result = attempt(status, ensemble, words, attempt_leaves, threshold, phrases)
+            if result is not None:
+                return result
         if phrases:
             raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
         return ParseResult(words, self._flat(words, leaves), None, "fallback")
+
+    def _attempt_tree(
+        self,
+        status: Status,
+        ensemble: Ensemble,
+        words: list[str],
+        leaves: Sequence[Leaf],
+        threshold: float,
+        phrases: Sequence[Phrase],
+    ) -> ParseResult | None:
+        """Parse without a chart to look at."""
+        found = ensemble.parse(leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases)
+        if found is None:
+            return None
+        coarse = ensemble.joint.coarse
+        tree = self.grammar.transform.invert_symbols(found[0], coarse.symbols.chain, coarse.n_interminals, words)
+        return ParseResult(words, tree, _known(status, found[1]), status)
+
+    def _attempt_chart(
+        self,
+        status: Status,
+        ensemble: Ensemble,
+        words: list[str],
+        leaves: Sequence[Leaf],
+        threshold: float,
+        phrases: Sequence[Phrase],
+    ) -> ParseResult | None:
+        """Parse with all that the chart knows."""
+        chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases)
+        tree = None if chart is None else self._decode(chart, words)
+        if tree is None or chart is None:
+            return None
+        clean = self.grammar.transform.invert(tree)
+        marginals = _phrases_of(clean, chart) if self.marginals else None
+        best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
+        return ParseResult(words, clean, _known(status, chart.log_probability), status, marginals, best)
 
     def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | ProductChart | None:
         """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse."""
@@ -350,6 +366,11 @@ class Parser:
                 symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
             children.append(Tree(coarse.symbols.tags[symbol], word=word))
         return Tree(self.grammar.transform.root, children)
+
+
+def _known(status: Status, log_probability: float) -> float | None:
+    """Return the log probability if it is the grammar's, and a number."""
+    return None if status == "coarse" or math.isnan(log_probability) else log_probability
 
 
 def _tagged_row(emissions: Emissions, terminal: int, tag: str) -> np.ndarray:

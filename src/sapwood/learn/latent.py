@@ -16,9 +16,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
 from sapwood.inference.observed import Expectations, ObservedTrees
-from sapwood.learn import _latent_kernels as kernels
 from sapwood.shapes import Array, Bool, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
@@ -28,7 +28,30 @@ _LEAST = 1e-25
 
 
 @dataclass(frozen=True, eq=False)
-class LatentWeights:
+class Layout:
+    """Where the weights of rules with states stand, as in `TensorGrammar`."""
+
+    rules: Int32[Array, "rules 3"]
+    states: Int32[Array, "symbols"]
+
+    @cached_property
+    def state_offsets(self) -> Int64[Array, "symbol_bounds"]:
+        """Where each symbol's states begin in `root`."""
+        return offsets_of(self.states)
+
+    @cached_property
+    def symbol_of_state(self) -> Int64[Array, "all_states"]:
+        """The symbol of each state."""
+        return np.repeat(np.arange(len(self.states)), self.states)
+
+    @cached_property
+    def tensor_offsets(self) -> Int64[Array, "rule_bounds"]:
+        """Where each rule's tensor begins."""
+        return offsets_of(self.states[self.rules].prod(axis=1, dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class LatentWeights(Layout):
     """An L-PCFG over the rules and word classes of a corpus.
 
     Attributes
@@ -43,31 +66,9 @@ class LatentWeights:
 
     symbols: SymbolTable
     n_interminals: int
-    rules: Int32[Array, "rules 3"]
-    states: Int32[Array, "symbols"]
     tensors: Float[Array, "rule_weights"]
     root: Float[Array, "all_states"]
     lexical: Float[Array, "class_weights"]
-
-    @cached_property
-    def state_offsets(self) -> Int64[Array, "symbol_bounds"]:
-        """Where each symbol's states begin in `root`."""
-        return offsets_of(self.states)
-
-    @cached_property
-    def symbol_of_state(self) -> Int64[Array, "all_states"]:
-        """The symbol of each state."""
-        return np.repeat(np.arange(len(self.states)), self.states)
-
-    @cached_property
-    def sizes(self) -> Int64[Array, "rules 3"]:
-        """The shapes of the tensors."""
-        return self.states[self.rules].astype(np.int64)
-
-    @cached_property
-    def tensor_offsets(self) -> Int64[Array, "rule_bounds"]:
-        """Where each rule's tensor begins."""
-        return offsets_of(self.sizes.prod(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,14 +165,10 @@ class LatentTrees:
         Only the layout of `weights` matters. With `smoothing` s each state's rules become `(1 - s)` of their own
         probabilities and s of the mean over all states of the symbol (Petrov et al. 2006, section 2.4).
         """
-        parents = weights.state_offsets[weights.rules[:, 0]]
         totals = np.zeros(len(weights.root))
-        kernels.row_totals(weights.sizes, parents, weights.tensor_offsets, counts.tensors, totals)
+        kernels.row_totals(weights, counts.tensors, totals)
         tensors = np.empty(len(counts.tensors), np.float32)
-        room = np.empty(int(weights.states.max()) ** 2)
-        kernels.scale_rows(
-            weights.sizes, parents, weights.tensor_offsets, counts.tensors, totals, smoothing, _LEAST, room, tensors
-        )
+        kernels.scale_rows(weights, counts.tensors, totals, smoothing, _LEAST, tensors)
         lexical = self._normalise_words(weights, counts.lexical, lexical_smoothing)
         return replace(weights, tensors=tensors, root=counts.root / counts.root.sum(), lexical=lexical)
 
@@ -190,10 +187,7 @@ class LatentTrees:
         origin, share = within // splits[symbol], 1.0 / splits[symbol]
         factors = _noise(int(new.tensor_offsets[-1]), noise, rng)
         tensors = np.empty(len(factors))
-        kernels.split_tensors(
-            new.rules, new.state_offsets, origin, share, weights.sizes, weights.tensor_offsets, weights.tensors,
-            new.sizes, new.tensor_offsets, factors, tensors,
-        )  # fmt: skip
+        kernels.split_tensors(weights, weights.tensors, new, origin, share, factors, tensors)
         sizes, state = self._states_of_pairs(new)
         old = np.repeat(offsets_of(weights.states[self.pair_symbol])[:-1], sizes) + origin[state]
         lexical = weights.lexical[old] * _noise(len(old), noise, rng)
@@ -235,10 +229,7 @@ class LatentTrees:
         np.maximum.at(states, symbol, (new_state + 1).astype(np.int32))
         new = replace(weights, states=states)
         tensors = np.zeros(int(new.tensor_offsets[-1]))
-        kernels.merge_tensors(
-            weights.rules, weights.state_offsets, new_state, weights.sizes, weights.tensor_offsets, counts.tensors,
-            new.sizes, new.tensor_offsets, tensors,
-        )  # fmt: skip
+        kernels.merge_tensors(weights, counts.tensors, new, new_state, tensors)
         root = np.bincount(new.state_offsets[symbol] + new_state, weights=counts.root, minlength=int(states.sum()))
         sizes, state = self._states_of_pairs(weights)
         offsets = offsets_of(states[self.pair_symbol])

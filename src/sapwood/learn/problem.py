@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.grammar.emissions import Emissions, offsets_of
+from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations
-from sapwood.learn import _latent_kernels as kernels
-from sapwood.learn.latent import LatentTrees, LatentWeights, runs
+from sapwood.learn.latent import LatentTrees, LatentWeights, Layout, runs
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.unary import fold, fold_weights, share_emissions, unfold
 from sapwood.shapes import Array, Bool, Float, Int, Int32, Int64
@@ -191,11 +191,8 @@ def assemble(
 
 def _without_traces(states: np.ndarray, rules: np.ndarray, tensors: np.ndarray) -> np.ndarray:
     """Return normalised rule weights without those that hardly ever count: nearly all of them, as EM leaves them."""
-    offsets, kept = offsets_of(states), tensors.copy()
-    sizes = states[rules].astype(np.int64)
-    kernels.drop_small(
-        sizes, offsets[rules[:, 0]], offsets_of(sizes.prod(axis=1)), _TRACE, np.zeros(int(offsets[-1])), kept
-    )
+    kept = tensors.copy()
+    kernels.drop_small(Layout(rules, states), _TRACE, kept)
     return kept
 
 

@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -342,9 +343,8 @@ def _rows(tensor: np.ndarray, totals: np.ndarray) -> np.ndarray:
 
 
 def _by_rule(weights: LatentWeights, flat: np.ndarray) -> list[np.ndarray]:
+    shapes = weights.states[weights.rules].tolist()
     return [
         flat[begin:end].astype(np.float64).reshape(shape)
-        for begin, end, shape in zip(
-            weights.tensor_offsets[:-1], weights.tensor_offsets[1:], weights.sizes.tolist(), strict=True
-        )
+        for (begin, end), shape in zip(pairwise(weights.tensor_offsets.tolist()), shapes, strict=True)
     ]

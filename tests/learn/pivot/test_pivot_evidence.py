@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from anchors.separable import separable
 from effort import examples
 from made_up import made_up_treebank
+from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.learn.pivot.learner import _draw, _Evidence, _roots, _solve_rule, _Triples
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.spectral.features import Entries

@@ -17,11 +17,11 @@ from typing import ClassVar, NamedTuple, get_args
 import numpy as np
 import scipy.sparse
 
+from sapwood import kernels
 from sapwood.anchors.decomposition import Columns
 from sapwood.anchors.simplex import Solver
 from sapwood.grammar.emissions import offsets_of
 from sapwood.learn.latent import LatentCounts, LatentWeights, nodes_by_rule
-from sapwood.learn.pivot import _rule_kernels as kernels
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.refined import Refined

@@ -96,7 +96,7 @@ def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: I
     trees, corpus = problem.trees, problem.trees.corpus
     inner = np.flatnonzero(corpus.rule >= 0)
     rule = corpus.rule[inner]
-    sizes = layout.sizes[rule]
+    sizes = layout.states[layout.rules[rule]].astype(np.int64)
     cell = node_state[inner] * sizes[:, 1] + node_state[corpus.left[inner]]
     cell = layout.tensor_offsets[rule] + cell * sizes[:, 2] + node_state[corpus.right[inner]]
     tensors = np.bincount(cell, minlength=int(layout.tensor_offsets[-1])).astype(float)

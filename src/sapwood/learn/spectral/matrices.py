@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from sapwood.errors import UsageError
-from sapwood.learn.spectral._feature_kernels import fill_rows
+from sapwood.kernels import fill_rows
 from sapwood.learn.spectral.features import (
     FEATURE_SETS,
     INSIDE,
@@ -205,7 +205,7 @@ def _gather(table: NodeTable, features: list[Feature], row: np.ndarray, least: i
         used = kept[key]
         rows.append(row[entries.node[used]])
         columns.append((n_columns + np.cumsum(kept) - 1).astype(np.int32)[key[used]])
-        weights.append(entries.weight[used])
+        weights.append(entries.weight[used].astype(float))
         names.append(entries.names)
         of_symbol.append(symbol[entries.node[some]])
         of_feature.append(np.full(len(some), number, np.int32))

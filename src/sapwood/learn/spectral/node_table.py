@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from sapwood.errors import UsageError
-from sapwood.learn.spectral._feature_kernels import climb, descend
+from sapwood.kernels import climb, descend
 from sapwood.shapes import Array, Bool, Int, Int64, Num, Shaped
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.heads import HeadRules

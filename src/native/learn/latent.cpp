@@ -1,0 +1,171 @@
+// Rule tensors whose symbols have many states: normalise, smooth, split, merge, and merging's cost.
+//
+// Tensors stand one behind the other as in `TensorGrammar`: rule `r` is (m_a, m_b, m_c) from `tensor_offsets[r]`.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "learn/learn.hpp"
+#include "layout.hpp"
+
+namespace sapwood {
+namespace {
+
+template <class T> double sum(const T *values, Index n) {
+    double total = 0;
+#pragma omp simd reduction(+ : total)
+    for (Index i = 0; i < n; ++i) total += values[i];
+    return total;
+}
+
+// Add each tensor's sums over its children's states to `totals` (states) of the parents, given zeroed.
+template <class T> void row_totals(const Layout &layout, Vector<const T> counts, Vector<double> totals) {
+    for (Index r = 0; r < layout.n_rules(); ++r) {
+        const Index size = layout.row_size(r);
+        const T *row = counts.data + layout.tensor_offsets[r];
+        for (Index a = 0; a < layout.states(r, 0); ++a, row += size) totals[layout.first_state(r, 0) + a] += sum(row, size);
+    }
+}
+
+// Set weights below `least` to zero and divide rows by what is left.
+template <class T> void drop_small(const Layout &layout, double least, Vector<T> tensors) {
+    for (Index x = 0; x < tensors.size(); ++x)
+        if (tensors[x] < least) tensors[x] = 0;
+    std::vector<double> totals(layout.state_offsets[layout.state_offsets.size() - 1]);
+    row_totals<T>(layout, tensors, {totals.data(), {static_cast<Index>(totals.size())}});
+    for (Index r = 0; r < layout.n_rules(); ++r) {
+        const Index size = layout.row_size(r);
+        T *row = tensors.data + layout.tensor_offsets[r];
+        for (Index a = 0; a < layout.states(r, 0); ++a, row += size) {
+            const double total = totals[layout.first_state(r, 0) + a];
+            if (total > 0)
+                for (Index y = 0; y < size; ++y) row[y] = static_cast<T>(row[y] / total);
+        }
+    }
+}
+
+// Fill `mean` (m_b m_c) with the mean of a tensor's rows, those that have a total each divided by it.
+void mean_row(const double *tensor, const double *totals, Index m_a, Index size, Index alive, double *mean) {
+    std::fill_n(mean, size, 0.0);
+    for (Index a = 0; a < m_a; ++a) {
+        if (!(totals[a] > 0)) continue;
+        const double factor = 1 / (totals[a] * alive);
+        const double *row = tensor + a * size;
+        for (Index y = 0; y < size; ++y) mean[y] += factor * row[y];
+    }
+}
+
+// Fill `result` with the rows of each tensor divided by their totals, drawn towards the mean of the rule's rows.
+//
+// With `smoothing` s a row becomes `(1 - s) row + s mean`; a row without a total becomes the mean of the others. Rows
+// that sum to one over all rules still do, but for weights below `least`, which are dropped: they would end as numbers
+// too small for single precision, with which processors are slow.
+void scale_rows(const Layout &layout, Vector<const double> counts, Vector<const double> totals, double smoothing,
+                double least, Vector<float> result) {
+    std::vector<double> mean;
+    for (Index r = 0; r < layout.n_rules(); ++r) {
+        const Index m_a = layout.states(r, 0), size = layout.row_size(r);
+        const double *tensor = counts.data + layout.tensor_offsets[r];
+        const double *own = totals.data + layout.first_state(r, 0);
+        const Index alive = std::count_if(own, own + m_a, [](double total) { return total > 0; });
+        mean.resize(size);
+        const bool drawing = alive > 0 && (alive < m_a || (smoothing > 0 && alive > 1));
+        if (drawing) mean_row(tensor, own, m_a, size, alive, mean.data());
+        for (Index a = 0; a < m_a; ++a) {
+            const bool live = own[a] > 0;
+            const double drawn = live ? (alive > 1 ? smoothing : 0) : (alive > 0 ? 1 : 0);
+            const double keep = live ? (1 - drawn) / own[a] : 0;
+            const double *row = tensor + a * size;
+            float *filled = result.data + layout.tensor_offsets[r] + a * size;
+            if (drawn > 0) {
+                for (Index y = 0; y < size; ++y) {
+                    const double value = keep * row[y] + drawn * mean[y];
+                    filled[y] = value >= least ? static_cast<float>(value) : 0;
+                }
+            } else {
+                for (Index y = 0; y < size; ++y) {
+                    const double value = keep * row[y];
+                    filled[y] = value >= least ? static_cast<float>(value) : 0;
+                }
+            }
+        }
+    }
+}
+
+// Fill `result` with the tensors of the layout `split`, over states made of those of the layout `old`.
+//
+// State `z` comes from state number `origin[z]` of its symbol and takes `share[z]` of it as a child; each weight is
+// multiplied by its entry of `noise`.
+void split_tensors(const Layout &old, Vector<const float> tensors, const Layout &split, Vector<const int64_t> origin,
+                   Vector<const double> share, Vector<const double> noise, Vector<double> result) {
+    for (Index r = 0; r < old.n_rules(); ++r) {
+        const Index a0 = split.first_state(r, 0), b0 = split.first_state(r, 1), c0 = split.first_state(r, 2);
+        const Index n_a = split.states(r, 0), n_b = split.states(r, 1), n_c = split.states(r, 2);
+        const Index m_b = old.states(r, 1), m_c = old.states(r, 2);
+        Index at = split.tensor_offsets[r];
+        for (Index a = 0; a < n_a; ++a)
+            for (Index b = 0; b < n_b; ++b) {
+                const float *row =
+                    tensors.data + old.tensor_offsets[r] + (origin[a0 + a] * m_b + origin[b0 + b]) * m_c;
+                for (Index c = 0; c < n_c; ++c, ++at)
+                    result[at] = row[origin[c0 + c]] * share[b0 + b] * share[c0 + c] * noise[at];
+            }
+    }
+}
+
+// Add counts over the states of `old` to `result`, given zeroed: state `z` is now number `new_state[z]` of its symbol.
+void merge_tensors(const Layout &old, Vector<const double> counts, const Layout &merged,
+                   Vector<const int64_t> new_state, Vector<double> result) {
+    for (Index r = 0; r < old.n_rules(); ++r) {
+        const Index a0 = old.first_state(r, 0), b0 = old.first_state(r, 1), c0 = old.first_state(r, 2);
+        const Index n_b = merged.states(r, 1), n_c = merged.states(r, 2);
+        Index at = old.tensor_offsets[r];
+        for (Index a = 0; a < old.states(r, 0); ++a)
+            for (Index b = 0; b < old.states(r, 1); ++b) {
+                double *row =
+                    result.data + merged.tensor_offsets[r] + (new_state[a0 + a] * n_b + new_state[b0 + b]) * n_c;
+                for (Index c = 0; c < old.states(r, 2); ++c, ++at) row[new_state[c0 + c]] += counts[at];
+            }
+    }
+}
+
+// Add to `losses` (states) the log-likelihood lost, node by node, if a state were merged with the one behind it.
+//
+// `twin` (states) says for which states; `frequency` (states) how often each is expected (Petrov et al. 2006, section
+// 2.2). `symbol` (nodes), `offsets` (nodes + 1) and vectors are those of `NodeVectors`.
+void merge_losses(Vector<const int32_t> symbol, Vector<const int64_t> state_offsets, Vector<const bool> twin,
+                  Vector<const double> frequency, Vector<const int64_t> offsets, Vector<const float> inside,
+                  Vector<const float> outside, Vector<double> losses) {
+    std::vector<double> products;
+    for (Index v = 0; v < symbol.size(); ++v) {
+        const Index base = state_offsets[symbol[v]], size = offsets[v + 1] - offsets[v];
+        const float *ours = inside.data + offsets[v], *theirs = outside.data + offsets[v];
+        products.resize(size);
+        for (Index x = 0; x < size; ++x) products[x] = static_cast<double>(ours[x]) * theirs[x];
+        double total = 0;
+        for (Index x = 0; x < size; ++x) total += products[x];
+        if (!(total > 0)) continue;
+        for (Index x = 0; x + 1 < size; ++x) {
+            const double one = frequency[base + x], other = frequency[base + x + 1];
+            if (!twin[base + x] || one + other <= 0) continue;
+            const double mean = (one * ours[x] + other * ours[x + 1]) / (one + other);
+            const double merged = mean * (static_cast<double>(theirs[x]) + theirs[x + 1]);
+            const double left = (total - (products[x] + products[x + 1]) + merged) / total;
+            losses[base + x] -= std::log(std::max(left, 1e-300));
+        }
+    }
+}
+
+}  // namespace
+
+void bind_latent(nb::module_ &module) {
+    module.def("row_totals", &row_totals<double>, unlocked());
+    module.def("drop_small", &drop_small<float>, unlocked());
+    module.def("drop_small", &drop_small<double>, unlocked());
+    module.def("scale_rows", &scale_rows, unlocked());
+    module.def("split_tensors", &split_tensors, unlocked());
+    module.def("merge_tensors", &merge_tensors, unlocked());
+    module.def("merge_losses", &merge_losses, unlocked());
+}
+
+}  // namespace sapwood
