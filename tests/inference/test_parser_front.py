@@ -115,7 +115,7 @@ def test_representations(parser, grammar):
     assert repr(ParseResult(["word"] * 40, None, None, "too long")) == (
         f"<ParseResult: {('word ' * 40)[:57] + '...'!r}, too long>"
     )
-    assert repr(parser) == f"<Parser: {grammar!r}, max-rule, threshold 6e-06>"
+    assert repr(parser) == f"<Parser: {grammar!r}, max-rule, threshold 2e-05>"
     assert repr(Parser([grammar] * 2, threshold=0)) == f"<Parser: 2 grammars like {grammar!r}, max-rule, threshold 0>"
     assert repr(parser.chart(result.words)).startswith("<Chart: 6 words, ")
     assert len(repr(Parser([grammar] * 2).chart(result.words))) < 100
@@ -139,7 +139,7 @@ def test_copies(parser, grammar, duplicate):
     assert duplicate(corpus).digest() == corpus.digest()
     assert duplicate(scorer).result() == scorer.result()
     again = duplicate(parser)
-    assert (again.decoder, again.threshold, again.marginals, again.alternatives) == ("max-rule", 6e-6, True, 2)
+    assert (again.decoder, again.threshold, again.marginals, again.alternatives) == ("max-rule", 2e-5, True, 2)
     assert again(TEXT) == parser(TEXT)
     several = duplicate(Parser([grammar] * 2, threads=2, max_words=5, threshold=0))
     assert (len(several.grammars), several.threads, several.max_words, several.threshold) == (2, 2, 5, 0)

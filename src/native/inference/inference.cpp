@@ -7,7 +7,7 @@
 
 #include "inference/engine.hpp"
 #include "inference/lanes.hpp"
-#include "inference/layout.hpp"
+#include "inference/tables.hpp"
 #include "inference/viterbi.hpp"
 #include "module.hpp"
 #include "records.hpp"

@@ -113,7 +113,7 @@ def parser_options(function: F) -> F:
         click.option(
             "--threshold",
             type=click.FloatRange(0, 1, max_open=True),
-            default=6e-6,
+            default=2e-5,
             show_default=True,
             help="Posterior below which the coarse pass prunes.",
         ),

@@ -1,5 +1,5 @@
 // Laying grammars and words out for the passes.
-#include "inference/layout.hpp"
+#include "inference/tables.hpp"
 
 #include <algorithm>
 #include <cmath>
