@@ -8,8 +8,8 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm import tiles as tiles_module
 from sapwood.lm.tiles import BigramTiles
 
@@ -104,9 +104,9 @@ def test_columns_of_a_block_stand_together(monkeypatch):
     counts = random_counts(np.random.default_rng(1), 60, 0.5)
     tiles = BigramTiles(counts, 6, dtype=np.float64, groups=3)
     assert tiles._blocks == 4  # twenty columns of a group in blocks of five
-    edges = tiles._segment_begins[tiles._offsets]
+    edges = tiles._segments.begins[tiles._offsets]
     for tile in range(len(edges) - 1):
-        block = tiles._columns[edges[tile] : edges[tile + 1]]
+        block = tiles._segments.columns[edges[tile] : edges[tile + 1]]
         assert len(block) == 0 or block.max() - block.min() < 5
 
 

@@ -21,6 +21,7 @@ from sapwood.lm import Counts, Vocabulary, count_text, encode_sentences, encode_
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
 from sapwood.run.progress import Silent
+from sapwood.storage import read_arrays, write_arrays
 
 
 def check(counts, texts, **options):
@@ -281,6 +282,28 @@ def test_counts_come_back_from_a_file(tmp_path):
         Counts.load(tmp_path / "counts")
     with pytest.raises(UsageError, match="orders 1 to 3"):
         counts.table(4)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ngrams_2": np.zeros((2, 3), np.int32)},
+        {"counts_2": np.ones(1, np.int64)},
+        {"counts_1": np.ones((4, 1), np.int64)},
+        {"ngrams_1": np.array([[0], [1], [2], [9]], np.int32)},
+        {"ngrams_1": np.array([[-1], [1], [2], [3]], np.int32)},
+        {"ngrams_1": np.array([[3], [2], [1], [0]], np.int32)},
+        {"ngrams_1": np.array([[0], [1], [2], [3]], np.int64)},
+        {"counts_1": np.ones(4)},
+    ],
+)
+def test_files_whose_arrays_are_no_counts(tmp_path, change):
+    counts = count_text(write(tmp_path, "a b a <unk>\n"), order=2)
+    counts.save(tmp_path / "counts")
+    arrays, metadata = read_arrays(tmp_path / "counts", kind="counts", version=1)
+    write_arrays(tmp_path / "counts", {**arrays, **change}, metadata, kind="counts", version=1)
+    with pytest.raises(ModelError, match=r"counts: these are no counts of n-grams of order [12]; count again"):
+        Counts.load(tmp_path / "counts")
 
 
 @given(texts, texts, st.integers(1, 4))

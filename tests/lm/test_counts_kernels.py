@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 
 from effort import examples
 from lm.lm_twins import write
+from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.lm import _count_kernels, _word_kernels
 from sapwood.lm.grouping import Grouping, group
 from sapwood.lm.store import Store, empty
 from sapwood.lm.text import read_pieces, tokenise
@@ -33,9 +34,9 @@ def test_keys_are_sorted_and_counted(columns, n, bits, weighted, seed):
     totals = np.bincount(places.ravel(), weights if weighted else None, minlength=expected.shape[1])
     work = np.vstack([keys, weights.astype(np.uint64)[None]]) if weighted else keys.copy()
     scratch = np.empty_like(work)
-    work = scratch if _count_kernels.sort_keys(work, scratch, columns) else work
+    work = scratch if kernels.sort_keys(work, scratch, columns) else work
     counts = np.empty(n, np.int64)
-    left = _count_kernels.count_equal(work, columns, counts)
+    left = kernels.count_equal_keys(work, columns, counts)
     assert work[:columns, :left].tolist() == expected.tolist()
     assert counts[:left].tolist() == totals.tolist()
 
@@ -76,8 +77,8 @@ def test_group_adds_up_what_is_equal(rows):
     assert totals.tolist() == np.bincount(places.ravel(), counts, len(expected)).tolist()
 
 
-def padded(text):
-    return np.frombuffer(text + bytes(_word_kernels.PADDING), np.uint8)
+def letters(text):
+    return np.frombuffer(text, np.uint8)
 
 
 @given(st.lists(st.text("ab\u00e9\u4e00", min_size=1, max_size=20), max_size=60))
@@ -85,7 +86,7 @@ def test_words_are_numbered_as_they_are_met(words):
     table = WordTable(words=4, letters=64)
     expected = {"<unk>": 1, "<s>": 2, "</s>": 3}
     text = b"".join(word.encode() + b"\n" for word in words)
-    numbers, lines = table.tokenise(padded(text + b"\n"), True)
+    numbers, lines = table.tokenise(letters(text + b"\n"), True)
     assert lines == len(words) + 1
     for word in words:
         expected.setdefault(word, len(expected) + 1)
@@ -98,16 +99,44 @@ def test_words_are_numbered_as_they_are_met(words):
     assert other.counts[mapped].tolist() == table.counts[: len(table)].tolist()
 
 
+def is_utf8(text):
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@given(st.lists(st.binary(min_size=0, max_size=24), max_size=12), st.booleans())
+@examples(200)
+def test_any_bytes_are_words_or_no_text(parts, lines):
+    # A buffer that ends with its last separator: nothing behind it may be read.
+    text = b"".join(part + b"\n" for part in parts)
+    words = re.split(rb"[\x01-\x20]", text)
+    table = WordTable(words=4, letters=64)
+    if b"\0" in text or not is_utf8(text):
+        with pytest.raises(NotText) as caught:
+            table.tokenise(letters(text), lines)
+        if "zero byte" in caught.value.problem:
+            assert text.split(b"\n")[caught.value.lines][caught.value.column - 1] == 0
+        else:
+            assert "not valid UTF-8" in caught.value.problem
+        return
+    numbers, line_ends = table.tokenise(letters(text), lines)
+    assert line_ends == text.count(b"\n")
+    assert numbers.tolist().count(0) == (line_ends if lines else 0)
+    assert table.words(numbers[numbers > 0]) == [word.decode() for word in words if word]
+
+
 def test_long_words_with_the_same_hash_stay_apart():
     # Words of nine bytes or more are told apart by their bytes: look for another one under the key of the first.
     table = WordTable()
-    table.tokenise(padded(b"dictionary "), False)
-    slot = int(np.flatnonzero(table._slots[1::2] == 2 * (len(table) - 1) + 1)[0])
+    table.tokenise(letters(b"dictionary "), False)
+    slot = next(place for place in range(1 << 16) if table._words.slot(place)[1] == len(table) - 1)
+    key = table._words.slot(slot)[0]
 
     def find(word):
-        return _word_kernels._find(
-            padded(word), 0, len(word), table._slots[2 * slot], table._slots, table._shift, table._arena, table._starts
-        )
+        return table._words.find(letters(word), key)
 
     assert find(b"dictionary") == slot
     assert find(b"dictionarx") != slot
@@ -117,11 +146,11 @@ def test_long_words_with_the_same_hash_stay_apart():
 
 def test_a_forgotten_word_is_new_again():
     table = WordTable()
-    table.tokenise(padded(b"kept "), False)
+    table.tokenise(letters(b"kept "), False)
     known = len(table)
-    assert table.tokenise(padded(b"one kept two "), False)[0].tolist() == [known, known - 1, known + 1]
+    assert table.tokenise(letters(b"one kept two "), False)[0].tolist() == [known, known - 1, known + 1]
     table.forget(known)
-    assert table.tokenise(padded(b"two kept "), False)[0].tolist() == [known, known - 1]
+    assert table.tokenise(letters(b"two kept "), False)[0].tolist() == [known, known - 1]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, 10_000])
@@ -129,24 +158,22 @@ def test_pieces_are_cut_between_words(tmp_path, size):
     text = "some words here\n\nand others\tthere \u00e9\u00e9\n" * 5 + "end"
     paths = write(tmp_path, text, text)
     pieces = list(read_pieces(paths, size))
-    joined = [
-        b"".join(p.text[: -_word_kernels.PADDING].tobytes() for p in pieces if p.source == str(path)) for path in paths
-    ]
+    joined = [b"".join(p.text.tobytes() for p in pieces if p.source == str(path)) for path in paths]
     assert [text.encode() + b"\n"] * 2 == joined
     assert sum(piece.last for piece in pieces) == 2
     for piece, following in itertools.pairwise(pieces):
-        line = piece.text[: -_word_kernels.PADDING].tobytes().rpartition(b"\n")
+        line = piece.text.tobytes().rpartition(b"\n")
         expected = 0 if piece.last else len(line[2]) + (0 if line[1] else piece.column)
         assert following.column == expected
     table, whole = WordTable(), WordTable()
     numbers = [x for _, part in tokenise(pieces, [table], True) for x in part.tolist()]
-    assert numbers == 2 * whole.tokenise(padded(text.encode() + b"\n"), True)[0].tolist()
+    assert numbers == 2 * whole.tokenise(letters(text.encode() + b"\n"), True)[0].tolist()
 
 
 def test_places_of_what_is_not_text():
     for text, lines, column in ((b"a\nbc \x00", 1, 4), (b"\xff", 0, 1), (b"a b\n\nc\xc3 ", 2, 2)):
         with pytest.raises(NotText) as caught:
-            WordTable().tokenise(padded(text + b" "), False)
+            WordTable().tokenise(letters(text + b" "), False)
         assert (caught.value.lines, caught.value.column) == (lines, column)
 
 

@@ -15,6 +15,8 @@ from lm.lm_twins import SlowKneserNey, count_slowly, write
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import Counts, KneserNey, NgramModel, Vocabulary, count_text, encode_text, evaluate
 from sapwood.lm.kneser_ney import estimate_discounts
+from sapwood.lm.models import load_model
+from sapwood.storage import write_arrays
 from sapwood.trees.formats import read_trees
 from treebank_files import OURS, treebank
 
@@ -224,6 +226,35 @@ def test_models_come_back_from_files(tmp_path):
     count_text(write(tmp_path, "a\n")).save(tmp_path / "counts")
     with pytest.raises(ModelError, match="holds a counts"):
         NgramModel.load(tmp_path / "counts")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("last_words", lambda x: x.astype(np.int64)),
+        ("last_words", lambda x: np.where(x == 3, 7, x)),
+        ("last_words", lambda x: np.where(x == 3, -1, x)),
+        ("last_words", lambda x: x[:-1]),
+        ("last_words", lambda x: x[:, None]),
+        ("starts", lambda x: x.astype(np.int32)),
+        ("starts", lambda x: x[:-1]),
+        ("starts", lambda x: np.where(x == x.max(), 10**12, x)),
+        ("starts", lambda x: x + 1),
+        ("starts", lambda x: x[::-1]),
+        ("offsets", lambda x: x[:1]),
+        ("offsets", lambda x: x + 1),
+        ("offsets", lambda x: np.concatenate([x[:2], [2**62, -(2**62) - 1], x[2:]])),
+        ("log_probabilities", lambda x: x[:-1]),
+        ("log_backoffs", lambda x: x[:-1]),
+    ],
+)
+def test_files_whose_arrays_are_no_tree(tmp_path, name, change):
+    model = KneserNey(order=3).fit(count_text(write(tmp_path, "a b a c\nb a\n"), order=3))
+    arrays, metadata = model.parts()
+    path = tmp_path / "model"
+    write_arrays(path, {**arrays, name: change(arrays[name])}, metadata, kind="ngram-model", version=1)
+    with pytest.raises(ModelError, match="not a complete n-gram model"):
+        load_model(path)
 
 
 def test_wrong_options_are_errors(tmp_path):

@@ -10,7 +10,6 @@ import pytest
 from latent_helpers import random_model, random_text, words
 
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.lm import latent_model
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.models import load_model
 from sapwood.lm.vectors import read_vectors, write_vectors
@@ -26,8 +25,7 @@ def table(model):
     return model.given.astype(float) @ model.emitted.T.astype(float)
 
 
-def test_probabilities_of_words(model, monkeypatch):
-    monkeypatch.setattr(latent_model, "_CHUNK", 7)
+def test_probabilities_of_words(model):
     ids = random_text(np.random.default_rng(2), model, 50)
     p, first = table(model), model.emitted.astype(float) @ model.prior
     wanted = np.log([first[ids[0]], *(p[a, b] for a, b in itertools.pairwise(ids))])

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "inference/engine.hpp"
+#include "inference/grouping.hpp"
 #include "inference/lanes.hpp"
 #include "inference/tables.hpp"
 #include "inference/viterbi.hpp"
@@ -270,6 +271,7 @@ template <class Real> void bind_precision(nb::module_ &module, const char *gramm
     module.def("add_row", &add_row<Real>);
     module.def("fine_chart", &fine_chart<Real>, unlocked());
     module.def("viterbi", &viterbi<Real>, unlocked());
+    module.def("group_states", &group_states<Real>, unlocked());
     module.def("lanes_above", &above<Real>);
     module.def("project_tensors", &project_tensors<Real>, unlocked());
     module.def("engine", [](std::shared_ptr<CoarseGrammar> coarse, std::vector<std::shared_ptr<FineGrammar<Real>>> members,

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "dense.hpp"
-#include "layout.hpp"
+#include "../layout.hpp"
 #include "module.hpp"
 #include "scaling.hpp"
 

@@ -17,7 +17,7 @@ from sapwood.shapes import Array, Float, Int, Int32, Int64
 # What is negligible in the fine pass, as a multiple of the threshold.
 NEGLIGIBLE = 0.01
 # How much harder than the coarse grammar finer versions prune: they know better.
-LEVEL = 10.0
+LEVEL = 5.0
 
 
 class Workspace(threading.local):

@@ -22,7 +22,7 @@ _FLOOR = 1e-12
 # Symbols that begin no more pairs than this are summed pair by pair in the coarse pass.
 _FEW = 16
 # Weights below this share of what their parent's state has in all are left out of pruned parsing.
-_LEAST_SHARE = 1e-5
+_LEAST_SHARE = 1e-6
 # The states of the version of a grammar between the coarse one and itself.
 _LEVEL_STATES = 4
 
@@ -159,18 +159,23 @@ class CompiledGrammar:
 class Level(NamedTuple):
     """A version of a grammar with fewer states, those of the finer one being put together in groups.
 
-    `compiled` has the coarser tensors; `starts` and `shares` give its rows of lexical weights: sums of runs of the
-    finer row times the shares, of which those `kept` are used.
+    `compiled` has the coarser tensors. Its row of lexical weights is that of the finer one times `shares`, added up at
+    the places `target`, negative for states that are left out; both are in the order of rows.
     """
 
     compiled: CompiledGrammar
-    starts: Int64[Array, "runs"]
+    target: Int64[Array, "fine_states"]
     shares: Float[Array, "fine_states"]
-    kept: Int64[Array, "kept"]
 
-    def row(self, row: Float[Array, "fine_states"]) -> Float[Array, "kept"]:
+    def row(self, row: Float[Array, "fine_states"]) -> Float[Array, "level_states"]:
         """Return a word's lexical weights for the coarser grammar, from those of all states by coarse symbol."""
-        return np.add.reduceat(row * self.shares, self.starts)[self.kept]
+        size = int(self.compiled.symbol_offsets[-1])
+        return _gather(self.target, row * self.shares, size).astype(self.compiled.dtype)
+
+
+def _gather(target: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
+    """Return sums of values by their places, negative ones left out."""
+    return np.bincount(target[target >= 0], weights=values[target >= 0], minlength=size)
 
 
 def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
@@ -179,12 +184,13 @@ def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
     symbol = np.repeat(np.arange(len(grammar.symbols)), grammar.states)
     counts = np.zeros(len(grammar.symbols), np.int64)
     np.maximum.at(counts, symbol, groups.astype(np.int64) + 1)
-    used = groups >= 0
-    new_state = np.where(used, offsets_of(counts)[symbol] + groups, -1)
+    layout = _lay_out_vectors(compiled.coarse_of, counts, compiled.n_coarse)
+    target = np.where(groups >= 0, layout.begins[symbol] + groups, -1)
     # A state's share of its group, equal where none is expected.
+    used = target >= 0
     occupancy = np.maximum(grammar.occupancy, 1e-300)
     shares = np.zeros(len(groups))
-    shares[used] = occupancy[used] / np.bincount(new_state[used], weights=occupancy[used])[new_state[used]]
+    shares[used] = occupancy[used] / np.bincount(target[used], weights=occupancy[used])[target[used]]
     rules = grammar.rules[compiled.fine_rule]
     sizes, new_sizes = grammar.states[rules].astype(np.int64), counts[rules]
     offsets = offsets_of(new_sizes.prod(axis=1))
@@ -193,26 +199,39 @@ def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
         grammar.state_offsets[rules], sizes, compiled.tensor_offsets, compiled.tensors, groups.astype(np.int64), shares,
         new_sizes, offsets, tensors,
     )  # fmt: skip
-    # Rows are ordered by coarse symbol, and by symbol within it: so are groups.
-    ordered = new_state[compiled.state_order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    kept = np.flatnonzero(ordered[starts] >= 0)
-    begins = starts[kept]
-    symbol_offsets = np.searchsorted(begins, compiled.symbol_offsets)
-    places = np.searchsorted(begins, compiled.symbol_offsets[compiled.coarse_of[rules]] + compiled.fine_places)
-    root = np.add.reduceat(compiled.root.astype(float), starts)[kept]
+    target, shares = target[compiled.state_order], shares[compiled.state_order]
+    root = _gather(target, compiled.root.astype(float), int(layout.symbol_offsets[-1]))
     level = replace(
         compiled,
-        vector_sizes=np.diff(symbol_offsets),
-        symbol_offsets=symbol_offsets,
+        vector_sizes=layout.vector_sizes,
+        symbol_offsets=layout.symbol_offsets,
         root=root.astype(compiled.dtype),
-        fine_places=(places - symbol_offsets[compiled.coarse_of[rules]]).astype(np.int32),
+        fine_places=layout.place[rules].astype(np.int32),
         fine_states=new_sizes.astype(np.int32),
         tensor_offsets=offsets,
         tensors=tensors.astype(compiled.dtype),
         levels=(),
     )
-    return Level(level, starts, shares[compiled.state_order].astype(compiled.dtype), kept)
+    return Level(level, target, shares.astype(compiled.dtype))
+
+
+class _Vectors(NamedTuple):
+    """Where the states of symbols stand: in rows (`begins`), and in the vectors of their coarse symbols (`place`)."""
+
+    vector_sizes: np.ndarray
+    symbol_offsets: np.ndarray
+    begins: np.ndarray
+    place: np.ndarray
+
+
+def _lay_out_vectors(coarse_of: np.ndarray, states: np.ndarray, n_coarse: int) -> _Vectors:
+    """Put symbols with these numbers of states in order: by coarse symbol, and by number within it."""
+    order = np.argsort(coarse_of, kind="stable")
+    vector_sizes = np.bincount(coarse_of, weights=states, minlength=n_coarse).astype(np.int64)
+    symbol_offsets = offsets_of(vector_sizes)
+    begins = np.empty(len(states), np.int64)
+    begins[order] = np.cumsum(states[order]) - states[order]
+    return _Vectors(vector_sizes, symbol_offsets, begins, begins - symbol_offsets[coarse_of])
 
 
 def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> CompiledGrammar:
@@ -221,14 +240,9 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     n_coarse = len(coarse.symbols)
     states = grammar.states.astype(np.int64)
 
-    # Fine symbols by coarse symbol: where each one's states stand in the coarse symbol's vector.
-    order = np.argsort(coarse_of, kind="stable")
-    vector_sizes = np.bincount(coarse_of, weights=states, minlength=n_coarse).astype(np.int64)
-    symbol_offsets = offsets_of(vector_sizes)
-    begins = np.empty(len(states), np.int64)
-    begins[order] = np.cumsum(states[order]) - states[order]
-    place = begins - symbol_offsets[coarse_of]
-    state_order = np.concatenate([np.arange(grammar.state_offsets[s], grammar.state_offsets[s + 1]) for s in order])
+    vectors = _lay_out_vectors(coarse_of, states, n_coarse)
+    by_coarse = np.argsort(coarse_of, kind="stable")
+    state_order = np.concatenate([np.arange(grammar.state_offsets[s], grammar.state_offsets[s + 1]) for s in by_coarse])
 
     a, b, c = (np.ascontiguousarray(coarse.rules[:, column]) for column in range(3))
     by_pair = np.lexsort((a, c, b))
@@ -256,8 +270,8 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         grammar=grammar,
         coarse=coarse,
         dtype=dtype,
-        vector_sizes=vector_sizes,
-        symbol_offsets=symbol_offsets,
+        vector_sizes=vectors.vector_sizes,
+        symbol_offsets=vectors.symbol_offsets,
         state_order=state_order,
         root=grammar.root[state_order].astype(dtype),
         prior=prior,
@@ -272,20 +286,28 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         coarse_of=coarse_of,
         fine_offsets=offsets_of(fine_counts),
         fine_rule=rule_order,
-        fine_places=place[rules].astype(np.int32),
+        fine_places=vectors.place[rules].astype(np.int32),
         fine_states=states[rules].astype(np.int32),
         tensor_offsets=tensor_offsets,
         tensors=tensors.astype(dtype, copy=False),
         coarse_emission=scipy.sparse.csr_array((weights, matrix), shape=(n_coarse, len(owner))),
         coarse_presence=scipy.sparse.csr_array((np.ones(len(owner)), matrix), shape=(n_coarse, len(owner))),
-        row_order=state_order[symbol_offsets[coarse.n_interminals] :] - leaf_states,
+        row_order=state_order[vectors.symbol_offsets[coarse.n_interminals] :] - leaf_states,
     )
     levels = tuple(_make_level(compiled, groups) for groups in _useful_levels(grammar))
     return replace(compiled, levels=levels)
 
 
 def _useful_levels(grammar: TensorGrammar) -> list[np.ndarray]:
-    """Return the levels of a grammar that are worth a pass of their own."""
+    """Return the levels of a grammar that are worth a pass of their own; if it has none, groups of alike states."""
     if int(grammar.states.max()) < 2 * _LEVEL_STATES:
         return []
-    return [groups for groups in grammar.levels if int(groups.max()) + 1 == _LEVEL_STATES]
+    known = [groups for groups in grammar.levels if int(groups.max()) + 1 == _LEVEL_STATES]
+    if known or not grammar.probabilistic:
+        return known
+    return [
+        kernels.group_states(
+            grammar.rules, grammar.state_offsets, grammar.tensor_offsets, grammar.tensors, grammar.occupancy,
+            _LEVEL_STATES,
+        )  # fmt: skip
+    ]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 
+from sapwood import kernels
 from sapwood.anchors.concave import maximise
 from sapwood.errors import SapwoodError, UsageError
-from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.pivot_words import pivot_words

@@ -23,6 +23,7 @@ from sapwood.lm.text import Piece, Sources, check_boundaries, read_pieces, renum
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, WordTable
 from sapwood.run.progress import Progress, Silent
+from sapwood.shapes import Array, Shaped
 from sapwood.storage import read_arrays, write_arrays
 
 _KIND, _FORMAT = "counts", 1
@@ -81,9 +82,13 @@ class Counts:
         try:
             vocabulary = Vocabulary.from_arrays(arrays)
             tables = [(arrays[f"ngrams_{k}"], arrays[f"counts_{k}"]) for k in range(1, metadata["order"] + 1)]
-            return cls(metadata["order"], vocabulary, metadata["boundaries"], metadata["tokens"], tables)
+            result = cls(metadata["order"], vocabulary, metadata["boundaries"], metadata["tokens"], tables)
         except (KeyError, TypeError) as error:
             raise ModelError(f"{path}: these counts lack {error}; count again") from error
+        for k, table in enumerate(tables, 1):
+            if not _is_table(*table, k, len(vocabulary)):
+                raise ModelError(f"{path}: these are no counts of n-grams of order {k}; count again")
+        return result
 
     def cut(self, min_count: int = 1, max_words: int | None = None) -> Counts:
         """Return the counts with words seen fewer than `min_count` times, or beyond the first `max_words`, `<unk>`."""
@@ -149,6 +154,16 @@ class Counts:
             "words": len(self.vocabulary),
             "ngrams": orders,
         }
+
+
+def _is_table(ngrams: Shaped[Array, "..."], counts: Shaped[Array, "..."], k: int, size: int) -> bool:
+    """Return whether arrays of a file are n-grams of so many words and their counts, as kernels trust them to be."""
+    if ngrams.dtype != np.int32 or counts.dtype != np.int64 or not (ngrams.flags.aligned and counts.flags.aligned):
+        return False
+    if counts.ndim != 1 or ngrams.shape != (len(counts), k):
+        return False
+    first = ngrams[:, 0]
+    return not ngrams.size or bool(ngrams.min() >= 0 and ngrams.max() < size and (first[1:] >= first[:-1]).all())
 
 
 def count_text(

@@ -1,9 +1,9 @@
 """Counting n-grams of a sequence of ids that may be longer than memory.
 
 A block of the sequence at a time, the n-grams at its positions are packed into integers, divided into buckets by their
-first words, and sorted and counted bucket by bucket (`_count_kernels`). What a block leaves, its distinct n-grams with
-their counts, is kept in a `Store`; at the end each bucket of all blocks is merged. Buckets are ranges of words of about
-the same number of tokens, small enough to be sorted in the processor's cache.
+first words, and sorted and counted bucket by bucket. What a block leaves, its distinct n-grams with their counts, is
+kept in a `Store`; at the end each bucket of all blocks is merged. Buckets are ranges of words of about the same number
+of tokens, small enough to be sorted in the processor's cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sapwood.lm import _count_kernels as kernels
+from sapwood import kernels
 from sapwood.lm.store import Store, empty
 from sapwood.lm.vocabulary import END
 from sapwood.run.parallel import map_in_order
@@ -90,7 +90,7 @@ class Grouping:
             keys, counts = self._store.get(buckets[bucket][0]), np.zeros(0, np.int64)
             for k in range(1, self._order + 1):
                 none = np.empty((0, k), np.int32)
-                sizes[bucket + 1, k - 1] = kernels.fill_table(keys, counts, self._order, self._bits, none, counts)
+                sizes[bucket + 1, k - 1] = kernels.fill_ngrams(keys, counts, self._order, self._bits, none, counts)
 
         list(map_in_order(measure, range(len(buckets)), threads=self._threads))
         starts = np.cumsum(sizes, axis=0)
@@ -106,7 +106,7 @@ class Grouping:
             keys, counts = self._store.get(buckets[bucket][0]), self._store.get(buckets[bucket][1])
             for k, (ngrams, totals) in enumerate(result, 1):
                 span = slice(starts[bucket, k - 1], starts[bucket + 1, k - 1])
-                kernels.fill_table(keys, counts, self._order, self._bits, ngrams[span], totals[span])
+                kernels.fill_ngrams(keys, counts, self._order, self._bits, ngrams[span], totals[span])
 
         list(map_in_order(fill, range(len(buckets)), threads=self._threads))
         self._store.close()
@@ -129,10 +129,9 @@ class Grouping:
 
         def divide(section: int) -> None:
             first, last = bounds[section], bounds[section + 1]
-            if self._order == 2 and self._columns == 1:
-                kernels.divide_pairs(ids, first, last, self._bits, self._end, self._bucket_of, at[section], keys)
-            else:
-                kernels.divide(ids, first, last, self._order, self._bits, self._end, self._bucket_of, at[section], keys)
+            kernels.divide_ngrams(
+                ids[first:], last - first, self._order, self._bits, self._end, self._bucket_of, at[section], keys
+            )
 
         list(map_in_order(divide, range(self._threads), threads=self._threads))
 
@@ -164,7 +163,7 @@ def _reduce(keys: np.ndarray, columns: int) -> Table:
     if kernels.sort_keys(keys, scratch, columns):
         keys = scratch
     counts = np.empty(keys.shape[1], np.int64)
-    left = kernels.count_equal(keys, columns, counts)
+    left = kernels.count_equal_keys(keys, columns, counts)
     return keys[:columns, :left].copy(), counts[:left].copy()
 
 
@@ -180,7 +179,7 @@ def group(ngrams: Int[Array, "all order"], counts: Int[Array, "all"], size: int)
     keys[columns] = counts.astype(np.uint64)
     keys, counts = _reduce(keys, columns)
     result = np.empty((len(counts), order), np.int32), np.empty(len(counts), np.int64)
-    kernels.fill_table(keys, counts, order, bits, *result)
+    kernels.fill_ngrams(keys, counts, order, bits, *result)
     return result
 
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import ModelError, UsageError
-from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm.base import LanguageModel, Parts, top_words
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.text import check_boundaries
@@ -18,8 +18,6 @@ from sapwood.shapes import Array, Float, Float64, Shaped
 
 Likeness = Literal["hellinger", "cosine"]
 By = Literal["probability", "lift"]
-# Pairs whose probabilities are computed at a time.
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,8 @@ class LatentBigram(LanguageModel):
         for name in ("given", "emitted"):
             if getattr(self, name).shape != shape:
                 raise ModelError(f"{name} must have the shape {shape}, not {getattr(self, name).shape}")
+        dtype = np.float32 if self.given.dtype == self.emitted.dtype == np.float32 else np.float64
+        self.given, self.emitted = (np.ascontiguousarray(x, dtype) for x in (self.given, self.emitted))
 
     @property
     def states(self) -> int:
@@ -95,10 +95,10 @@ class LatentBigram(LanguageModel):
         result = np.empty(len(text) - first)
         if len(result) and not first:
             result[0] = self.emitted[text[0]] @ self.prior
-        for begin in range(max(first, 1), len(text), _CHUNK):
-            pairs = text[begin - 1 : begin + _CHUNK]
-            products = result[begin - first : begin - first + _CHUNK]
-            kernels.pair_products(pairs[:-1], pairs[1:], self.given, self.emitted, products)
+        begin = max(first, 1)
+        if begin < len(text):
+            contexts, targets = text[begin - 1 : -1], text[begin:]
+            result[begin - first :] = kernels.pair_products(contexts, targets, self.given, self.emitted)
         return np.log(result, out=result)
 
     def _distribution(self, context: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import scipy.sparse
 
+from sapwood import kernels
 from sapwood.errors import ModelError, UsageError
-from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm.aggregate import AggregateMarkov
 from sapwood.lm.base import LanguageModel, Parts
 from sapwood.lm.evaluation import evaluate
@@ -130,15 +130,14 @@ class Steps:
         check_ids(text, len(model.vocabulary))
         count = len(model.lags)
         back = since_begin(text) if model.boundaries == "sentence" else np.arange(len(text))
-        self.targets = text
+        self.targets = text = np.asarray(text, np.int32)
         self.reach = np.minimum(back, count)
         self.contexts = np.zeros((len(text), count), np.int64)
         self.probabilities = np.zeros((len(text), count))
         for lag, bigrams in enumerate(model.lags, 1):
             there = np.flatnonzero(self.reach >= lag)
             contexts = text[there - lag]
-            products = np.empty(len(there))
-            kernels.pair_products(contexts, text[there], bigrams.given, bigrams.emitted, products)
+            products = kernels.pair_products(contexts, text[there], bigrams.given, bigrams.emitted)
             self.contexts[there, lag - 1] = contexts
             self.probabilities[there, lag - 1] = products
         alone = self.reach == 0

@@ -3,7 +3,7 @@
     p(w | h) = probability of the n-gram hw, if the model has it; else weight of h times p(w | h without its first word)
 
 Any model of the ARPA format is of this kind, an interpolated one too: it has the interpolated probabilities. N-grams
-are kept in a tree (see `_ngram_kernels`), and scored without looking anything up by a string or hash.
+are kept in a tree (`NgramTree`), and scored without looking anything up by a string or hash.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import ModelError
-from sapwood.lm import _ngram_kernels as kernels
 from sapwood.lm.base import LanguageModel, Parts
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, Vocabulary
 from sapwood.shapes import Array, Float64, Int, Int32, Int64, Shaped
 
+# What the arrays of a tree are called in files.
+_TREE = ("last_words", "starts", "offsets")
+
 
 @dataclass(frozen=True, eq=False)
 class NgramTree:
-    """N-grams of orders 1 to `order` in one tree; see `_ngram_kernels`.
+    """N-grams of orders 1 to `order` in one tree: order after order, in each order sorted; of order 1 all ids.
 
     Attributes
     ----------
@@ -68,11 +71,26 @@ class NgramTree:
             starts[offsets[k - 2] + 1 : offsets[k - 1] + 1] = offsets[k - 1] + np.cumsum(numbers)
         return tree
 
+    def check(self, size: int) -> None:
+        """Raise a `ModelError` unless this is a tree over so many words, as kernels trust it to be."""
+        words, starts, offsets = self.words, self.starts, self.offsets
+        fits = (
+            words.dtype == np.int32
+            and starts.dtype == offsets.dtype == np.int64
+            and words.ndim == starts.ndim == offsets.ndim == 1
+            and len(offsets) > 1
+            and (offsets[0], offsets[1], offsets[-1]) == (0, size, len(words))
+            and bool((offsets[1:] >= offsets[:-1]).all() and (starts[1:] >= starts[:-1]).all())
+            and len(starts) == offsets[-2] + 1
+            and (self.order == 1 or np.array_equal(starts[offsets[:-1]], offsets[1:]))
+            and bool((words >= 0).all() and (words < size).all())
+        )
+        if not fits:
+            raise ModelError("its n-grams do not make a tree")
+
     def locate(self, ngrams: Int32[Array, "some k"]) -> Int64[Array, "some"]:
         """Return where n-grams are, or -1."""
-        places = np.empty(len(ngrams), np.int64)
-        kernels.locate(self.words, self.starts, ngrams, places)
-        return places
+        return kernels.locate_ngrams(self.words, self.starts, np.ascontiguousarray(ngrams))
 
     def ngrams(self, places: Int[Array, "some"], k: int) -> Int32[Array, "some k"]:
         """Return the n-grams of order `k` that are at `places`."""
@@ -142,10 +160,8 @@ class NgramModel(LanguageModel):
 
     def _log_probabilities(self, text: np.ndarray, first: int) -> np.ndarray:
         begin = BEGIN if self.boundaries == "sentence" else -1
-        result = np.empty(len(text) - first)
-        tree = self.tree
-        kernels.score(text, first, self.order, begin, tree.words, tree.starts, self.values, self.backoffs, result)
-        return result
+        arrays = self.tree.words, self.tree.starts, self.values, self.backoffs
+        return kernels.score_ngrams(text, first, self.order, begin, *arrays)
 
     def _distribution(self, context: np.ndarray) -> np.ndarray:
         ids = context[max(0, len(context) - self.order + 1) :]
@@ -165,9 +181,7 @@ class NgramModel(LanguageModel):
         """Return arrays and JSON values that `from_parts` makes the model from again."""
         arrays = {
             **self.vocabulary.arrays(),
-            "last_words": self.tree.words,
-            "starts": self.tree.starts,
-            "offsets": self.tree.offsets,
+            **dict(zip(_TREE, (self.tree.words, self.tree.starts, self.tree.offsets), strict=True)),
             "log_probabilities": self.values,
             "log_backoffs": self.backoffs,
         }
@@ -176,6 +190,6 @@ class NgramModel(LanguageModel):
     @classmethod
     def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
         """Undo `parts`."""
-        tree = NgramTree(arrays["last_words"], arrays["starts"], arrays["offsets"])
-        values = arrays["log_probabilities"], arrays["log_backoffs"]
-        return cls(tree, *values, Vocabulary.from_arrays(arrays), metadata["boundaries"])
+        tree, vocabulary = NgramTree(*(arrays[name] for name in _TREE)), Vocabulary.from_arrays(arrays)
+        tree.check(len(vocabulary))
+        return cls(tree, arrays["log_probabilities"], arrays["log_backoffs"], vocabulary, metadata["boundaries"])

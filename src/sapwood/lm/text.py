@@ -18,13 +18,12 @@ from typing import BinaryIO, TypeAlias, get_args
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import InputError, UsageError
 from sapwood.files import is_regular, name_of, open_binary
-from sapwood.lm import _count_kernels as kernels
-from sapwood.lm._word_kernels import LONGEST, PADDING
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
-from sapwood.lm.word_table import FIRST_WORD, NotText, WordTable
+from sapwood.lm.word_table import FIRST_WORD, LONGEST_WORD, NotText, WordTable
 from sapwood.lm.zstd import open_zstd
 from sapwood.run.parallel import map_in_order
 from sapwood.shapes import Array, Int32, UInt8
@@ -70,7 +69,7 @@ class Piece:
     source
         The file's name.
     text
-        The bytes as `WordTable` wants them.
+        The bytes, the last one a separator.
     column
         How many bytes of the same line are before them.
     last
@@ -95,25 +94,25 @@ def read_pieces(sources: Sources, size: int = _PIECE) -> Iterator[Piece]:
                 data = rest + more
                 cut = _last_separator(data) + 1
                 # A word that never ends goes to the tokeniser as it is, which complains of it.
-                if not more or (cut == 0 and len(data) > LONGEST):
-                    yield Piece(name, _padded(data, b"\n"), column, True)
+                if not more or (cut == 0 and len(data) > LONGEST_WORD):
+                    yield Piece(name, _letters(data + b"\n"), column, True)
                     break
                 if cut:
-                    yield Piece(name, _padded(data[:cut]), column, False)
+                    yield Piece(name, _letters(data[:cut]), column, False)
                     line_end = data.rfind(b"\n", 0, cut)
                     column = cut - line_end - 1 if line_end >= 0 else column + cut
                 rest = data[cut:]
 
 
-def _padded(text: bytes, end: bytes = b"") -> np.ndarray:
-    return np.frombuffer(b"".join([text, end, bytes(PADDING)]), np.uint8)
+def _letters(text: bytes) -> np.ndarray:
+    return np.frombuffer(text, np.uint8)
 
 
 def _last_separator(data: bytes) -> int:
     """Return where the last byte up to 32 is, or -1."""
     size = 64
     while True:
-        found = np.flatnonzero(np.frombuffer(data[-size:], np.uint8) <= 32)
+        found = np.flatnonzero(_letters(data[-size:]) <= 32)
         if len(found):
             return max(0, len(data) - size) + int(found[-1])
         if size >= len(data):
@@ -177,7 +176,7 @@ def renumber(
         table, numbers, is_open = item
         # At worst every other number is a boundary: a word with the marks around it takes three ids.
         ids = np.empty(3 * ((len(numbers) + 1) // 2) + 1 if boundaries == "sentence" else len(numbers), np.int32)
-        return ids[: kernels.renumber(numbers, ids_of[table], is_open, begin, end, ids)].copy()
+        return ids[: kernels.renumber_words(numbers, ids_of[table], is_open, begin, end, ids)].copy()
 
     yield from map_in_order(work, with_state(), threads=threads)
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse
 
+from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.run.parallel import map_in_order
-from sapwood.shapes import Array, Float, Float64, Int32
+from sapwood.shapes import Array, Float, Float64, Int32, Int64
 
 T = TypeVar("T")
 # Groups of rows and columns, and from how many bigrams on there are the larger number of them.
@@ -33,6 +33,23 @@ _BLOCK = 1 << 22
 _ROWS = 1 << 13
 # Entries that are looked at in one go where that takes memory.
 _PIECE = 1 << 24
+
+
+class Segments(NamedTuple):
+    """Bigrams in the order of tiles; a segment is what a tile has of one row.
+
+    Attributes
+    ----------
+    rows, begins
+        The row of each segment in the inner order, and where it begins.
+    columns, counts
+        Of each bigram: its column in the inner order, and how often it was seen.
+    """
+
+    rows: Int32[Array, "segments"]
+    begins: Int64[Array, "segments+1"]
+    columns: Int32[Array, "bigrams"]
+    counts: Float[Array, "bigrams"]
 
 
 class BigramTiles:
@@ -80,6 +97,10 @@ class BigramTiles:
             raise UsageError("there are no bigrams to learn from: the counts are all zero")
         if not (matrix.data.min() >= 0 and matrix.data.max() < np.inf):
             raise UsageError("counts of bigrams must be finite numbers, none below 0")
+        # The kernels know whole numbers and others of 64 bits, one behind the other.
+        data = np.ascontiguousarray(matrix.data, np.int64 if matrix.dtype.kind in "iub" else np.float64)
+        indices, indptr = np.ascontiguousarray(matrix.indices), np.ascontiguousarray(matrix.indptr)
+        matrix = scipy.sparse.csr_array((data, indices, indptr), matrix.shape)
         self.threads = threads
         self.dtype = dtype
         self.entries = matrix.nnz
@@ -109,26 +130,24 @@ class BigramTiles:
         spans = list(zip(self.row_bounds[:-1].tolist(), self.row_bounds[1:].tolist(), strict=True))
 
         def count(group: int) -> None:
-            kernels.count_tiles(
-                matrix.indptr, matrix.indices, *spans[group], self.rows, block_of, np.full(shape[1], -1, np.int64),
-                entries[group], segments[group],
-            )  # fmt: skip
+            kernels.count_tiles(matrix, *spans[group], self.rows, block_of, entries[group], segments[group])
 
         self._each(count, range(self.groups))
         self._offsets = np.concatenate([[0], np.cumsum(segments)])
         next_entry = np.concatenate([[0], np.cumsum(entries)])[:-1].reshape(shape)
         next_segment = self._offsets[:-1].reshape(shape).copy()
-        self._segment_rows = np.empty(self._offsets[-1], np.int32)
-        self._segment_begins = np.empty(self._offsets[-1] + 1, np.int64)
-        self._segment_begins[-1] = matrix.nnz
-        self._columns = np.empty(matrix.nnz, np.int32)
-        self._counts = np.empty(matrix.nnz, self.dtype)
+        self._segments = Segments(
+            rows=np.empty(self._offsets[-1], np.int32),
+            begins=np.empty(self._offsets[-1] + 1, np.int64),
+            columns=np.empty(matrix.nnz, np.int32),
+            counts=np.empty(matrix.nnz, self.dtype),
+        )
+        self._segments.begins[-1] = matrix.nnz
 
         def fill(group: int) -> None:
             kernels.fill_tiles(
-                matrix.indptr, matrix.indices, matrix.data, *spans[group], self.rows, block_of, self.column_place,
-                np.full(shape[1], -1, np.int64), next_entry[group], next_segment[group],
-                self._segment_rows, self._segment_begins, self._columns, self._counts,
+                matrix, *spans[group], self.rows, block_of, self.column_place, next_entry[group], next_segment[group],
+                self._segments,
             )  # fmt: skip
 
         self._each(fill, range(self.groups))
@@ -138,8 +157,8 @@ class BigramTiles:
 
     def round_totals(self) -> Float64[Array, "groups"]:
         """Return the sum of the counts in each round."""
-        ends = self._segment_begins[self._offsets[:: self._blocks]]
-        sums = [float(self._counts[a:b].sum(dtype=np.float64)) for a, b in itertools.pairwise(ends)]
+        ends = self._segments.begins[self._offsets[:: self._blocks]]
+        sums = [float(self._segments.counts[a:b].sum(dtype=np.float64)) for a, b in itertools.pairwise(ends)]
         tiles = np.array(sums).reshape(self.groups, self.groups)
         places = np.arange(self.groups)
         return np.array([tiles[places, (places + shift) % self.groups].sum() for shift in places])
@@ -157,7 +176,7 @@ class BigramTiles:
         s_sums: Float[Array, "columns states"],
         rounds: Iterable[int] | None = None,
     ) -> float:
-        """Add to the sums what `kernels.expect` does for all bigrams, or those of some rounds.
+        """Add to the sums what `kernels.expect_tiles` does for all bigrams, or those of some rounds.
 
         Returns the log-likelihood.
         """
@@ -167,7 +186,7 @@ class BigramTiles:
             def tile(group: int, shift: int = shift) -> float:
                 other = (group + shift) % self.groups
                 first, last = self._span(group, other, other + 1)
-                return float(kernels.expect(first, last, *self._data, r, s, r_sums, s_sums))
+                return float(kernels.expect_tiles(first, last, self._segments, r, s, r_sums, s_sums))
 
             total += sum(map_in_order(tile, range(self.groups), threads=self.threads))
         return total
@@ -179,7 +198,7 @@ class BigramTiles:
 
         def group(number: int) -> float:
             first, last = self._span(number, 0, self.groups)
-            return float(kernels.expect_rows(first, last, *self._data, r, s, r_sums))
+            return float(kernels.expect_tile_rows(first, last, self._segments, r, s, r_sums))
 
         return sum(map_in_order(group, range(self.groups), threads=self.threads))
 
@@ -191,7 +210,7 @@ class BigramTiles:
         def group(number: int) -> None:
             for other in range(self.groups if transposed else 1):
                 span = self._span(other, number, number + 1) if transposed else self._span(number, 0, self.groups)
-                kernels.multiply(*span, *self._data, transposed, dense, result)
+                kernels.multiply_tiles(*span, self._segments, transposed, dense, result)
 
         self._each(group, range(self.groups))
         return result
@@ -199,13 +218,9 @@ class BigramTiles:
     def dense(self) -> Float64[Array, "rows columns"]:
         """Return the counts as a dense matrix in the inner order."""
         result = np.zeros((len(self.rows), len(self.columns)))
-        rows = np.repeat(self._segment_rows, np.diff(self._segment_begins))
-        np.add.at(result, (rows, self._columns), self._counts)
+        rows = np.repeat(self._segments.rows, np.diff(self._segments.begins))
+        np.add.at(result, (rows, self._segments.columns), self._segments.counts)
         return result
-
-    @property
-    def _data(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        return self._segment_rows, self._segment_begins, self._columns, self._counts
 
     def by_rows(self, call: Callable[[int, int], T], size: int) -> list[T]:
         """Return `call(begin, end)` for pieces of a range, done on all threads; the pieces are always the same."""

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import InputError, UsageError
-from sapwood.lm import _aggregate_kernels as kernels
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, UNKNOWN
 from sapwood.shapes import Array, Bool, Float, Int, Int64, Num
@@ -108,8 +108,7 @@ class HeldOut:
         """Return the perplexity under `r[context] . s[target]`; places are where a word's parameters stand."""
         contexts = self.contexts if row_place is None else row_place[self.contexts]
         targets = self.targets if column_place is None else column_place[self.targets]
-        products = np.empty(len(contexts))
-        kernels.pair_products(contexts, targets, r, s, products)
+        products = kernels.pair_products(contexts, targets, r, s)
         with np.errstate(divide="ignore"):
             mean = float(self.counts @ np.log(products)) / float(self.counts.sum())
         return float(np.exp(-mean)) if mean > -700 else float("inf")
