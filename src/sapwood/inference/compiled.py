@@ -307,7 +307,11 @@ def _useful_levels(grammar: TensorGrammar) -> list[np.ndarray]:
         return known
     return [
         kernels.group_states(
-            grammar.rules, grammar.state_offsets, grammar.tensor_offsets, grammar.tensors, grammar.occupancy,
+            grammar.rules,
+            grammar.state_offsets,
+            grammar.tensor_offsets,
+            grammar.tensors,
+            grammar.occupancy,
             _LEVEL_STATES,
         )  # fmt: skip
     ]
