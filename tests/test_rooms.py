@@ -13,7 +13,7 @@ import sapwood
 ROOMS = sorted(
     path.parent.name
     for path in Path(sapwood.__file__).parent.glob("*/__init__.py")
-    if path.parent.name not in ("cli", "testing", "run")
+    if path.parent.name not in ("cli", "testing", "run", "kernels")
 )
 
 

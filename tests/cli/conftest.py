@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,9 +46,7 @@ def _sapwood(arguments: Sequence[object], stdin: bytes | io.BufferedIOBase = b""
             run([str(argument) for argument in arguments])
         sys.stdout.flush()
         sys.stderr.flush()
-        # On a machine that is busy or new, a remark on compiling may come at any time.
-        remarks = re.sub("^compiling for this machine .*\n", "", err.getvalue().decode(), flags=re.MULTILINE)
-        return Outcome(int(ended.value.code or 0), out.getvalue().decode(), remarks)
+        return Outcome(int(ended.value.code or 0), out.getvalue().decode(), err.getvalue().decode())
     finally:
         sys.stdin, sys.stdout, sys.stderr = before
 

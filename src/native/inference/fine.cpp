@@ -14,13 +14,14 @@ namespace sapwood {
 namespace {
 
 constexpr int64_t no_exponent = -(int64_t{1} << 38);
+constexpr uint8_t unknown = 2;
 
 template <class Real> class FinePass {
   public:
     FinePass(const FineGrammar<Real> &grammar, const Forest &forest, FineMemory<Real> &memory)
         : g(grammar), f(forest), offsets(memory.offsets.take(forest.n_nodes() + 1)),
           exponent(memory.exponent.take(forest.n * (forest.n + 1) / 2)), factor(memory.factor.take(forest.n_edges() + 1)),
-          posterior(memory.edge_posterior.take(forest.n_edges() + 1)) {
+          posterior(memory.edge_posterior.take(forest.n_edges() + 1)), worth(memory.alive.take(forest.n_nodes() + 1)) {
         offsets[0] = 0;
         for (Index v = 0; v < f.n_nodes(); ++v) offsets[v + 1] = offsets[v] + size_of(f.node_symbol[v]);
         inside = memory.inside.take(offsets[f.n_nodes()] + 1);
@@ -79,13 +80,13 @@ template <class Real> class FinePass {
     }
 
     void fill_outside(double negligible) {
+        std::fill_n(worth, f.n_nodes(), unknown);
         for (Index group = 0; group < f.n_groups(); ++group) {
             const Index parent = f.group_parent[group];
             const int64_t above = exponent[f.node_cell[parent]];
-            if (above == no_exponent) continue;
-            double mass = 0;
-            for (Index x = offsets[parent]; x < offsets[parent + 1]; ++x) mass += std::abs(inside[x] * outside[x]);
-            if (mass <= negligible) continue;
+            // (A node's outside vector is whole before its first group.)
+            if (worth[parent] == unknown) worth[parent] = above != no_exponent && mass_of(parent) > negligible;
+            if (!worth[parent]) continue;
             for (Index e = f.group_offsets[group]; e < f.group_offsets[group + 1]; ++e)
                 factor[e] = scale_of(below(e) - above);
             outside_group(group);
@@ -95,6 +96,7 @@ template <class Real> class FinePass {
     void node_posteriors(double *found) const {
         for (Index v = 0; v < f.n_nodes(); ++v) {
             double total = 0;
+#pragma omp simd reduction(+ : total)
             for (Index x = offsets[v]; x < offsets[v + 1]; ++x) total += static_cast<double>(inside[x]) * outside[x];
             found[v] = total;
         }
@@ -106,6 +108,7 @@ template <class Real> class FinePass {
     int64_t *offsets, *exponent;
     Real *factor, *inside, *outside, *meeting;
     double *posterior;
+    uint8_t *worth;  // whether a node is to be expanded
 
     // In a grammar with up to four states all vectors have four.
     Index size_of(int32_t symbol) const { return g.small.empty() ? g.vector_sizes[symbol] : 4; }
@@ -117,6 +120,14 @@ template <class Real> class FinePass {
     static Real scale_of(int64_t shift) { return static_cast<Real>(power_of_two(std::min<int64_t>(shift, 120))); }
     Index left_of(Index e) const { return offsets[f.children[2 * e]]; }
     Index right_of(Index e) const { return offsets[f.children[2 * e + 1]]; }
+
+    // A node's posterior, or what it would be if weights had no sign.
+    double mass_of(Index node) const {
+        double mass = 0;
+#pragma omp simd reduction(+ : mass)
+        for (Index x = offsets[node]; x < offsets[node + 1]; ++x) mass += std::abs(inside[x] * outside[x]);
+        return mass;
+    }
 
     // Bring the largest absolute value of a cell's vectors into [1/2, 1); returns the cell's exponent.
     int64_t rescale(Index cell, int64_t reference) {

@@ -8,6 +8,7 @@
 #include "inference/engine.hpp"
 #include "inference/grouping.hpp"
 #include "inference/lanes.hpp"
+#include "inference/leaves.hpp"
 #include "inference/tables.hpp"
 #include "inference/viterbi.hpp"
 #include "module.hpp"
@@ -15,8 +16,6 @@
 
 namespace sapwood {
 namespace {
-
-using Leaves = std::vector<const Leaf *>;
 
 // The coarse grammar's rules, as `CompiledGrammar` has them.
 struct CoarseArrays {
@@ -87,61 +86,6 @@ std::shared_ptr<CoarseGrammar> make_coarse(const CoarseArrays &rules, const Pair
 
 template <class Real> std::shared_ptr<FineGrammar<Real>> make_fine(const FineArrays<Real> &arrays, double least, nb::handle) {
     return lay_out<Real>(arrays, least);
-}
-
-// `row` has the lexical weights of all states by coarse symbol.
-template <class Real> void add_row(Leaf &leaf, Vector<const Real> row, Vector<const int64_t> symbol_offsets) {
-    Row<Real> found;
-    found.offsets.assign(1, 0);
-    for (const int32_t s : leaf.symbols) {
-        const auto part = row.slice(symbol_offsets[s], symbol_offsets[s + 1]);
-        found.values.insert(found.values.end(), part.data, part.data + part.size());
-        found.offsets.push_back(static_cast<int64_t>(found.values.size()));
-    }
-    if constexpr (std::is_same_v<Real, float>) leaf.single.push_back(std::move(found));
-    else leaf.precise.push_back(std::move(found));
-}
-
-// The weights of a symbol's states in row `number`; empty if the word cannot have the symbol.
-Array<double> leaf_vector(const Leaf &leaf, Index number, int32_t symbol) {
-    const auto at = std::lower_bound(leaf.symbols.begin(), leaf.symbols.end(), symbol);
-    if (at == leaf.symbols.end() || *at != symbol) return Array<double>(0);
-    const Index x = at - leaf.symbols.begin();
-    const auto copy = [&](const auto &row) {
-        Array<double> result(row.offsets[x + 1] - row.offsets[x]);
-        std::copy(row.values.begin() + row.offsets[x], row.values.begin() + row.offsets[x + 1], result.data.get());
-        return result;
-    };
-    return leaf.single.empty() ? copy(leaf.precise.at(number)) : copy(leaf.single.at(number));
-}
-
-// Add a row of another leaf, whose symbols can differ.
-template <class Real>
-void join_row(const Leaf &leaf, const std::vector<int32_t> &own, const Row<Real> &row, std::vector<Row<Real>> &target) {
-    Row<Real> &joined = target.emplace_back();
-    joined.offsets.assign(1, 0);
-    for (const int32_t s : leaf.symbols) {
-        const auto at = std::lower_bound(own.begin(), own.end(), s);
-        if (at != own.end() && *at == s) {
-            const auto bounds = row.offsets.begin() + (at - own.begin());
-            joined.values.insert(joined.values.end(), row.values.begin() + bounds[0], row.values.begin() + bounds[1]);
-        }
-        joined.offsets.push_back(static_cast<int64_t>(joined.values.size()));
-    }
-}
-
-// A leaf with the first rows of several, then the other rows of the first, and coarse weights of its own.
-Leaf join_leaves(const Leaves &members, Vector<const int32_t> symbols, Vector<const double> values, bool fixed) {
-    Leaf leaf{flat(symbols), flat(values), {}, {}, fixed};
-    const auto join = [&](auto rows_of, auto &target) {
-        for (const Leaf *member : members)
-            if (!rows_of(*member).empty()) join_row(leaf, member->symbols, rows_of(*member)[0], target);
-        const auto &first = rows_of(*members.at(0));
-        for (std::size_t row = 1; row < first.size(); ++row) join_row(leaf, members[0]->symbols, first[row], target);
-    };
-    join([](const Leaf &member) -> const auto & { return member.single; }, leaf.single);
-    join([](const Leaf &member) -> const auto & { return member.precise; }, leaf.precise);
-    return leaf;
 }
 
 Forest make_forest(Index n, Vector<const int64_t> node_offsets, Vector<const int32_t> node_symbol,
@@ -268,7 +212,7 @@ template <class Real> void bind_precision(nb::module_ &module, const char *gramm
         .def_prop_ro("n_dense", [](const FineGrammar<Real> &g) { return g.dense.size(); });
     nb::class_<Engine<Real>>(module, engine).def("parse", &parse<Real>, unlocked());
     module.def("fine_grammar", &make_fine<Real>, nb::keep_alive<0, 3>());
-    module.def("add_row", &add_row<Real>);
+    module.def("add_level", &add_level<Real>, unlocked());
     module.def("fine_chart", &fine_chart<Real>, unlocked());
     module.def("viterbi", &viterbi<Real>, unlocked());
     module.def("group_states", &group_states<Real>, unlocked());
@@ -285,10 +229,6 @@ template <class Real> void bind_precision(nb::module_ &module, const char *gramm
 void bind_inference(nb::module_ &module) {
     nb::class_<CoarseGrammar>(module, "CoarseGrammar");
     nb::class_<Leaf>(module, "Leaf")
-        .def("__init__",
-             [](Leaf *self, Vector<const int32_t> symbols, Vector<const double> values, bool fixed) {
-                 new (self) Leaf{flat(symbols), flat(values), {}, {}, fixed};
-             }, "symbols"_a, "values"_a, "fixed"_a = false)
         .def_prop_ro("symbols", [](const Leaf &leaf) { return to_array(leaf.symbols); })
         .def_prop_ro("values", [](const Leaf &leaf) { return to_array(leaf.values); })
         .def_ro("fixed", &Leaf::fixed)
@@ -302,7 +242,8 @@ void bind_inference(nb::module_ &module) {
         .value("max_rule_sum", Decoder::max_rule_sum)
         .value("recall", Decoder::recall);
     module.def("coarse_grammar", &make_coarse);
-    module.def("join_leaves", &join_leaves);
+    module.def("leaf", &make_leaf, unlocked());
+    module.def("join_leaves", &join_leaves, unlocked());
     module.def("forest", &make_forest);
     module.def("coarse_forest", &coarse_forest_of, unlocked());
     module.def("filter_forest", &filter_forest_of, unlocked());

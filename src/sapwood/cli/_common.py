@@ -6,7 +6,6 @@ import contextlib
 import difflib
 import json
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +70,8 @@ class Choice(click.ParamType):
 
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on standard error.")
+# For commands that have nothing to be quiet about: whoever says it to all gets no error.
+silent_option = click.option("-q", "--quiet", is_flag=True, expose_value=False, help="Nothing on standard error.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print machine-readable JSON.")
 skip_bad_option = click.option("--skip-bad", is_flag=True, help="Skip malformed trees and report how many.")
 format_option = click.option(
@@ -281,20 +282,6 @@ def print_json(value: Mapping[str, object]) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-@contextlib.contextmanager
-def compiling_note(progress: Progress, seconds: float = 2.0) -> Iterator[None]:
-    """Say that kernels are being compiled, should the block take longer than it does from the cache."""
-    timer = threading.Timer(
-        seconds, progress.note, ["compiling for this machine (once after installing; takes about half a minute) ..."]
-    )
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 class ParserOptions(TypedDict, total=False):
     """What a parser is told besides its model."""
 
@@ -306,8 +293,8 @@ class ParserOptions(TypedDict, total=False):
     alternatives: int
 
 
-def load_parser(model: str | Sequence[str] | None, progress: Progress, **options: Unpack[ParserOptions]) -> Parser:
-    """Load a model or several (none: the included one) and make their parser ready to go."""
+def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptions]) -> Parser:
+    """Load a model or several (none: the included one) and return their parser."""
     from sapwood.inference import Parser
 
     paths = [model] if isinstance(model, str) else list(model or [])
@@ -315,7 +302,4 @@ def load_parser(model: str | Sequence[str] | None, progress: Progress, **options
         raise UsageError("a model cannot be read from standard input; name a file")
     if "" in paths:
         raise UsageError("-m: the name of the model is empty")
-    with compiling_note(progress):
-        parser = Parser(paths or None, **options)
-        parser.parse_one(["warm", "up"])
-    return parser
+    return Parser(paths or None, **options)

@@ -68,10 +68,7 @@ def count_command(
     workers = common.default_threads(threads)
     began = time.perf_counter()
     from sapwood.lm.reading import read_counts
-    from sapwood.lm.training import warm_up
 
-    with common.compiling_note(progress):
-        warm_up(order or 2, threads=workers)
     counts = read_counts(
         text,
         order=order,
@@ -101,8 +98,8 @@ _NAMES = ("words", "bigrams", "trigrams", *(f"{k}-grams" for k in range(4, LONGE
 @click.argument("file")
 @shared.top_option
 @common.json_option
-@common.quiet_option
-def show_command(file: str, top: int, as_json: bool, quiet: bool) -> None:
+@common.silent_option
+def show_command(file: str, top: int, as_json: bool) -> None:
     """Show what is in a FILE of counts, a language model or an ARPA file, and how it was made.
 
     \b
@@ -120,7 +117,7 @@ def show_command(file: str, top: int, as_json: bool, quiet: bool) -> None:
         figures = {name: value for name, value in counts.describe().items() if value is not None}
         found = {"kind": "counts", **figures, "top": most}
     else:
-        found = shared.load_model(file, common.make_progress(quiet)).describe()
+        found = shared.load_model(file).describe()
     if as_json:
         shared.print_json({"file": file, **found})
         return

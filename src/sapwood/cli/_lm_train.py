@@ -131,8 +131,6 @@ def train_command(
     from sapwood.lm.evaluation import evaluate
     from sapwood.lm.models import save_model
 
-    with common.compiling_note(progress):
-        training.warm_up(order or 2, method, threads=workers)
     began = time.perf_counter()
     read = training.read_training_text(
         text, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,

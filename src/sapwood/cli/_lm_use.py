@@ -36,7 +36,7 @@ def next_command(model: str, context: tuple[str, ...], top: int, as_json: bool, 
     words = " ".join(context).split()
     _check_utf8(words)
     progress = common.make_progress(quiet)
-    loaded = shared.load_model(model, progress)
+    loaded = shared.load_model(model)
     unknown = [word for word in words if word not in loaded.vocabulary]
     if unknown:
         progress.note(f"the model does not know: {' '.join(unknown)}")
@@ -57,10 +57,8 @@ def next_command(model: str, context: tuple[str, ...], top: int, as_json: bool, 
 )
 @click.option("--unknown", is_flag=True, help="Draw <unk> as well, as often as the model predicts it.")
 @common.json_option
-@common.quiet_option
-def generate_command(
-    model: str, number: int, seed: int, max_words: int, unknown: bool, as_json: bool, quiet: bool
-) -> None:
+@common.silent_option
+def generate_command(model: str, number: int, seed: int, max_words: int, unknown: bool, as_json: bool) -> None:
     """Draw sentences from MODEL, one a line; from a model of a stream, sequences of --max-words words.
 
     \b
@@ -70,7 +68,7 @@ def generate_command(
     """
     import numpy as np
 
-    loaded = shared.load_model(model, common.make_progress(quiet))
+    loaded = shared.load_model(model)
     # Each is there as soon as it is drawn, and all are those of one call with this seed.
     rng = np.random.default_rng(seed)
     for _ in range(number):
@@ -95,11 +93,9 @@ def generate_command(
     "--least", type=click.IntRange(min=0), help="By lift: leave out words that were seen less often. [default: 10]"
 )
 @common.json_option
-@common.quiet_option
+@common.silent_option
 @click.pass_context
-def topics_command(
-    context: click.Context, /, model: str, top: int, by: By, least: int | None, as_json: bool, quiet: bool
-) -> None:
+def topics_command(context: click.Context, /, model: str, top: int, by: By, least: int | None, as_json: bool) -> None:
     """Show the hidden states of MODEL, the most frequent first: their words, and the words that lead to them.
 
     Of a mixture these are the states of the first member that has any, of a mixed-order model those of the word just
@@ -112,7 +108,7 @@ def topics_command(
     """
     if by != "lift":
         common.refuse_given(context, ["least"], "goes with --by lift")
-    loaded = shared.load_latent(model, common.make_progress(quiet))
+    loaded = shared.load_latent(model)
     topics = loaded.topics(top, by=by, least=10 if least is None else least)
     if as_json:
         shared.print_json(
@@ -148,8 +144,8 @@ def topics_command(
     help="How to compare states: the Bhattacharyya coefficient of Hellinger's distance, or the cosine of the angle.",
 )
 @common.json_option
-@common.quiet_option
-def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json: bool, quiet: bool) -> None:
+@common.silent_option
+def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json: bool) -> None:
     """Print the words of MODEL that lead to the same hidden states as WORD, with how like it they are (at most 1).
 
     \b
@@ -158,7 +154,7 @@ def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json
       sapwood lm nearest model.sapwood monday --top 3 --likeness cosine --json
     """
     _check_utf8([word])
-    loaded = shared.load_latent(model, common.make_progress(quiet))
+    loaded = shared.load_latent(model)
     if word not in loaded.vocabulary:
         raise InputError(f"{model}: the model does not know the word {word!r}")
     found = loaded.nearest(word, top, likeness=likeness)
@@ -197,7 +193,7 @@ def export_command(model: str, output: str, form: str | None, likeness: Likeness
     """
     common.refuse_replacing({"-o": output}, [model])
     progress = common.make_progress(quiet)
-    loaded = shared.load_model(model, progress)
+    loaded = shared.load_model(model)
     from sapwood.lm.arpa import write_arpa
     from sapwood.lm.ngram_model import NgramModel
     from sapwood.lm.vectors import write_vectors

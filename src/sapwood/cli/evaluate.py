@@ -90,7 +90,7 @@ def command(
         from sapwood.evaluate.held_out import evaluate_parser
 
         parser = common.load_parser(
-            models, progress, decoder=decoder, threshold=threshold, threads=common.default_threads(threads)
+            models, decoder=decoder, threshold=threshold, threads=common.default_threads(threads)
         )
         started = time.perf_counter()
         trees = common.trees_from([gold], input_format, skip_bad, progress)

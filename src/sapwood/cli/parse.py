@@ -116,7 +116,6 @@ def command(
     workers = (threads or 1) if from_stream else common.default_threads(threads)
     parser = common.load_parser(
         models,
-        progress,
         decoder=decoder,
         threshold=0.0 if exact else threshold,
         threads=workers,

@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64, Num, Shaped
 from sapwood.storage import pack_strings, unpack_strings
 from sapwood.trees.lexicon import Lexicon
@@ -44,11 +45,19 @@ def run_offsets(sorted_numbers: Int[Array, "entries"], size: int) -> Int64[Array
     return np.searchsorted(sorted_numbers, np.arange(size + 1)).astype(np.int64)
 
 
-def _ranges(offsets: np.ndarray, numbers: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of all runs of the given numbers, one behind the other, and how long each run is."""
-    begins, ends = offsets[numbers], offsets[np.asarray(numbers, np.int64) + 1]
-    times = ends - begins
-    return np.arange(int(times.sum())) + np.repeat(begins - (np.cumsum(times) - times), times), times
+class Columns(NamedTuple):
+    """The columns of `Emissions` that make up a row, as the kernel takes them (`src/native/grammar/emissions.cpp`)."""
+
+    offsets: Int64[Array, "terminal_bounds"]
+    symbol: Int32[Array, "entries"]
+    value_offsets: Int64[Array, "entry_bounds"]
+    values: Float64[Array, "values"]
+    state_offsets: Int64[Array, "preterminal_bounds"]
+    tag_offsets: Int64[Array, "terminal_bounds"]
+    tag: Int32[Array, "tag_entries"]
+    tag_values: Float64[Array, "tag_entries"]
+    tag_of: Int32[Array, "preterminals"]
+    share: Float64[Array, "leaf_states"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,21 +130,17 @@ class Emissions:
     def row(self, terminal: int) -> Float64[Array, "leaf_states"]:
         """Return `q(a -> x)` for all preterminals: a dense row of all their states."""
         terminals, weights = self._terms(terminal)
-        entries, times = _ranges(self.offsets, terminals)
-        symbols = self.symbol[entries]
-        sizes = self.states[symbols]
-        moved = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        values = self.values[np.repeat(self.value_offsets[entries], sizes) + moved]
-        values = values * np.repeat(np.repeat(weights, times), sizes)
-        places = np.repeat(self.state_offsets[symbols], sizes) + moved
-        # (of nothing, the sums are integers)
-        row = np.bincount(places, weights=values, minlength=int(self.state_offsets[-1])).astype(np.float64, copy=False)
-        entries, times = _ranges(self.tag_offsets, terminals)
-        if len(entries):
-            values = self.tag_values[entries] * np.repeat(weights, times)
-            by_tag = np.bincount(self.tag[entries], weights=values, minlength=len(self.tags))
-            row += self.share * by_tag[self.tag_of][self.symbol_of_state]
+        row = kernels.emission_row(self._columns, np.array(terminals, np.int64), np.array(weights), len(self.tags))
         return row if self.emitter is None else row[self.emitting_state]
+
+    @cached_property
+    def _columns(self) -> Columns:
+        """What the kernel takes."""
+        return Columns(
+            self.offsets, self.symbol, self.value_offsets, self.values.astype(np.float64, copy=False),
+            self.state_offsets, self.tag_offsets, self.tag, self.tag_values.astype(np.float64, copy=False), self.tag_of,
+            self.share.astype(np.float64, copy=False),
+        )  # fmt: skip
 
     def _terms(self, terminal: int) -> tuple[list[int], list[float]]:
         """Return the terminals whose own weights make up those of a terminal, and how much of each."""

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse
 
 from sapwood import kernels
 from sapwood.grammar.coarsen import averaging_weights, coarsen
@@ -15,7 +14,7 @@ from sapwood.grammar.emissions import offsets_of, run_offsets
 from sapwood.grammar.groups import rule_keys
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.contexts import Contexts, find_contexts
-from sapwood.shapes import Array, Float, Float32, Int32, Int64
+from sapwood.shapes import Array, Float, Float32, Float64, Int32, Int64
 
 # Coarse lexical weights never vanish where the fine grammar has a word.
 _FLOOR = 1e-12
@@ -76,8 +75,7 @@ class CompiledGrammar:
     tensor_offsets: Int64[Array, "rules+1"]
     tensors: Float[Array, "weights"]
     # From a dense row of lexical weights over preterminal states to coarse averages.
-    coarse_emission: scipy.sparse.csr_array
-    coarse_presence: scipy.sparse.csr_array
+    leaf_average: Float64[Array, "leaf_states"]
     row_order: Int64[Array, "leaf_states"]
     # Coarser versions with the same symbols and rules, the coarsest first.
     levels: tuple[Level, ...] = ()
@@ -92,16 +90,9 @@ class CompiledGrammar:
 
     def leaf(self, row: Float[Array, "leaf_states"], *, fixed: bool = False) -> Leaf:
         """Return a word's lexical weights, given as a dense row over preterminal states, with their coarse averages."""
-        average = self.coarse_emission @ row
-        symbols = np.flatnonzero(self.coarse_presence @ (row != 0))
-        floor = max(float(average.max(initial=0.0)) * _FLOOR, 1e-300)
-        leaf = kernels.Leaf(symbols.astype(np.int32), np.maximum(average[symbols], floor), fixed)
-        first = self.symbol_offsets[self.coarse.n_interminals]
-        ordered = np.zeros(self.symbol_offsets[-1], self.dtype)
-        ordered[first:] = row[self.row_order]
-        kernels.add_row(leaf, ordered, self.symbol_offsets)
+        leaf = kernels.leaf(self, np.ascontiguousarray(row, np.float64), self.dtype is np.float32, _FLOOR, fixed)
         for level in self.levels:
-            kernels.add_row(leaf, level.row(ordered), level.compiled.symbol_offsets)
+            kernels.add_level(leaf, level)
         return leaf
 
     @cached_property
@@ -160,17 +151,15 @@ class Level(NamedTuple):
     """A version of a grammar with fewer states, those of the finer one being put together in groups.
 
     `compiled` has the coarser tensors. Its row of lexical weights is that of the finer one times `shares`, added up at
-    the places `target`, negative for states that are left out; both are in the order of rows.
+    the places `target`, negative for states that are left out; both are in the order of rows. The states of coarse
+    symbols begin at `fine_offsets` in the finer row, and at `new_offsets` in the new one.
     """
 
     compiled: CompiledGrammar
     target: Int64[Array, "fine_states"]
     shares: Float[Array, "fine_states"]
-
-    def row(self, row: Float[Array, "fine_states"]) -> Float[Array, "level_states"]:
-        """Return a word's lexical weights for the coarser grammar, from those of all states by coarse symbol."""
-        size = int(self.compiled.symbol_offsets[-1])
-        return _gather(self.target, row * self.shares, size).astype(self.compiled.dtype)
+    fine_offsets: Int64[Array, "coarse+1"]
+    new_offsets: Int64[Array, "coarse+1"]
 
 
 def _gather(target: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
@@ -212,7 +201,7 @@ def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
         tensors=tensors.astype(compiled.dtype),
         levels=(),
     )
-    return Level(level, target, shares.astype(compiled.dtype))
+    return Level(level, target, shares.astype(compiled.dtype), compiled.symbol_offsets, layout.symbol_offsets)
 
 
 class _Vectors(NamedTuple):
@@ -264,8 +253,6 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     prior = np.maximum(coarse.occupancy / max(coarse.occupancy.sum(), 1e-300), 1e-9)
     leaf_states = grammar.state_offsets[grammar.n_interminals]
     owner = coarse_of[grammar.n_interminals :][grammar.emissions.symbol_of_state]
-    weights = averaging_weights(grammar, owner, n_coarse)
-    matrix = (owner, np.arange(len(owner)))
     compiled = CompiledGrammar(
         grammar=grammar,
         coarse=coarse,
@@ -290,8 +277,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
         fine_states=states[rules].astype(np.int32),
         tensor_offsets=tensor_offsets,
         tensors=tensors.astype(dtype, copy=False),
-        coarse_emission=scipy.sparse.csr_array((weights, matrix), shape=(n_coarse, len(owner))),
-        coarse_presence=scipy.sparse.csr_array((np.ones(len(owner)), matrix), shape=(n_coarse, len(owner))),
+        leaf_average=averaging_weights(grammar, owner, n_coarse),
         row_order=state_order[vectors.symbol_offsets[coarse.n_interminals] :] - leaf_states,
     )
     levels = tuple(_make_level(compiled, groups) for groups in _useful_levels(grammar))
@@ -305,13 +291,7 @@ def _useful_levels(grammar: TensorGrammar) -> list[np.ndarray]:
     known = [groups for groups in grammar.levels if int(groups.max()) + 1 == _LEVEL_STATES]
     if known or not grammar.probabilistic:
         return known
-    return [
-        kernels.group_states(
-            grammar.rules,
-            grammar.state_offsets,
-            grammar.tensor_offsets,
-            grammar.tensors,
-            grammar.occupancy,
-            _LEVEL_STATES,
-        )  # fmt: skip
-    ]
+    found = kernels.group_states(
+        grammar.rules, grammar.state_offsets, grammar.tensor_offsets, grammar.tensors, grammar.occupancy, _LEVEL_STATES
+    )
+    return [found]

@@ -170,7 +170,7 @@ class ObservedTrees:
     >>> from sapwood.learn.pcfg import PCFG
     >>> from sapwood.trees import Tree
     >>> corpus = Corpus.from_trees([Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 3)
-    >>> ObservedTrees(corpus).expectations(PCFG().fit(corpus)).tensors
+    >>> ObservedTrees(corpus).expectations(PCFG().fit(corpus), dtype=np.float64).tensors
     array([3.])
     """
 
