@@ -29,3 +29,29 @@ def copy_speed(size: int = 1 << 26) -> float:
     source = np.zeros(size, np.uint8)
     target = np.empty_like(source)
     return 2 * size / best_time(lambda: np.copyto(target, source), 10) / 1e9
+
+
+def reference_seconds() -> float:
+    """Return the processor seconds of a fixed NumPy workload, the best of five.
+
+    Products, sorting, scattered reads and sums: what figures of different machines are divided by.
+    """
+    rng = np.random.default_rng(0)
+    square = rng.random((384, 384), dtype=np.float32)
+    values = rng.random(200_000)
+    places = rng.integers(0, len(values), 800_000)
+    columns = rng.random((1_000, 1_000))
+
+    def work() -> None:
+        for _ in range(12):
+            square @ square
+        np.sort(values)
+        values[places].sum()
+        np.cumsum(columns, axis=0)
+
+    times = []
+    for _ in range(5):
+        began = time.process_time()
+        work()
+        times.append(time.process_time() - began)
+    return min(times)

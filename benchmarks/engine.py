@@ -1,10 +1,15 @@
-"""How fast the parser is, against the machine it runs on.
+"""How fast the parser is, and training, against the machine they run on.
 
-    python benchmarks/engine.py TRAIN TEST [--states 1 2 4 8 16 32] [--json FILE]
+    python benchmarks/engine.py TREEBANK [--also TEST.mrg ...] [--first 300] [--keep FOLDER] [--json FILE]
 
-Trains a markovised PCFG on TRAIN and parses TEST with it (one and two threads, by length); then gives the treebank's
-plain symbols random states and parses with that, for the cost of states alone (accuracy means nothing there). The
-machine's limits (a matrix product and a copy) are measured in the same run. Times are those of warm kernels.
+TREEBANK is a directory with train.mrg, dev.mrg and test.mrg. Each of --methods is trained on it as `sapwood train
+--dev` does, in a process of its own: processor seconds, peak memory. Each grammar then parses TREEBANK's test
+sentences, and the first ones of the files in --also, on one thread: processor milliseconds a sentence, the first time
+(every word is new) and once warm; what two threads gain; F1. Then, for a PCFG: sentences by length, and exact parsing
+beside pruned; and the cost of random states. What is trained is kept in --keep and not trained again.
+
+All times are also given as multiples of one fixed NumPy workload in the same run, so that figures from different
+machines can be compared; so are the machine's limits, a matrix product and a copy.
 """
 
 from __future__ import annotations
@@ -12,9 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 # The matrix product must be that of one core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -22,43 +30,47 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import sapwood
-from _machine import copy_speed, matrix_product_speed
-from sapwood.inference.chart import build_chart
+from _machine import copy_speed, matrix_product_speed, reference_seconds
 from sapwood.testing.grammars import random_states
 
 BUCKETS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 10_000))
+METHODS = ("pcfg", "split-merge", "pivot+em")
+SETTINGS = {"pivot+em": ["--states", "24"]}
 
 
-def timed_parse(parser: sapwood.Parser, sentences: list[list[str]]) -> tuple[float, list[sapwood.ParseResult]]:
-    """Parse and format everything; returns seconds and results."""
-    parser.parse_one(sentences[0])
-    start = time.perf_counter()
+def run_measured(arguments: list[str]) -> dict[str, float]:
+    """Run `sapwood` and return its processor seconds, those of the clock, and its peak memory in megabytes."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sapwood", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert process.stderr is not None
+    said = process.stderr.read().decode()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"sapwood {' '.join(arguments)}: exit code {process.returncode}\n{said}")
+    return {
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "seconds": time.perf_counter() - began,
+        "megabytes": usage.ru_maxrss / 1024,
+    }
+
+
+def read_gold(path: Path, first: int | None = None) -> list[sapwood.Tree]:
+    """Return the cleaned trees of a file, or the first of them."""
+    trees = [tree for tree in map(sapwood.Normaliser(), sapwood.read_trees(path)) if tree is not None]
+    return trees[:first]
+
+
+def parse_all(parser: sapwood.Parser, sentences: list[list[str]]) -> tuple[float, float, list[sapwood.ParseResult]]:
+    """Parse and format everything; returns processor seconds, those of the clock, and the results."""
+    start, cpu = time.perf_counter(), time.process_time()
     results = []
     for result in parser.parse(sentences):
         str(result.tree)
         results.append(result)
-    return time.perf_counter() - start, results
-
-
-def fine_work(parser: sapwood.Parser, sentences: list[list[str]]) -> tuple[float, float]:
-    """Return the floating-point operations and bytes of tensors that the fine passes take for a sentence, on average.
-
-    A rule over a span costs `m_a m_b m_c` multiply-adds inside and again outside, a split `m_b m_c` and `3 m_b m_c`.
-    """
-    operations = size = 0.0
-    for sentence in sentences:
-        _, leaves = parser._read(sentence)
-        chart = build_chart(parser.compiled, leaves, threshold=parser.threshold)
-        if chart is None:
-            continue
-        compiled, forest = parser.compiled, chart.forest
-        states = compiled.fine_states.astype(float)
-        cubes = np.add.reduceat(states.prod(axis=1), compiled.fine_offsets[:-1])
-        squares = np.add.reduceat(states[:, 1] * states[:, 2], compiled.fine_offsets[:-1])
-        splits = np.diff(forest.group_offsets)
-        operations += 2 * (2 * cubes[forest.group_rule].sum() + 4 * (squares[forest.group_rule] * splits).sum())
-        size += 2 * cubes[forest.group_rule].sum() * compiled.tensors.itemsize
-    return operations / len(sentences), size / len(sentences)
+    return time.process_time() - cpu, time.perf_counter() - start, results
 
 
 def f1_of(gold: list[sapwood.Tree], results: list[sapwood.ParseResult]) -> float:
@@ -69,88 +81,137 @@ def f1_of(gold: list[sapwood.Tree], results: list[sapwood.ParseResult]) -> float
     return scorer.result().f1
 
 
+def measure_parsing(path: Path, gold: list[sapwood.Tree], repeats: int) -> dict[str, float]:
+    """Return milliseconds a sentence, first and once warm, what two threads gain, F1, and how many failed."""
+    sentences = [tree.words() for tree in gold]
+    one, two = sapwood.Parser(path), sapwood.Parser(path, threads=2)
+    one.parse_one(["warm", "up"])
+    first, _, results = parse_all(one, sentences)
+    warm = min(parse_all(one, sentences)[0] for _ in range(repeats))
+    parse_all(two, sentences)
+    # Taking turns, so that both meet the same weather.
+    turns = [(parse_all(one, sentences)[1], parse_all(two, sentences)[1]) for _ in range(repeats)]
+    alone, together = (min(times) for times in zip(*turns, strict=True))
+    return {
+        "first_ms": 1000 * first / len(gold),
+        "warm_ms": 1000 * warm / len(gold),
+        "two_threads": alone / together,
+        "f1": f1_of(gold, results),
+        "failed": sum(result.failed for result in results),
+    }
+
+
+def measure_lengths(grammar: sapwood.TensorGrammar, sentences: list[list[str]]) -> list[dict[str, float]]:
+    """Print and return milliseconds a sentence by length."""
+    parser, found = sapwood.Parser(grammar), []
+    print(f"\nPCFG by length\n{'words':>9} {'sentences':>9} {'ms':>8} {'us/word':>8}")
+    for low, high in BUCKETS:
+        chosen = [sentence for sentence in sentences if low <= len(sentence) <= high]
+        if chosen:
+            parse_all(parser, chosen)
+            seconds = parse_all(parser, chosen)[0]
+            each, word = 1e3 * seconds / len(chosen), 1e6 * seconds / sum(map(len, chosen))
+            print(f"{low:>4}-{high if high < 10_000 else '':<4} {len(chosen):>9} {each:>8.2f} {word:>8.0f}")
+            found.append({"from": low, "to": high, "sentences": len(chosen), "ms": each})
+    return found
+
+
 def compare_with_exact(grammar: sapwood.TensorGrammar, gold: list[sapwood.Tree]) -> dict[str, float]:
-    """Parse with default pruning and without any; print and return F1 and speed of both."""
+    """Parse with default pruning and without any; print and return F1 and milliseconds of both."""
     found: dict[str, float] = {}
     for name, parser in (("pruned", sapwood.Parser(grammar)), ("exact", sapwood.Parser(grammar, threshold=0))):
-        seconds, results = timed_parse(parser, [tree.words() for tree in gold])
-        found |= {f"{name}_f1": f1_of(gold, results), f"{name}_per_second": len(gold) / seconds}
+        seconds, _, results = parse_all(parser, [tree.words() for tree in gold])
+        found |= {f"{name}_f1": f1_of(gold, results), f"{name}_ms": 1000 * seconds / len(gold)}
     print(
-        f"\n{len(gold)} sentences of up to 30 words: pruned F1 {found['pruned_f1']:.2f} at "
-        f"{found['pruned_per_second']:.0f}/s, exact F1 {found['exact_f1']:.2f} at {found['exact_per_second']:.0f}/s"
+        f"\nPCFG, {len(gold)} sentences of up to 30 words: pruned F1 {found['pruned_f1']:.2f} in "
+        f"{found['pruned_ms']:.2f} ms, exact F1 {found['exact_f1']:.2f} in {found['exact_ms']:.1f} ms"
     )
+    return found
+
+
+def measure_states(train: Path, sentences: list[list[str]], numbers: list[int]) -> list[dict[str, float]]:
+    """Print and return what random states cost: nothing can be pruned by them, and no weight is zero."""
+    base = sapwood.PCFG().fit(sapwood.SplitMerge.prepare(sapwood.read_trees(train)))
+    print(f"\n{base!r} with random states, {len(sentences)} sentences\n{'states':>6} {'ms':>8} {'MB of weights':>14}")
+    found = []
+    for states in numbers:
+        parser = sapwood.Parser(random_states(base, states, np.random.default_rng(states)))
+        each = min(1000 * parse_all(parser, sentences)[0] / len(sentences) for _ in range(2))
+        size = parser.compiled.tensors.nbytes / 1e6
+        print(f"{states:>6} {each:>8.2f} {size:>14.1f}")
+        found.append({"states": states, "ms": each, "megabytes": size})
+    return found
+
+
+def train_all(options: argparse.Namespace, folder: Path, reference: float) -> dict[str, Any]:
+    """Train what is not there yet; print and return what it took."""
+    print(f"\ntraining on {options.treebank}, --dev included\n{'':<12} {'CPU-s':>8} {'ratio':>8} {'s':>8} {'MB':>8}")
+    found: dict[str, Any] = {}
+    for method in options.methods:
+        model, figures = folder / f"{method}.sapwood", folder / f"{method}.json"
+        if not figures.exists():
+            files = [str(options.treebank / "train.mrg"), "--dev", str(options.treebank / "dev.mrg")]
+            settings = ["--method", method, *SETTINGS.get(method, []), "--quiet", "-o", str(model)]
+            figures.write_text(json.dumps(run_measured(["train", *files, *settings])), encoding="utf-8")
+        took = found[method] = json.loads(figures.read_text(encoding="utf-8"))
+        print(f"{method:<12} {took['cpu_seconds']:>8.1f} {took['cpu_seconds'] / reference:>8.0f} "
+              f"{took['seconds']:>8.1f} {took['megabytes']:>8.0f}")  # fmt: skip
+    return found
+
+
+def parse_everything(options: argparse.Namespace, folder: Path, reference: float) -> dict[str, Any]:
+    """Parse all test sets with all grammars; print and return the table."""
+    tests = {options.treebank.name: read_gold(options.treebank / "test.mrg")}
+    tests |= {str(path.parent.name): read_gold(path, options.first) for path in options.also}
+    columns = f"{'first ms':>8} {'warm ms':>8} {'ratio':>8} {'2 threads':>9} {'F1':>7} {'failed':>6}"
+    print(f"\n{'parsing':<12} {'':<12} {columns}")
+    found: dict[str, Any] = {}
+    for method in options.methods:
+        for name, gold in tests.items():
+            row = found[f"{method} {name}"] = measure_parsing(folder / f"{method}.sapwood", gold, options.repeats)
+            print(f"{method:<12} {name:<12} {row['first_ms']:>8.2f} {row['warm_ms']:>8.2f} "
+                  f"{row['warm_ms'] / 1000 / reference:>8.3f} {row['two_threads']:>9.2f} {row['f1']:>7.2f} "
+                  f"{row['failed']:>6.0f}")  # fmt: skip
     return found
 
 
 def main() -> int:
     """Run the benchmark."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("train")
-    arguments.add_argument("test")
-    arguments.add_argument("--states", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32])
-    arguments.add_argument(
-        "--sentences", type=int, default=400, help="sentences for random states and for exact parsing"
-    )
+    arguments.add_argument("treebank", type=Path)
+    arguments.add_argument("--also", type=Path, nargs="*", default=[], help="more test sentences")
+    arguments.add_argument("--first", type=int, default=300, help="how many of them")
+    arguments.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
+    arguments.add_argument("--states", type=int, nargs="*", default=[1, 4, 16, 32])
+    arguments.add_argument("--sentences", type=int, default=200, help="for random states and for exact parsing")
+    arguments.add_argument("--repeats", type=int, default=5)
+    arguments.add_argument("--keep", type=Path, help="a folder for what is trained")
     arguments.add_argument("--json", help="write all figures there")
     options = arguments.parse_args()
-
-    limits = {"gemm_gflops": matrix_product_speed(), "copy_gb_per_s": copy_speed()}
-    peak = limits["gemm_gflops"]
-    print(f"machine: {peak:.0f} Gflop/s matrix product, {limits['copy_gb_per_s']:.1f} GB/s copy, one core")
-    normaliser = sapwood.Normaliser()
-    gold = [tree for tree in map(normaliser, sapwood.read_trees(options.test)) if tree is not None]
-    sentences = [tree.words() for tree in gold]
-    lengths = np.array([len(sentence) for sentence in sentences])
-    report: dict[str, object] = {"machine": limits, "sentences": len(sentences), "mean_length": float(lengths.mean())}
-
-    grammar = sapwood.PCFG().fit(sapwood.PCFG.prepare(sapwood.read_trees(options.train)))
-    start = time.perf_counter()
-    parser = sapwood.Parser(grammar)
-    parser.parse_one(sentences[0])
-    report["first_call_seconds"] = time.perf_counter() - start
-    print(f"\nPCFG, {grammar!r}; first call {report['first_call_seconds']:.1f} s (compiling, or reading the cache)")
-    print(f"{len(sentences)} sentences, {lengths.mean():.1f} words on average")
-    rates = {}
-    for threads in (1, 2, 1, 2):  # interleaved; the better of two
-        parser = sapwood.Parser(grammar, threads=threads)
-        seconds, results = timed_parse(parser, sentences)
-        rates[threads] = max(rates.get(threads, 0.0), len(sentences) / seconds)
-    f1 = f1_of(gold, results)
-    failed = sum(result.failed for result in results)
-    print(f"1 thread {rates[1]:.0f} sentences/s, 2 threads {rates[2]:.0f} ({rates[2] / rates[1]:.2f} times), "
-          f"F1 {f1:.2f}, {failed} failed")  # fmt: skip
-    report["pcfg"] = {"one_thread": rates[1], "two_threads": rates[2], "f1": f1, "failed": failed}
-    parser = sapwood.Parser(grammar)
-    print(f"\n{'length':>9} {'sentences':>9} {'sent/s':>8} {'us/word':>8}")
-    report["by_length"] = []
-    for low, high in BUCKETS:
-        chosen = [sentence for sentence in sentences if low <= len(sentence) <= high]
-        if chosen:
-            seconds, _ = timed_parse(parser, chosen)
-            per_word = 1e6 * seconds / sum(map(len, chosen))
-            rate = len(chosen) / seconds
-            print(f"{low:>4}-{high if high < 10_000 else '':<4} {len(chosen):>9} {rate:>8.0f} {per_word:>8.0f}")
-            report["by_length"].append({"from": low, "to": high, "per_second": rate})
-
-    report["pruning"] = compare_with_exact(grammar, [tree for tree in gold if len(tree) <= 30][: options.sentences])
-
-    base = sapwood.PCFG().fit(sapwood.SplitMerge.prepare(sapwood.read_trees(options.train)))
-    step = max(1, len(sentences) // options.sentences)
-    some = sentences[::step]
-    print(f"\n{base!r} with random states, {len(some)} sentences, one thread")
-    print(f"{'states':>6} {'sent/s':>8} {'Mflop/sent':>11} {'MB/sent':>8} {'Gflop/s':>8} {'of peak':>8}")
-    report["states"] = []
-    for states in options.states:
-        split = random_states(base, states, np.random.default_rng(states))
-        parser = sapwood.Parser(split)
-        seconds = min(timed_parse(parser, some)[0] for _ in range(2))
-        operations, size = fine_work(parser, some[::4])
-        speed = operations * len(some) / seconds / 1e9
-        print(f"{states:>6} {len(some) / seconds:>8.1f} {operations / 1e6:>11.1f} {size / 1e6:>8.1f} {speed:>8.1f} "
-              f"{speed / peak:>8.1%}")  # fmt: skip
-        report["states"].append(
-            {"states": states, "per_second": len(some) / seconds, "flop": operations, "bytes": size}
-        )
+    reference = reference_seconds()
+    report: dict[str, Any] = {
+        "machine": {
+            "reference_seconds": reference,
+            "gemm_gflops": matrix_product_speed(),
+            "copy_gb_per_s": copy_speed(),
+        }
+    }
+    print("machine, one core: {gemm_gflops:.0f} Gflop/s matrix product, {copy_gb_per_s:.1f} GB/s copy, fixed NumPy "
+          "workload {reference_seconds:.4f} s".format(**report["machine"]))  # fmt: skip
+    report["first_parse"] = run_measured(["parse", "-s", "The museum has closed."])
+    print("`sapwood parse -s ...`, start included: {cpu_seconds:.2f} CPU-s, {megabytes:.0f} MB".format(
+        **report["first_parse"]))  # fmt: skip
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        report["training"] = train_all(options, folder, reference)
+        report["parsing"] = parse_everything(options, folder, reference)
+    gold = read_gold(options.treebank / "test.mrg")
+    grammar = sapwood.PCFG().fit(sapwood.PCFG.prepare(sapwood.read_trees(options.treebank / "train.mrg")))
+    report["by_length"] = measure_lengths(grammar, [tree.words() for tree in gold])
+    report["exact"] = compare_with_exact(grammar, [tree for tree in gold if len(tree) <= 30][: options.sentences])
+    some = [tree.words() for tree in gold[:: max(1, len(gold) // options.sentences)]]
+    report["states"] = measure_states(options.treebank / "train.mrg", some, options.states)
     if options.json:
         Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0

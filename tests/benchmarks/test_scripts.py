@@ -24,9 +24,12 @@ slow = pytest.mark.slow
 RUNS = [
     pytest.param(
         "engine",
-        "{trees}/train.mrg {trees}/test.mrg --states 1 2 --sentences 4 --json {new}/a.json",
+        "{trees} --methods pcfg --also {trees}/dev.mrg --first 3 --repeats 1 --states 1 2 --sentences 4 "
+        "--keep {new} --json {new}/a.json",
         [
-            rf"1 thread {NUMBER} sentences/s, 2 threads {NUMBER} .*, F1 {F1}, 0 failed",
+            rf"fixed NumPy workload {NUMBER} s",
+            rf"pcfg +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}$",
+            rf"pcfg +trees +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{F1} +0",
             "4 sentences of up to 30 words",
             r" +2 ",
         ],

@@ -287,6 +287,7 @@ template <class Real> class CoarsePass {
     void apply_rules(Real least_merit) {
         for (Index x = 0; x < n_met; ++x) {
             const Real total = met_total[x];
+            m.rules_applied += met_last[x] - met_first[x];
             for (Index r = met_first[x]; r < met_last[x]; ++r) {
                 const Real added = total * rule_weight[r];
                 const int32_t s = g.rule_parent[r];

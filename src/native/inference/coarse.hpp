@@ -35,6 +35,7 @@ template <class Real> struct CoarseMemory {
     Buffer<int64_t> met_first, met_last, group_cell, edge_offsets;
     Buffer<int32_t> group_rule, split;
     Buffer<double> words, tags, next_tags;
+    int64_t rules_applied = 0;  // by all inside passes so far
 
     template <class Visit> void each(Visit visit) {
         for (auto *b : {&by_start, &by_end, &outside_start, &outside_end, &left_fit, &right_fit, &rows, &merits, &part,

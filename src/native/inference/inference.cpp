@@ -234,9 +234,12 @@ void bind_inference(nb::module_ &module) {
         .def_ro("fixed", &Leaf::fixed)
         .def("vector", &leaf_vector);
     nb::class_<Forest>(module, "Forest").def("arrays", &forest_arrays);
-    nb::class_<Workspace>(module, "Workspace").def(nb::init<>()).def("poison", [](Workspace &workspace, int byte) {
-        workspace.each([&](auto &buffer) { buffer.poison(static_cast<unsigned char>(byte)); });
-    });
+    nb::class_<Workspace>(module, "Workspace")
+        .def(nb::init<>())
+        .def_prop_ro("rules_applied", [](const Workspace &w) { return w.coarse_single.rules_applied + w.coarse_double.rules_applied; })
+        .def("poison", [](Workspace &workspace, int byte) {
+            workspace.each([&](auto &buffer) { buffer.poison(static_cast<unsigned char>(byte)); });
+        });
     nb::enum_<Decoder>(module, "Decoder")
         .value("max_rule", Decoder::max_rule)
         .value("max_rule_sum", Decoder::max_rule_sum)
