@@ -2,7 +2,7 @@
 
 Modules of the package are compiled with one decorator more on every function and dataclass whose annotations name
 shapes. A call binds the names of axes as jaxtyping does: the same name, the same size, in all arguments and in what is
-returned. Kernels (modules whose names begin with an underscore) are left alone; Numba compiles them.
+returned. Modules whose names begin with an underscore are left alone.
 """
 
 from __future__ import annotations
