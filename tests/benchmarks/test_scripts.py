@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import re
 import shlex
@@ -123,7 +123,7 @@ RUNS = [
         "{trees} --states 2 3 --ranks 2 --sentences 5 --json {new}/a.json --pictures {new}",
         [r"\| trees \| .* \| 2 \| .* \|", r"\| trees \| .* \| 3 \| .* \|"],
         id="low_rank",
-        marks=slow,
+        marks=[slow, pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")],
     ),
     pytest.param(
         "minimising",
