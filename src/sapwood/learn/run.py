@@ -123,6 +123,11 @@ class TrainingRun:
         What to train with; members of an ensemble differ by their seeds.
     ensemble, output, resume, log
         As for `train`.
+
+    Attributes
+    ----------
+    kept
+        The files beside the model.
     """
 
     def __init__(
@@ -141,8 +146,8 @@ class TrainingRun:
         if resume and output is None:
             raise UsageError("resume: goes with output, beside which the state of training is kept")
         self.learner, self.ensemble, self.resume, self.log = learner, ensemble, resume, log
-        self.output, self._kept = output, KeptFiles(output)
-        self._kept.check(resume=resume, log=log)
+        self.output, self.kept = output, KeptFiles(output)
+        self.kept.check(resume=resume, log=log)
 
     @property
     def _seed(self) -> int:
@@ -171,34 +176,34 @@ class TrainingRun:
                 if self.ensemble > 1:
                     progress.note(f"grammar {number + 1} of {self.ensemble}")
                 view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
-                checkpoint = self._kept.checkpoint(f"-{number:02d}" if self.ensemble > 1 else "")
+                checkpoint = self.kept.checkpoint(f"-{number:02d}" if self.ensemble > 1 else "")
                 grammar = self.member(number).fit(corpus, dev=dev, progress=progress, log=view, checkpoint=checkpoint)
                 done.append(grammar.with_info(seed=self._seed))
                 steps += grammar.info.get("iterations", 0)
                 if self.output is not None and self.ensemble > 1:
-                    save_models(done, self._kept.members)
+                    save_models(done, self.kept.members)
             log.write("end", step=steps)
         if self.output is not None:
             save_grammars(done, self.output)
-            self._kept.clear()
+            self.kept.clear()
         return done
 
     def _done(self, corpus: Corpus) -> list[TensorGrammar]:
         """Return the members that are finished; refuse to go on with grammars of another run."""
-        if not (self.resume and self._kept.members.exists()):
+        if not (self.resume and self.kept.members.exists()):
             return []
-        done, digest = load_models(self._kept.members), corpus.digest()
+        done, digest = load_models(self.kept.members), corpus.digest()
         for number, grammar in enumerate(done):
             info = grammar.info
             same = self.member(number).settings() == info.get("settings") and info.get("method") == self.learner.method
             if info["training"]["digest"] != digest or not same:
                 raise UsageError(
-                    f"{self._kept.members}: grammars of a training run with other settings or trees; give the same "
+                    f"{self.kept.members}: grammars of a training run with other settings or trees; give the same "
                     "ones again, or remove it to start anew"
                 )
         if len(done) > self.ensemble:
             raise UsageError(
-                f"{self._kept.members}: holds {len(done)} grammars, more than the {self.ensemble} asked for"
+                f"{self.kept.members}: holds {len(done)} grammars, more than the {self.ensemble} asked for"
             )
         return done
 
@@ -208,7 +213,7 @@ class TrainingRun:
         if not self.resume:
             return TrainingLog(self.log)
         # Lines behind the last checkpoint will be written again.
-        reached = self._kept.reached()
+        reached = self.kept.reached()
         step, measured = (steps + int(reached.get(name, 0)) for name in ("step", "measured"))
         return TrainingLog.resume(self.log, step=step, measured=measured)
 
