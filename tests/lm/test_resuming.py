@@ -27,6 +27,7 @@ RUNS: list[Any] = [
     ("em", SMALL, True),
     ("em", {**SMALL, "batches": 2}, True),
     ("em", SMALL, False),
+    ("em", {"states": 1, "iterations": 50}, False),  # ends because nothing changes any more
     ("pivot", PIVOT, True),
     ("pivot", {**PIVOT, "prior": 0}, False),
     ("pivot+em", PIVOT, True),
