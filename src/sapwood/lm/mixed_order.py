@@ -139,7 +139,8 @@ class Steps:
         for lag, bigrams in enumerate(model.lags, 1):
             there = np.flatnonzero(self.reach >= lag)
             contexts = text[there - lag]
-            products = kernels.pair_products(contexts, text[there], bigrams.given, bigrams.emitted)
+            products = np.empty(len(there))
+            kernels.pair_products(contexts, text[there], bigrams.given, bigrams.emitted, products)
             self.contexts[there, lag - 1] = contexts
             self.probabilities[there, lag - 1] = products
         alone = self.reach == 0
