@@ -5,7 +5,7 @@
 
 The words of the text are drawn independently with probabilities `1 / (rank + 2.7)`, about 24 to a line, which gives
 more distinct bigrams than prose of that length has. Times are from opening the text file (in the file cache) to the
-sorted tables, without compiling. The other engines, where they are installed, do the same by their own means, with
+sorted tables. The other engines, where they are installed, do the same by their own means, with
 line ends left out of account: split, number the words by frequency, group pairs, sort; they run in this process, one
 after the other, with as many threads as the most named.
 
@@ -25,23 +25,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numba
 import numpy as np
 
 from sapwood.lm import count_text
 
 
-@numba.njit(cache=True)
-def _spell(ids, arena, starts, line_ends, text):
-    """Write the words and a space or line end behind each; return how many bytes that is."""
-    at = 0
-    for t in range(len(ids)):
-        for x in range(starts[ids[t]], starts[ids[t] + 1]):
-            text[at] = arena[x]
-            at += 1
-        text[at] = 10 if line_ends[t] else 32
-        at += 1
-    return at
+def _spell(ids: np.ndarray, arena: np.ndarray, starts: np.ndarray, line_ends: np.ndarray) -> bytes:
+    """Return the words with a space or line end behind each."""
+    lengths = np.diff(starts)[ids]
+    ends = np.cumsum(lengths + 1)
+    text = np.empty(ends[-1], np.uint8)
+    text[ends - 1] = np.where(line_ends, 10, 32)
+    letters = np.ones(len(text), bool)
+    letters[ends - 1] = False
+    # Letter by letter: those of a word stand behind each other in the arena.
+    first = np.cumsum(lengths) - lengths
+    text[letters] = arena[np.arange(lengths.sum()) + np.repeat(starts[ids] - first, lengths)]
+    return text.tobytes()
 
 
 def zipfian_text(path: Path, tokens: int, words: int, seed: int = 0, shape: float = 1.0) -> None:
@@ -59,27 +59,12 @@ def zipfian_text(path: Path, tokens: int, words: int, seed: int = 0, shape: floa
             spelling[:] = rng.integers(ord("0"), ord("z") + 1, len(spelling))
         taken.add(spelling.tobytes())
     cumulated = np.cumsum(1.0 / (ranks + 2.7) ** shape)
-    # Where to begin looking in the cumulated probabilities, by a number's first 20 bits.
-    first = np.searchsorted(cumulated, np.arange(2**20) / 2**20 * cumulated[-1], "right")
-    text = np.empty(4_000_000 * (int(lengths.max()) + 1), np.uint8)
     with path.open("wb") as stream:
         for begin in range(0, tokens, 4_000_000):
             size = min(4_000_000, tokens - begin)
-            ids = _draw(rng.random(size), cumulated, first)
+            ids = np.searchsorted(cumulated, rng.random(size) * cumulated[-1], "right")
             line_ends = rng.random(size) < 1 / 24
-            stream.write(text[: _spell(ids, arena, starts, line_ends, text)].data)
-
-
-@numba.njit(cache=True)
-def _draw(uniform, cumulated, first):
-    ids = np.empty(len(uniform), np.int32)
-    for x in range(len(uniform)):
-        value = uniform[x] * cumulated[-1]
-        w = first[int(uniform[x] * len(first))]
-        while cumulated[w] <= value and w < len(cumulated) - 1:
-            w += 1
-        ids[x] = w
-    return ids
+            stream.write(_spell(np.minimum(ids, words - 1), arena, starts, line_ends))
 
 
 def with_sapwood(path: Path, threads: int, order: int, memory: int) -> int:
@@ -168,10 +153,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["POLARS_MAX_THREADS"] = str(max(options.threads))
     with tempfile.TemporaryDirectory() as folder:
-        small, text = Path(folder) / "small.txt", Path(folder) / "text.txt"
-        zipfian_text(small, min(200_000, options.tokens), options.words)
-        for memory in (options.memory, 1_000_000):  # compile everything, merging too
-            with_sapwood(small, 2, options.order, memory)
+        text = Path(folder) / "text.txt"
         zipfian_text(text, options.tokens, options.words)
         print(f"{options.tokens:,} tokens, {text.stat().st_size / 1e6:,.0f} MB, order {options.order}")
         for threads in options.threads:

@@ -9,8 +9,8 @@ gives is in the table.
 
 An iteration computes 6 m floating point operations for each distinct bigram (a product and two sums of m numbers), and
 touches 4 rows of m floats, of which it writes two: the speeds in the table are nominal, by these numbers. They stand
-beside what the machine can do: copying large arrays, and multiply-adds on numbers in registers. On a machine that does
-other things as well, seconds of the processor (all threads together) say more than those on the wall.
+beside what the machine can do: copying large arrays, and products of matrices that stay in cache. On a machine that
+does other things as well, seconds of the processor (all threads together) say more than those on the wall.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
-from numba import njit
 
 from _brown import brown_split
 from sapwood.lm.aggregate import AggregateMarkov
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.plots.pictures import COLOURS, save_picture
+from sapwood.run.parallel import one_blas_thread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,9 +59,8 @@ class Truth:
         s = rng.standard_gamma(SHARP_WORDS, (words, states), np.float32) + np.float32(1e-4)
         s *= (self.share[:, None] / s.mean(axis=1, keepdims=True)).astype(np.float32)
         self.s = s / s.sum(axis=0, dtype=np.float64).astype(np.float32)
-        self._cut = np.empty((states, words), np.float32)
-        self._other = np.empty((states, words), np.int32)
-        self._each(lambda h: alias_table(self.s[:, h].astype(np.float64), self._cut[h], self._other[h]), states)
+        self._sums = np.empty((states, words))
+        self._each(lambda h: np.cumsum(self.s[:, h], dtype=np.float64, out=self._sums[h]), states)
 
     def _each(self, call: Callable[[int], Any], count: int) -> list[Any]:
         with ThreadPoolExecutor(self.threads) as pool:
@@ -73,127 +72,51 @@ class Truth:
         totals = np.random.default_rng([self.seed, tokens]).multinomial(tokens, self.share)
         edges = np.searchsorted(np.cumsum(totals), np.linspace(0, tokens, PARTS + 1)[1:-1])
         bounds = np.unique(np.concatenate([[0], edges, [words]]))
-        lengths = np.zeros(words + 1, np.int64)
 
-        def part(number: int) -> tuple[np.ndarray, np.ndarray]:
-            begin, end = int(bounds[number]), int(bounds[number + 1])
+        def part(number: int) -> scipy.sparse.csr_array:
+            rows = np.arange(bounds[number], bounds[number + 1])
             rng = np.random.Generator(np.random.SFC64([self.seed, tokens, number]))
-            room = int(np.minimum(totals[begin:end], words).sum())
-            columns, counts = np.empty(room, np.int32), np.empty(room, np.int32)
-            used = draw_rows(begin, end, totals, self.r, self._cut, self._other, rng, columns, counts, lengths)
-            return columns[:used].copy(), counts[:used].copy()
+            shares = self.r[rows].astype(np.float64)
+            by_state = rng.multinomial(totals[rows], shares / shares.sum(axis=1, keepdims=True))
+            columns = [self._words(state, seen, rng) for state, seen in enumerate(by_state.sum(axis=0).tolist())]
+            # Words of a state are drawn in one go, and dealt out to the rows in their order.
+            from_rows = np.concatenate([np.repeat(rows - rows[0], seen) for seen in by_state.T])
+            found = np.unique(from_rows * words + np.concatenate(columns), return_counts=True)
+            places = np.divmod(found[0], words)
+            return scipy.sparse.csr_array((found[1].astype(np.int32), places), (len(rows), words))
 
-        parts = self._each(part, len(bounds) - 1)
-        columns = np.concatenate([each for each, _ in parts])
-        counts = np.concatenate([each for _, each in parts])
-        starts = np.cumsum(lengths)
-        return scipy.sparse.csr_array((counts, columns, starts.astype(np.int32)), (words, words))
+        return scipy.sparse.vstack(self._each(part, len(bounds) - 1), format="csr")
+
+    def _words(self, state: int, number: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw so many words that a state says."""
+        sums = self._sums[state]
+        return np.minimum(np.searchsorted(sums, rng.random(number) * sums[-1], "right"), len(sums) - 1)
 
     def perplexity(self, samples: int = 4000) -> float:
         """Return the perplexity of the model's own words, from a sample."""
         rng = np.random.default_rng([self.seed, 1])
-        total, sums = 0.0, {}
+        total = 0.0
         for word in rng.choice(len(self.share), samples, p=self.share).tolist():
             states = self.r[word].astype(np.float64)
             state = int(rng.choice(len(states), p=states / states.sum()))
-            if state not in sums:
-                sums[state] = np.cumsum(self.s[:, state], dtype=np.float64)
-            other = int(np.searchsorted(sums[state], rng.random() * sums[state][-1]))
-            total += float(np.log(self.r[word] @ self.s[other]))
+            total += float(np.log(self.r[word] @ self.s[self._words(state, 1, rng)[0]]))
         return float(np.exp(-total / samples))
 
 
-@njit(cache=True, nogil=True)
-def alias_table(chances, cut, other):
-    """Make Walker's table for drawing from a distribution."""
-    n = len(chances)
-    rest = chances * (n / chances.sum())
-    small, large = np.empty(n, np.int32), np.empty(n, np.int32)
-    smalls = larges = 0
-    for x in range(n):
-        if rest[x] < 1:
-            small[smalls] = x
-            smalls += 1
-        else:
-            large[larges] = x
-            larges += 1
-    while smalls and larges:
-        smalls -= 1
-        x, y = small[smalls], large[larges - 1]
-        cut[x], other[x] = rest[x], y
-        rest[y] -= 1 - rest[x]
-        if rest[y] < 1:
-            larges -= 1
-            small[smalls] = y
-            smalls += 1
-    for x in large[:larges]:
-        cut[x], other[x] = 1, x
-    for x in small[:smalls]:
-        cut[x], other[x] = 1, x
-
-
-@njit(cache=True, nogil=True)
-def draw_rows(begin, end, totals, r, cut, other, rng, columns, counts, lengths):
-    """Draw the second words of rows, and count them; returns how many distinct bigrams there are."""
-    words, states = len(totals), r.shape[1]
-    seen, touched = np.zeros(words, np.int32), np.empty(words, np.int32)
-    sums = np.empty(states)
-    used = 0
-    for row in range(begin, end):
-        whole = 0.0
-        for h in range(states):
-            whole += r[row, h]
-            sums[h] = whole
-        distinct = 0
-        for _ in range(totals[row]):
-            wanted = rng.random() * whole
-            low, high = 0, states - 1
-            while low < high:
-                middle = (low + high) // 2
-                if sums[middle] <= wanted:
-                    low = middle + 1
-                else:
-                    high = middle
-            place = rng.random() * words
-            word = int(place)
-            if place - word >= cut[low, word]:
-                word = other[low, word]
-            if seen[word] == 0:
-                touched[distinct] = word
-                distinct += 1
-            seen[word] += 1
-        for word in np.sort(touched[:distinct]):
-            columns[used], counts[used] = word, seen[word]
-            seen[word] = 0
-            used += 1
-        lengths[row + 1] = distinct
-    return used
-
-
-@njit(cache=True, nogil=True, fastmath=True)
-def multiply_add(times, x):
-    """Do 128 independent multiply-adds so many times."""
-    values = np.zeros(128, np.float32)
-    for _ in range(times):
-        for k in range(128):
-            values[k] = values[k] * x + x
-    return values.sum()
-
-
 def limits(threads: int, size: int) -> dict[str, float]:
-    """Measure what the machine can do: GB/s of copying (read and written), Gflop/s of multiply-adds."""
-    multiply_add(1, np.float32(0.5))
+    """Measure what the machine can do: GB/s of copying (read and written), Gflop/s of products of matrices."""
+    squares = [np.ones((512, 512), np.float32) for _ in range(threads)]
     best = {"copy": 0.0, "flops": 0.0}
     sources = [np.ones(size, np.float32) for _ in range(threads)]
     targets = [np.zeros(size, np.float32) for _ in range(threads)]
-    with ThreadPoolExecutor(threads) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         for _ in range(5):
             began = time.perf_counter()
             list(pool.map(np.copyto, targets, sources))
             best["copy"] = max(best["copy"], threads * 8 * size / (time.perf_counter() - began) / 1e9)
             began = time.perf_counter()
-            list(pool.map(lambda _: multiply_add(2_000_000, np.float32(0.5)), range(threads)))
-            best["flops"] = max(best["flops"], threads * 2 * 128 * 2e6 / (time.perf_counter() - began) / 1e9)
+            list(pool.map(lambda square: square @ square, squares))
+            best["flops"] = max(best["flops"], threads * 2 * 512**3 / (time.perf_counter() - began) / 1e9)
     return best
 
 
@@ -219,7 +142,7 @@ def measure(counts: scipy.sparse.csr_array, states: int, iterations: int, pivots
     least = max(30.0, 2e-7 * float(counts.sum()))
     watch, began = Stopwatch(), time.perf_counter()
     AggregateMarkov(iterations=iterations + 1, **settings).fit(counts, vocabulary=vocabulary, log=watch)
-    # The first iteration compiles, and pages come in.
+    # In the first iteration pages come in.
     seconds = float(np.diff(watch.times).min())
     entries = counts.nnz
     figures: dict[str, Any] = {

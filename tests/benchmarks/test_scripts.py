@@ -88,6 +88,12 @@ RUNS = [
         id="lm_counts",
     ),
     pytest.param(
+        "kills",
+        "{text} --kills 10 --states 4",
+        [r": 10 kills, [0-9]+ of them with a checkpoint; [1-9][0-9]* models, 0 of them different"],
+        id="kills",
+    ),
+    pytest.param(
         "lm_scale",
         "--tokens 5e3 --words 300 --states 4 --iterations 2 --threads 1 --copied 4096 --json {new}/a.json "
         "--picture {new}/a.svg",

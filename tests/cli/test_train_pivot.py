@@ -162,8 +162,9 @@ def test_resuming(
     with monkeypatch.context() as patch:
         interrupt_at(patch, at)
         outcome = train(sapwood, *same, "--log", "log", code=130)
-        assert outcome.err == "sapwood: interrupted\n"
     left = ["m.checkpoint"] if ensemble == 1 else ["m.checkpoint-01", "m.members"]
+    hint = "has what is done, and the same command with --resume goes on from there"
+    assert outcome.err == f"sapwood: interrupted; {left[0]} {hint}\n"
     kept = ["dev.mrg", "log", *left, "train.mrg", "whole", "whole.log"]
     assert names(folder) == kept
     # Neither from the beginning, nor with other settings.

@@ -169,14 +169,12 @@ void fill_tiles(const Sparse<I, D> &matrix, Index begin, Index end, Vector<const
         }
 }
 
-// Return `r[context] . s[target]` for each pair; `r` and `s` are (words, m).
+// Set `result` to `r[context] . s[target]` for each pair; `r` and `s` are (words, m).
 template <class T>
-Array<double> pair_products(Vector<const int32_t> contexts, Vector<const int32_t> targets, Matrix<const T> r,
-                            Matrix<const T> s) {
-    Array<double> result(contexts.size());
+void pair_products(Vector<const int32_t> contexts, Vector<const int32_t> targets, Matrix<const T> r, Matrix<const T> s,
+                   Vector<double> result) {
     for (Index pair = 0; pair < contexts.size(); ++pair)
         result[pair] = dot(r.row(contexts[pair]), s.row(targets[pair]), r.shape[1]);
-    return result;
 }
 
 // Return `sum log value` over rows `begin` to `end` of `values` (words, m), each row times its weight.

@@ -32,11 +32,14 @@ class Optimum:
         Their objective, and `objectives` those of all iterations.
     converged
         Whether the iterations ended because nothing changed any more.
+    power
+        The length of the next step, if there is one.
     """
 
     weights: Float[Array, "..."]
     objectives: list[float]
-    converged: bool
+    converged: bool = False
+    power: float = 1.0
 
     @property
     def objective(self) -> float:
@@ -46,12 +49,13 @@ class Optimum:
 
 def maximise(
     evaluate: Callable[[Float[Array, "..."]], tuple[float, Float[Array, "..."]]],
-    start: Float[Array, "..."],
+    start: Float[Array, "..."] | Optimum,
     *,
     iterations: int,
     tolerance: float,
     axis: int | tuple[int, ...] | None = None,
     accelerate: bool = True,
+    note: Callable[[Optimum], None] | None = None,
 ) -> Optimum:
     """Return the distributions that maximise a concave objective.
 
@@ -60,22 +64,26 @@ def maximise(
     evaluate
         Gives for weights the objective and its gradient; the latter is never negative.
     start
-        Distributions along `axis` (None: one over all elements), positive where the result may be.
+        Distributions along `axis` (None: one over all elements), positive where the result may be; or where earlier
+        iterations ended, to go on from there.
     iterations, tolerance
         When to stop: after so many, or when no weight changes by more and the objective grows by less than `tolerance`
         (of its size).
     accelerate
         Whether longer steps are tried.
+    note
+        Is told after each iteration where it ended.
     """
 
     def normalise(weights: np.ndarray) -> np.ndarray:
         totals = weights.sum(axis=axis, keepdims=True)
         return np.asarray(weights / np.where(totals > 0, totals, 1.0))
 
-    weights = start
+    before = start if isinstance(start, Optimum) else Optimum(start, [])
+    weights, power, converged = before.weights, before.power, before.converged
     value, gradient = evaluate(weights)
-    objectives, power, converged = [value], 1.0, False
-    for _ in range(iterations):
+    objectives = [*before.objectives[:-1], value]
+    while not converged and len(objectives) <= iterations:
         plain = normalise(weights * gradient)
         new = plain
         if accelerate and power > 1.0:
@@ -93,7 +101,7 @@ def maximise(
         gained = new_value - value
         weights, value, gradient = new, new_value, new_gradient
         objectives.append(value)
-        if change <= tolerance and gained <= tolerance * max(1.0, abs(value)):
-            converged = True
-            break
-    return Optimum(weights, objectives, converged)
+        converged = change <= tolerance and gained <= tolerance * max(1.0, abs(value))
+        if note is not None:
+            note(Optimum(weights, objectives, converged, power))
+    return Optimum(weights, objectives, converged, power)

@@ -27,6 +27,7 @@ from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
     from sapwood.inference import Parser
+    from sapwood.run.checkpoint import KeptFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -209,6 +210,18 @@ def make_normaliser(function_tags: str, keep_empties: bool, keep_repeated: bool)
     """Return the normaliser that the options ask for."""
     where = cast(FunctionTags, function_tags)
     return Normaliser(function_tags=where, empties=not keep_empties, repeated_unaries=not keep_repeated)
+
+
+@contextlib.contextmanager
+def resumable(kept: KeptFiles) -> Iterator[None]:
+    """Say how to go on if training is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if left := kept.left():
+            hint = f"{left[0]} has what is done, and the same command with --resume goes on from there"
+            raise KeyboardInterrupt(hint) from error
+        raise
 
 
 def make_progress(quiet: bool) -> Progress:

@@ -14,6 +14,7 @@ from sapwood.cli._groups import GroupedCommand, config_options, run_settings
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.lm.methods import LONGEST_ORDER, METHODS, Boundaries, Method, check_method, default_method
+from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.config import write_config
 from sapwood.run.log import TrainingLog
 
@@ -42,6 +43,7 @@ _NGRAMS = ("kn", "mkn")
     f"which is the best and slowest. [default: {default_method(True)}, or {default_method(False)} without --dev]",
 )
 @click.option("--dev", help="Text to stop by, to take weights of mixtures from, and to measure the result on.")
+@click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @config_options
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; not of kn and mkn.")
 @click.option(
@@ -94,6 +96,7 @@ def train_command(
     output: str,
     method: Method | None,
     dev: str | None,
+    resume: bool,
     save_config: str | None,
     log_path: str | None,
     min_count: int | None,
@@ -113,6 +116,9 @@ def train_command(
     input. Learning by em, pivot+em and mixed-order goes on as long as the text of --dev gets more probable; without
     --dev, until the likelihood hardly rises.
 
+    Training can be interrupted at any time: what is done is kept beside the model, in MODEL.checkpoint, and the same
+    command with --resume goes on from there to the same result. (kn and mkn take seconds, and begin anew.)
+
     \b
     Examples:
       sapwood lm train train.txt --dev dev.txt -o best.sapwood
@@ -125,6 +131,8 @@ def train_command(
     settings = {name: value for name, value in options.items() if value is not None}
     check_method(method, [*settings, *(["order"] if order is not None else [])], dev is not None)
     _check_files(text, dev, method, {"-o": output, "--log": log_path, "--save-config": save_config})
+    kept = KeptFiles(output)
+    kept.check(resume=resume, log=log_path)
     progress = common.make_progress(quiet)
     workers = common.default_threads(threads)
     from sapwood.lm import training
@@ -136,11 +144,17 @@ def train_command(
         text, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
         memory=shared.in_bytes(memory), threads=workers, progress=progress,
     )  # fmt: skip
-    with contextlib.nullcontext() if log_path is None else TrainingLog(log_path) as log:
-        model = training.fit(read, method, random_state=seed, threads=workers, progress=progress, log=log, **settings)
-    save_model(model, output)
+    with common.resumable(kept):
+        with _open_log(log_path, kept, resume) as log:
+            model = training.fit(
+                read, method, random_state=seed, threads=workers, progress=progress, log=log,
+                checkpoint=kept.checkpoint(), **settings,
+            )  # fmt: skip
+        save_model(model, output)
+        kept.clear()
     if save_config is not None:
-        write_config(save_config, {**run_settings(context), **_chosen(read, method, settings)})
+        given = {name: value for name, value in run_settings(context).items() if name != "resume"}
+        write_config(save_config, {**given, **_chosen(read, method, settings)})
     seconds = time.perf_counter() - began
     found = model.describe()
     tokens, unknown = read.counts.tokens, int(read.counts.vocabulary.counts[0])
@@ -167,6 +181,12 @@ def _check_files(text: tuple[str, ...], dev: str | None, method: Method, outputs
         raise UsageError(f"-o {output}: ARPA files hold n-gram models only, those of --method kn and mkn")
     common.check_inputs(*text, dev)
     common.refuse_replacing(outputs, [*text, dev])
+
+
+def _open_log(path: str | None, kept: KeptFiles, resume: bool) -> contextlib.AbstractContextManager[TrainingLog | None]:
+    if path is None:
+        return contextlib.nullcontext()
+    return TrainingLog.resume(path, lines=int(kept.reached().get("lines", 0))) if resume else TrainingLog(path)
 
 
 def _chosen(read: TrainingText, method: Method, settings: dict[str, Any]) -> dict[str, Any]:

@@ -93,6 +93,13 @@ def run(arguments: list[str] | None = None) -> None:
     sys.exit(_run(arguments))
 
 
+def _interrupted(error: BaseException | None) -> int:
+    """Say that a command was interrupted, and what the error says of going on."""
+    hint = f"; {error}" if isinstance(error, KeyboardInterrupt) and error.args else ""
+    click.echo(("\n" if sys.stderr.isatty() else "") + f"sapwood: interrupted{hint}", err=True)  # not behind a "^C"
+    return _INTERRUPTED
+
+
 def _run(arguments: list[str] | None) -> int:
     try:
         result = main.main(args=arguments, prog_name="sapwood", standalone_mode=False)
@@ -109,8 +116,7 @@ def _run(arguments: list[str] | None) -> int:
         if isinstance(error.__cause__ or error, BrokenPipeError):
             _abandon_output()  # whoever read it has gone away (`| head`)
             return 0
-        click.echo(("\n" if sys.stderr.isatty() else "") + "sapwood: interrupted", err=True)  # not behind a "^C"
-        return _INTERRUPTED
+        return _interrupted(error.__cause__ or error)
     except UnicodeEncodeError as error:
         click.echo(f"sapwood: cannot write {error.object[error.start : error.end]!r} as {error.encoding}", err=True)
         return 1
@@ -124,8 +130,7 @@ def _run(arguments: list[str] | None) -> int:
     except Exception as error:
         if isinstance(error, SystemError) and isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
             # An interrupt that arrived while a compiled loop was handing over its result.
-            click.echo(("\n" if sys.stderr.isatty() else "") + "sapwood: interrupted", err=True)
-            return _INTERRUPTED
+            return _interrupted(error.__cause__ or error.__context__)
         if os.environ.get("SAPWOOD_DEBUG"):
             traceback.print_exc()
         click.echo(

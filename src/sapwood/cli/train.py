@@ -157,7 +157,8 @@ def command(
         with common.naming([dev]):
             trees = common.trees_from([dev], input_format, skip_bad, progress)
             held_out = HeldOut(trees, corpus, threads=learner.threads)
-    grammars = run(corpus, held_out, progress)
+    with common.resumable(run.kept):
+        grammars = run(corpus, held_out, progress)
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
     progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} trees in {seconds:.1f} s")

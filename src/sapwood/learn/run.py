@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +16,14 @@ import numpy as np
 from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
-from sapwood.files import is_regular
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.methods import DEFAULT_METHOD, make_learner
 from sapwood.learn.settings import declared
+from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress, Silent
-from sapwood.storage import read_header
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 
@@ -126,6 +123,11 @@ class TrainingRun:
         What to train with; members of an ensemble differ by their seeds.
     ensemble, output, resume, log
         As for `train`.
+
+    Attributes
+    ----------
+    kept
+        The files beside the model.
     """
 
     def __init__(
@@ -144,15 +146,8 @@ class TrainingRun:
         if resume and output is None:
             raise UsageError("resume: goes with output, beside which the state of training is kept")
         self.learner, self.ensemble, self.resume, self.log = learner, ensemble, resume, log
-        self.output = None if output is None else Path(output)
-        if self.output is not None and log is not None:
-            own, other = os.path.realpath(self.output), os.path.realpath(log)
-            if other in (own, f"{own}.members") or other.startswith(f"{own}.checkpoint"):
-                raise UsageError(f"log {log}: is where the model, or what is kept for resuming, is written")
-        if not resume and (left := self._left()):
-            raise UsageError(
-                f"{left[0]}: training was interrupted here; go on with --resume, or remove this file to start anew"
-            )
+        self.output, self.kept = output, KeptFiles(output)
+        self.kept.check(resume=resume, log=log)
 
     @property
     def _seed(self) -> int:
@@ -181,66 +176,35 @@ class TrainingRun:
                 if self.ensemble > 1:
                     progress.note(f"grammar {number + 1} of {self.ensemble}")
                 view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
-                grammar = self.member(number).fit(
-                    corpus, dev=dev, progress=progress, log=view, checkpoint=self._checkpoint(number)
-                )
+                checkpoint = self.kept.checkpoint(f"-{number:02d}" if self.ensemble > 1 else "")
+                grammar = self.member(number).fit(corpus, dev=dev, progress=progress, log=view, checkpoint=checkpoint)
                 done.append(grammar.with_info(seed=self._seed))
                 steps += grammar.info.get("iterations", 0)
                 if self.output is not None and self.ensemble > 1:
-                    save_models(done, self._members)
+                    save_models(done, self.kept.members)
             log.write("end", step=steps)
         if self.output is not None:
             save_grammars(done, self.output)
-            for path in (*self._left(), *self._torn()):
-                path.unlink(missing_ok=True)
+            self.kept.clear()
         return done
-
-    @property
-    def _members(self) -> Path:
-        return Path(f"{self.output}.members")
-
-    def _beside(self, pattern: str) -> list[Path]:
-        """Return files in the model's directory."""
-        return [] if self.output is None else sorted(self.output.parent.glob(pattern))
-
-    def _checkpoints(self) -> list[Path]:
-        return [] if self.output is None else self._beside(f"{glob.escape(self.output.name)}.checkpoint*")
-
-    def _left(self) -> list[Path]:
-        """Return the files that an interrupted run has left."""
-        return [] if self.output is None else [p for p in (*self._checkpoints(), self._members) if p.exists()]
-
-    def _torn(self) -> list[Path]:
-        """Return what being killed in the middle of writing has left."""
-        assert self.output is not None
-        names = (f"{self.output.name}.checkpoint", self._members.name, self.output.name)
-        return [torn for name in names for torn in self._beside(f".{glob.escape(name[:40])}*.part")]
-
-    def _checkpoint(self, member: int) -> str | None:
-        """Return where the state of one grammar's training is kept, and clear away what others have left."""
-        if self.output is None or (self.output.exists() and not is_regular(self.output)):  # a device has no neighbours
-            return None
-        path = f"{self.output}.checkpoint" + (f"-{member:02d}" if self.ensemble > 1 else "")
-        for other in self._checkpoints():
-            if str(other) != path:
-                other.unlink()
-        return path
 
     def _done(self, corpus: Corpus) -> list[TensorGrammar]:
         """Return the members that are finished; refuse to go on with grammars of another run."""
-        if not (self.resume and self._members.exists()):
+        if not (self.resume and self.kept.members.exists()):
             return []
-        done, digest = load_models(self._members), corpus.digest()
+        done, digest = load_models(self.kept.members), corpus.digest()
         for number, grammar in enumerate(done):
             info = grammar.info
             same = self.member(number).settings() == info.get("settings") and info.get("method") == self.learner.method
             if info["training"]["digest"] != digest or not same:
                 raise UsageError(
-                    f"{self._members}: grammars of a training run with other settings or trees; give the same ones "
-                    "again, or remove it to start anew"
+                    f"{self.kept.members}: grammars of a training run with other settings or trees; give the same "
+                    "ones again, or remove it to start anew"
                 )
         if len(done) > self.ensemble:
-            raise UsageError(f"{self._members}: holds {len(done)} grammars, more than the {self.ensemble} asked for")
+            raise UsageError(
+                f"{self.kept.members}: holds {len(done)} grammars, more than the {self.ensemble} asked for"
+            )
         return done
 
     def _open_log(self, steps: int) -> contextlib.AbstractContextManager[Log]:
@@ -249,11 +213,9 @@ class TrainingRun:
         if not self.resume:
             return TrainingLog(self.log)
         # Lines behind the last checkpoint will be written again.
-        step = measured = 0
-        if current := self._checkpoints():
-            metadata = read_header(current[-1])["metadata"]
-            step, measured = int(metadata["step"]), int(metadata["measured"])
-        return TrainingLog.resume(self.log, step=steps + step, measured=steps + measured)
+        reached = self.kept.reached()
+        step, measured = (steps + int(reached.get(name, 0)) for name in ("step", "measured"))
+        return TrainingLog.resume(self.log, step=step, measured=measured)
 
 
 class _MemberLog:

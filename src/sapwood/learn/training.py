@@ -14,17 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.errors import ModelError, UsageError
+from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.latent import LatentWeights
+from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress, Stage
 from sapwood.shapes import Array, Int
-from sapwood.storage import content_digest, read_arrays, write_arrays
 from sapwood.trees.corpus import Corpus
 
-_FORMAT = 1
 # What a checkpoint has of the weights and of the state.
 _PARTS = ("states", "tensors", "root", "lexical")
 _COUNTS = ("done", "step", "worse", "measured")
@@ -90,19 +89,18 @@ class Operation:
 
 
 class Checkpoints:
-    """Keeps the state of a training run in a file, whole or not at all, after every operation.
+    """Keeps the state of a training run in a file, after every operation.
 
     Parameters
     ----------
     path
         The file.
     key
-        What the run depends on (settings, data): a checkpoint of another run is refused.
+        What the run depends on.
     """
 
     def __init__(self, path: str | Path, key: Mapping[str, Any]) -> None:
-        self.path = Path(path)
-        self._key = content_digest({}, key)
+        self._file = Checkpoint(path, key, data="trees")
 
     @classmethod
     def of_run(
@@ -123,23 +121,14 @@ class Checkpoints:
         for prefix, levels in (("level", state.levels), ("best.level", state.best_levels)):
             arrays.update({f"{prefix}.{number}": level for number, level in enumerate(levels)})
         arrays["figures"] = np.array([getattr(state, name) for name in _FIGURES])
-        metadata = {"key": self._key, **{name: getattr(state, name) for name in _COUNTS}}
-        write_arrays(self.path, arrays, metadata, kind="checkpoint", version=_FORMAT)
+        self._file.save(arrays, {name: getattr(state, name) for name in _COUNTS})
 
     def load(self, layout: LatentWeights) -> TrainingState | None:
         """Return the saved state, None if there is none; `layout` says which symbols and rules it is about."""
-        if not self.path.exists():
+        if (saved := self._file.load()) is None:
             return None
-        try:
-            arrays, metadata = read_arrays(self.path, kind="checkpoint", version=_FORMAT)
-        except ModelError as error:
-            raise ModelError(f"{error} (or remove this checkpoint to start anew)") from error
-        if metadata.get("key") != self._key:
-            raise UsageError(
-                f"{self.path}: the checkpoint of a training run with other settings or trees; "
-                "give the same ones again, or remove it to start anew"
-            )
-        try:
+        arrays, metadata = saved
+        with self._file.being_read():
             numbers: dict[str, Any] = {name: metadata[name] for name in _COUNTS}
             numbers.update(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
             return TrainingState(
@@ -149,8 +138,6 @@ class Checkpoints:
                 levels=_levels(arrays, "level"),
                 **numbers,
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"{self.path}: not a complete checkpoint: {error}; remove it to start anew") from error
 
 
 def _weights(layout: LatentWeights, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:

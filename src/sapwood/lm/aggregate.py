@@ -23,6 +23,7 @@ from sapwood.lm.aggregate_training import PIVOT_ITERATIONS, Training
 from sapwood.lm.counts import Counts
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import Boundaries
+from sapwood.lm.resuming import Run
 from sapwood.lm.transitions import HeldOut, Ids
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.run.log import Log, NoLog
@@ -133,6 +134,8 @@ class AggregateMarkov:
         init: LatentBigram | None = None,
         progress: Progress | None = None,
         log: Log | None = None,
+        run: Run | None = None,
+        name: str = "latent",
     ) -> LatentBigram:
         """Return the model.
 
@@ -150,6 +153,8 @@ class AggregateMarkov:
         progress, log
             What to report to. The log gets a line `iteration` with `log_likelihood` (of what the iteration began with)
             and, with `dev`, a line `dev` with `perplexity` (of what it ended with), for each iteration.
+        run, name
+            A run that this is a training of, under this name, and which may have been interrupted in it.
         """
         if isinstance(counts, Counts):
             matrix, vocabulary, boundaries = counts.bigrams(), counts.vocabulary, counts.boundaries
@@ -159,16 +164,19 @@ class AggregateMarkov:
             raise UsageError("a matrix of counts needs a vocabulary that says which words it is about")
         if matrix.shape != (len(vocabulary), len(vocabulary)):
             raise UsageError(f"counts of shape {matrix.shape} are not about a vocabulary of {len(vocabulary)} words")
-        run = Training(self, matrix, dev, progress or Silent(), log or NoLog())
+        if init is not None and self.method != "em":
+            raise UsageError(f"init is where EM begins; method {self.method!r} has its own beginning")
+        training = Training(self, matrix, dev, progress or Silent(), log or NoLog(), run or Run(), name)
         del matrix
-        if init is not None:
-            if self.method != "em":
-                raise UsageError(f"init is where EM begins; method {self.method!r} has its own beginning")
-            run.start_from(init)
-        elif self.method == "em":
-            run.start_at_random()
-        else:
-            run.start_from_pivots()
+        if not training.resume():
+            if init is not None:
+                training.start_from(init)
+            elif self.method == "em":
+                training.start_at_random()
+            else:
+                training.start_from_pivots()
+        if self.method != "em" and training.course.phase != "em":
+            training.fit_rows()
         if self.method != "pivot":
-            run.iterate("em", self.iterations)
-        return run.model(vocabulary, boundaries)
+            training.iterate("em", self.iterations)
+        return training.model(vocabulary, boundaries)

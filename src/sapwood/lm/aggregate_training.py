@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
 
 from sapwood import kernels
-from sapwood.anchors.concave import maximise
-from sapwood.errors import SapwoodError, UsageError
+from sapwood.anchors.concave import Optimum, maximise
+from sapwood.errors import ModelError, SapwoodError, UsageError
+from sapwood.lm.base import Parts
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.pivot_words import pivot_words
+from sapwood.lm.resuming import Run
 from sapwood.lm.tiles import BigramTiles
 from sapwood.lm.transitions import HeldOut, Ids
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
-from sapwood.shapes import Array, Float
+from sapwood.shapes import Array, Float, Shaped
 
 if TYPE_CHECKING:
     from sapwood.lm.aggregate import AggregateMarkov
@@ -32,6 +35,8 @@ _SMALLEST_STATE = 1e-9
 _SMALLEST_WORD = 1e-30
 # How much of earlier and of new expected counts an iteration over all counts takes.
 _ALL_NEW = np.array([0.0, 1.0])
+# What else a checkpoint has.
+_NUMBERS = ("step", "pivot_iterations", "iterations", "log_likelihood")
 # The most iterations of the concave problem.
 PIVOT_ITERATIONS = 200
 
@@ -48,8 +53,22 @@ class Best:
     s: Float[Array, "words states"] | None = None
 
 
+@dataclass
+class Course:
+    """Where the iterations of a phase stand: how many were done, and what says whether there are more."""
+
+    phase: str = ""
+    iteration: int = 0
+    objective: float = float("-inf")
+    gained: float = float("nan")
+    worse: int = 0
+
+
 class Training:
-    """One training: parameters in the inner order of the tiles, and what happens to them."""
+    """One training: parameters in the inner order of the tiles, and what happens to them.
+
+    It is the part `name` of a run, in which its state is kept.
+    """
 
     def __init__(
         self,
@@ -58,8 +77,10 @@ class Training:
         dev: Ids | HeldOut | None,
         progress: Progress,
         log: Log,
+        run: Run,
+        name: str,
     ) -> None:
-        self.settings, self.progress, self.log = settings, progress, log
+        self.settings, self.progress, self.log, self.run, self.name = settings, progress, log, run, name
         self.dtype: type[np.floating] = np.float32 if settings.precision == "single" else np.float64
         groups = None if settings.batches == 1 else settings.batches
         self.tiles = BigramTiles(matrix, settings.states, groups=groups, dtype=self.dtype, threads=settings.threads)
@@ -68,11 +89,52 @@ class Training:
         self.held_out = dev if dev is None or isinstance(dev, HeldOut) else HeldOut(dev, self.size)
         if self.held_out is not None:
             self.held_out = self.held_out.of(self.tiles.column_totals[self.tiles.column_place] > 0)
-        self.best = Best()
+        self.best, self.course = Best(), Course()
         self.step = self.pivot_iterations = self.iterations = 0
         self.log_likelihood = float("nan")
         self.r = np.empty((0, 0), self.dtype)
         self.s = np.empty((0, 0), self.dtype)
+        # Of stepwise EM the expected counts, and where the concave problem's iterations stand.
+        self.statistics: tuple[np.ndarray, ...] = ()
+        self.ascent: Optimum | None = None
+
+    # Going on after an interruption.
+
+    def resume(self) -> bool:
+        """Go on where the run was interrupted; returns whether it was interrupted in this training."""
+        return bool(self.run.state(self.name, self._restore))
+
+    def _keep(self) -> None:
+        self.run.keep(self.name, self._state)
+
+    def _state(self) -> Parts:
+        arrays = {"r": self.r, "s": self.s}
+        if self.best.r is not None and self.best.s is not None and self.best.step < self.step:
+            arrays |= {"best.r": self.best.r, "best.s": self.best.s}
+        arrays |= {f"statistics.{number}": array for number, array in enumerate(self.statistics)}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        numbers |= {"best": asdict(replace(self.best, r=None, s=None)), "course": asdict(self.course)}
+        if self.ascent is not None:
+            arrays["ascent"] = self.ascent.weights
+            numbers["ascent"] = {name: getattr(self.ascent, name) for name in ("objectives", "converged", "power")}
+        return arrays, numbers
+
+    def _restore(self, arrays: Mapping[str, Shaped[Array, "..."]], metadata: dict[str, Any]) -> bool:
+        """Undo `_state`."""
+        shape = self.size, arrays["r"].shape[1]
+        for name, array in arrays.items():
+            if array.shape != shape:
+                raise ModelError(f"{name} has the shape {array.shape}, not {shape}")
+        self.r, self.s = (np.array(arrays[name], self.dtype) for name in "rs")
+        self.best, self.course = Best(**metadata["best"]), Course(**metadata["course"])
+        if self.best.perplexity < float("inf"):
+            self.best.r, self.best.s = (np.array(arrays.get(f"best.{name}", arrays[name]), self.dtype) for name in "rs")
+        if "ascent" in metadata:
+            self.ascent = Optimum(arrays["ascent"], **metadata["ascent"])
+        self.statistics = tuple(arrays[name].copy() for name in sorted(arrays) if name.startswith("statistics."))
+        for name in _NUMBERS:
+            setattr(self, name, metadata[name])
+        return True
 
     # Where it begins.
 
@@ -98,7 +160,7 @@ class Training:
         self.s = model.emitted[self.tiles.columns].astype(self.dtype)
 
     def start_from_pivots(self) -> None:
-        """`s` from anchors, then `r` by EM with `s` fixed: until held-out text says so, or to the optimum."""
+        """`s` from anchors."""
         settings = self.settings
         with self.progress.stage("anchors", 1, "step") as stage:
             self.s = pivot_words(
@@ -110,17 +172,24 @@ class Training:
                 threads=settings.threads,
             ).astype(self.dtype)
             stage.step()
-        smooth = settings.method == "pivot+em" and self.held_out is not None
-        iterations = settings.pivot_iterations or (1 if smooth else PIVOT_ITERATIONS)
         m = self.s.shape[1]
         if m < settings.states:
             self.progress.note(
                 f"the words seen {settings.anchor_count:g} times or more have anchors for {m} states only"
             )
         self.r = np.full((self.size, m), 1 / m, self.dtype)
+
+    def fit_rows(self) -> None:
+        """`r` by EM with `s` fixed: until held-out text says so, or to the optimum."""
+        settings = self.settings
+        smooth = settings.method == "pivot+em" and self.held_out is not None
+        iterations = settings.pivot_iterations or (1 if smooth else PIVOT_ITERATIONS)
         if self.held_out is not None or settings.prior:
             self.iterate("pivot", iterations, rows_only=True)
-            return
+        else:
+            self._fit_rows_exactly(iterations)
+
+    def _fit_rows_exactly(self, iterations: int) -> None:
         sums = np.empty_like(self.r)
 
         def evaluate(weights: np.ndarray) -> tuple[float, np.ndarray]:
@@ -128,41 +197,54 @@ class Training:
             value = self.tiles.expect_rows(np.ascontiguousarray(weights, self.dtype), self.s, sums)
             return value / self.tiles.total, sums.astype(np.float64) / self.tiles.total
 
-        optimum = maximise(
-            evaluate, self.r.astype(np.float64), iterations=iterations, tolerance=settings.tolerance, axis=1
-        )
-        self.r[:] = np.maximum(optimum.weights, _SMALLEST_STATE if self.dtype is np.float32 else 0.0)
-        self.log_likelihood = optimum.objective * self.tiles.total
-        for number, value in enumerate(optimum.objectives[:-1], 1):
-            self.log.write(
-                "iteration", step=number, phase="pivot", iteration=number, log_likelihood=value * self.tiles.total
+        def note(found: Optimum) -> None:
+            self.ascent = found
+            self.step = self.pivot_iterations = number = len(found.objectives) - 1
+            value = found.objectives[-2] * self.tiles.total
+            self.log.write("iteration", step=number, phase="pivot", iteration=number, log_likelihood=value)
+            self._keep()
+            stage.step(1, logL=f"{value:.6g}")
+
+        start = self.ascent or self.r.astype(np.float64)
+        with self.progress.stage(f"pivot, {self.r.shape[1]} states", iterations, "iteration") as stage:
+            if self.step:
+                stage.step(self.step)
+            optimum = maximise(
+                evaluate, start, iterations=iterations, tolerance=self.settings.tolerance, axis=1, note=note
             )
-        self.step = self.pivot_iterations = len(optimum.objectives) - 1
+        self.r[:] = np.maximum(optimum.weights, _SMALLEST_STATE if self.dtype is np.float32 else 0.0)
+        self.log_likelihood, self.ascent = optimum.objective * self.tiles.total, None
 
     # What an iteration does.
 
     def iterate(self, phase: str, iterations: int, *, rows_only: bool = False) -> None:
         """Do iterations until they are done or held-out text has not got better for a while."""
-        settings, before, gained, worse = self.settings, float("-inf"), float("-inf"), 0
-        stepwise = settings.batches > 1 and not rows_only
+        settings, stepwise = self.settings, self.settings.batches > 1 and not rows_only
+        if self.course.phase != phase:
+            self.course = Course(phase)
+            self.statistics = self._first_statistics() if stepwise else ()
+            if rows_only:
+                self._measure(phase)
+        course = self.course
         r_sums = np.empty_like(self.r)
         s_sums = np.empty_like(self.s) if not rows_only else np.empty((0, 0), self.dtype)
-        statistics = self._first_statistics() if stepwise else None
-        if rows_only:
-            self._measure(phase)
         with self.progress.stage(f"{phase}, {self.r.shape[1]} states", iterations, "iteration") as stage:
-            for iteration in range(1, iterations + 1):
-                if statistics is not None:
-                    value = self._pass_in_batches(iteration, r_sums, s_sums, statistics)
+            if course.iteration:
+                stage.step(course.iteration)
+            while course.iteration < iterations and not self._is_enough():
+                iteration = course.iteration + 1
+                if stepwise:
+                    value = self._pass_in_batches(iteration, r_sums, s_sums)
                 else:
                     value = self._whole_pass(r_sums, s_sums, rows_only)
-                    if not value >= before - _ROUNDING[settings.precision] * abs(value):
+                    if not value >= course.objective - _ROUNDING[settings.precision] * abs(value):
                         raise SapwoodError(
-                            f"iteration {iteration}: the objective fell from {before:.9g} to {value:.9g}, which EM "
-                            "cannot do: this is an error in sapwood or in the machine"
+                            f"iteration {iteration}: the objective fell from {course.objective:.9g} to {value:.9g}, "
+                            "which EM cannot do: this is an error in sapwood or in the machine"
                         )
                 # While gains still grow, EM is on its way out of the symmetry of the start: not the time to give up.
-                leaving, gained, before = value - before > gained > 0, value - before, value
+                gained = value - course.objective
+                leaving = gained > course.gained > 0
                 self.step += 1
                 if rows_only:
                     self.pivot_iterations = iteration
@@ -170,18 +252,24 @@ class Training:
                     self.iterations = iteration
                 figures: dict[str, Any] = {"phase": phase, "iteration": iteration}
                 self.log.write("iteration", step=self.step, **figures, log_likelihood=self.log_likelihood)
-                shown = {"logL": f"{self.log_likelihood:.6g}"}
+                shown, worse = {"logL": f"{self.log_likelihood:.6g}"}, 0
                 if self.held_out is not None:
                     perplexity = self._measure(phase)
-                    worse = 0 if self.best.step == self.step or leaving else worse + 1
+                    worse = 0 if self.best.step == self.step or leaving else course.worse + 1
                     shown |= {"dev": f"{perplexity:.1f}", "best": f"{self.best.perplexity:.1f}"}
+                self.course = course = Course(phase, iteration, value, gained, worse)
+                self._keep()
                 stage.step(1, **shown)
-                if worse >= settings.patience or (self.held_out is None and gained <= settings.tolerance * abs(value)):
-                    break
         if self.best.r is not None and self.best.s is not None:
             # EM goes on from the best of pivot, and the model is the best of all.
             self.r, self.s = self.best.r.copy(), self.best.s.copy()
             self.pivot_iterations, self.iterations = self.best.pivot_iterations, self.best.iterations
+
+    def _is_enough(self) -> bool:
+        """Return whether held-out text has not got better for a while, or without it the objective hardly has."""
+        if self.held_out is not None:
+            return self.course.worse >= self.settings.patience
+        return self.course.gained <= self.settings.tolerance * abs(self.course.objective)
 
     def _measure(self, phase: str) -> float:
         """Return the perplexity of held-out text, and keep the parameters if there were none better."""
@@ -258,12 +346,10 @@ class Training:
         by_column = self.s * by_row.sum(axis=0, dtype=np.float64).astype(self.dtype)
         return by_row, by_column
 
-    def _pass_in_batches(
-        self, iteration: int, r_sums: np.ndarray, s_sums: np.ndarray, statistics: tuple[np.ndarray, np.ndarray]
-    ) -> float:
+    def _pass_in_batches(self, iteration: int, r_sums: np.ndarray, s_sums: np.ndarray) -> float:
         """Go over all counts once, changing the parameters after each batch: a round of tiles."""
         tiles, batches = self.tiles, self.settings.batches
-        by_row, by_column = statistics
+        by_row, by_column = self.statistics
         seen = tiles.round_totals()
         rng = np.random.default_rng([self.settings.random_state, iteration])
         self.log_likelihood = 0.0

@@ -24,7 +24,7 @@ from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, WordTable
 from sapwood.run.progress import Progress, Silent
 from sapwood.shapes import Array, Shaped
-from sapwood.storage import read_arrays, write_arrays
+from sapwood.storage import Arrays, content_digest, read_arrays, write_arrays
 
 _KIND, _FORMAT = "counts", 1
 
@@ -67,12 +67,19 @@ class Counts:
         starts = starts.astype(np.int32 if len(counts) < 2**31 else np.int64)
         return scipy.sparse.csr_array((counts, np.ascontiguousarray(ngrams[:, 1]), starts), (size, size))
 
-    def save(self, path: str | Path) -> None:
-        """Write the counts to one file."""
+    def _content(self) -> tuple[Arrays, dict[str, Any]]:
         arrays = self.vocabulary.arrays()
         for k, (ngrams, counts) in enumerate(self.tables, 1):
             arrays[f"ngrams_{k}"], arrays[f"counts_{k}"] = ngrams, counts
-        metadata: dict[str, Any] = {"order": self.order, "boundaries": self.boundaries, "tokens": self.tokens}
+        return arrays, {"order": self.order, "boundaries": self.boundaries, "tokens": self.tokens}
+
+    def digest(self) -> str:
+        """Return a fingerprint of the content."""
+        return content_digest(*self._content())
+
+    def save(self, path: str | Path) -> None:
+        """Write the counts to one file."""
+        arrays, metadata = self._content()
         write_arrays(path, arrays, metadata, kind=_KIND, version=_FORMAT)
 
     @classmethod

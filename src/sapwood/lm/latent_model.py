@@ -98,7 +98,7 @@ class LatentBigram(LanguageModel):
         begin = max(first, 1)
         if begin < len(text):
             contexts, targets = text[begin - 1 : -1], text[begin:]
-            result[begin - first :] = kernels.pair_products(contexts, targets, self.given, self.emitted)
+            kernels.pair_products(contexts, targets, self.given, self.emitted, result[begin - first :])
         return np.log(result, out=result)
 
     def _distribution(self, context: np.ndarray) -> np.ndarray:

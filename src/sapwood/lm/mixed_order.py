@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from sapwood.lm.base import LanguageModel, Parts
 from sapwood.lm.evaluation import evaluate
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import Boundaries
+from sapwood.lm.resuming import Run
 from sapwood.lm.transitions import HeldOut, Ids, check_ids, id_arrays, is_scored, lagged_pairs, since_begin
 from sapwood.lm.vocabulary import ARRAYS, Vocabulary
 from sapwood.run.log import Log, NoLog
@@ -137,7 +139,8 @@ class Steps:
         for lag, bigrams in enumerate(model.lags, 1):
             there = np.flatnonzero(self.reach >= lag)
             contexts = text[there - lag]
-            products = kernels.pair_products(contexts, text[there], bigrams.given, bigrams.emitted)
+            products = np.empty(len(there))
+            kernels.pair_products(contexts, text[there], bigrams.given, bigrams.emitted, products)
             self.contexts[there, lag - 1] = contexts
             self.probabilities[there, lag - 1] = products
         alone = self.reach == 0
@@ -225,6 +228,7 @@ class MixedOrderMarkov:
         dev: Ids | None = None,
         progress: Progress | None = None,
         log: Log | None = None,
+        run: Run | None = None,
     ) -> MixedOrder:
         """Return the model.
 
@@ -236,43 +240,57 @@ class MixedOrderMarkov:
             Held-out ids. Without them the lags stay as they were learned one by one.
         progress, log
             What to report to.
+        run
+            A run that this is a part of, and which may have been interrupted in it.
         """
-        texts, size = id_arrays(text), len(vocabulary)
-        held_out = None if dev is None else id_arrays(dev)
-        progress, log = progress or Silent(), log or NoLog()
-        models = []
-        for lag in range(1, self.lags + 1):
+        texts, held_out = id_arrays(text), None if dev is None else id_arrays(dev)
+        progress, log, run, done = progress or Silent(), log or NoLog(), run or Run(), 0
+        if (saved := run.state("orders", _restored)) is not None:
+            model, done = saved
+        else:
+            model = self._one_by_one(texts, vocabulary, held_out, boundaries, progress, log, run)
+            model = self._with_mixing(model, texts if held_out is None else held_out)
+        if held_out is not None:
+            lowest = evaluate(model, held_out).perplexity
+            with progress.stage("mixed orders", self.joint_iterations, "iteration") as stage:
+                for iteration in range(done + 1, self.joint_iterations + 1):
+                    new = self._with_mixing(self._step(model, texts), held_out)
+                    perplexity = evaluate(new, held_out).perplexity
+                    log.write("dev", step=iteration, phase="mixed", perplexity=perplexity)
+                    if perplexity < lowest:
+                        model, lowest, done = new, perplexity, iteration
+                        run.drop("lag")
+                        run.keep("orders", partial(_state, model, done))
+                    stage.step(1, dev=f"{perplexity:.1f}")
+                    if done < iteration:
+                        break
+        info = {"method": "mixed-order", "joint_iterations": done, "settings": self.settings()}
+        return MixedOrder(model.lags, model.mixing, info)
+
+    def _one_by_one(
+        self, texts: Sequence[np.ndarray], vocabulary: Vocabulary, held_out: Ids | None, boundaries: Boundaries,
+        progress: Progress, log: Log, run: Run,
+    ) -> MixedOrder:  # fmt: skip
+        """Return the model whose lags are each learned by itself."""
+        size = len(vocabulary)
+
+        def learned(lag: int) -> LatentBigram:
             pairs = [lagged_pairs(array, lag, boundaries) for array in texts]
             ones = [np.ones(len(contexts)) for contexts, _ in pairs]
             measure = None if held_out is None else HeldOut(held_out, size, lag=lag, boundaries=boundaries)
-            models.append(
-                self.learner.fit(
-                    _matrix(pairs, ones, size),
-                    vocabulary=vocabulary,
-                    boundaries=boundaries,
-                    dev=measure,
-                    progress=progress,
-                    log=log,
-                )
+            return self.learner.fit(
+                _matrix(pairs, ones, size),
+                vocabulary=vocabulary,
+                boundaries=boundaries,
+                dev=measure,
+                progress=progress,
+                log=log,
+                run=run,
+                name=f"lag {lag}",
             )
-        model = MixedOrder(models, np.full((self.lags - 1, size), 0.5))
-        model = self._with_mixing(model, texts)
-        done = 0
-        if held_out is not None:
-            model = best = self._with_mixing(model, held_out)
-            lowest = evaluate(best, held_out).perplexity
-            with progress.stage("mixed orders", self.joint_iterations, "iteration") as stage:
-                for iteration in range(1, self.joint_iterations + 1):
-                    model = self._with_mixing(self._step(model, texts), held_out)
-                    perplexity = evaluate(model, held_out).perplexity
-                    log.write("dev", step=iteration, phase="mixed", perplexity=perplexity)
-                    stage.step(1, dev=f"{perplexity:.1f}")
-                    if perplexity >= lowest:
-                        break
-                    best, lowest, done = model, perplexity, iteration
-            model = best
-        info = {"method": "mixed-order", "joint_iterations": done, "settings": self.settings()}
-        return MixedOrder(model.lags, model.mixing, info)
+
+        models = [run.model(f"lag {lag}", LatentBigram, partial(learned, lag)) for lag in range(1, self.lags + 1)]
+        return MixedOrder(models, np.full((self.lags - 1, size), 0.5))
 
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the text, as JSON values."""
@@ -305,6 +323,17 @@ class MixedOrderMarkov:
             for place in range(len(model.lags))
         ]
         return MixedOrder(lags, model.mixing, model.info)
+
+
+def _state(model: MixedOrder, done: int) -> Parts:
+    """Return what a checkpoint has of the iterations for all lags together."""
+    arrays, metadata = model.parts()
+    return arrays, {"model": metadata, "done": done}
+
+
+def _restored(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> tuple[MixedOrder, int]:
+    """Undo `_state`."""
+    return MixedOrder.from_parts(arrays, metadata["model"]), int(metadata["done"])
 
 
 def _matrix(

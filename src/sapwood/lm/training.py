@@ -36,10 +36,13 @@ from sapwood.lm.mixed_order import MixedOrder, MixedOrderMarkov
 from sapwood.lm.mixture import Mixture
 from sapwood.lm.models import AnyModel, kind_of
 from sapwood.lm.reading import read_counts, read_whole
+from sapwood.lm.resuming import Run, Steps
 from sapwood.lm.text import Sources, source_list
+from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
 from sapwood.shapes import Array, Int32
+from sapwood.storage import content_digest
 
 # They walk through the text itself, of which counts say too little.
 _WALKING = ("mixed-order", "mix")
@@ -81,6 +84,12 @@ class TrainingText:
     dev_name: str = "dev"
     min_count: int = 1
 
+    def digests(self) -> dict[str, str | None]:
+        """Return fingerprints of what the model depends on."""
+        parts = {"text": self.ids, "dev": self.dev}
+        found = {name: None if ids is None else content_digest({"ids": ids}, {}) for name, ids in parts.items()}
+        return {"counts": self.counts.digest(), **found}
+
 
 def train(
     texts: Sources,
@@ -96,6 +105,7 @@ def train(
     threads: int = 1,
     progress: Progress | None = None,
     log: Log | None = None,
+    checkpoint: str | Path | None = None,
     **settings: Unpack[Settings],
 ) -> AnyModel:
     """Learn a language model from texts, or from files of counts.
@@ -120,6 +130,9 @@ def train(
         How many to use. The result does not depend on it.
     progress, log
         What to report to.
+    checkpoint
+        A file to keep the state of training in. If it is there, training goes on from it, to the same result. The
+        methods `kn` and `mkn`, which have no iterations to go on with, leave it alone.
     settings
         Of the method.
     """
@@ -129,7 +142,10 @@ def train(
         texts, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
         memory=memory, threads=threads, progress=progress,
     )  # fmt: skip
-    return fit(text, method, random_state=random_state, threads=threads, progress=progress, log=log, **settings)
+    return fit(
+        text, method, random_state=random_state, threads=threads, progress=progress, log=log, checkpoint=checkpoint,
+        **settings,
+    )  # fmt: skip
 
 
 # Reading.
@@ -179,16 +195,21 @@ def fit(
     threads: int = 1,
     progress: Progress | None = None,
     log: Log | None = None,
+    checkpoint: str | Path | None = None,
     **settings: Unpack[Settings],
 ) -> AnyModel:
     """Learn a model from what was read for its method; parameters are those of `train`."""
     check_method(method, settings, text.dev is not None)
     counts, chosen = text.counts, resolved_settings(method, **settings)
-    progress, steps = progress or Silent(), _Steps(log or NoLog(), several=method in _WALKING)
-    steps.write(
-        "start", step=0, method=method, settings={**chosen, "order": counts.order, "seed": random_state},
-        tokens=counts.tokens, words=len(counts.vocabulary),
-    )  # fmt: skip
+    progress, steps = progress or Silent(), Steps(log or NoLog(), several=method in _WALKING)
+    about = {**chosen, "order": counts.order, "seed": random_state}
+    run = Run(steps)
+    if checkpoint is not None and method not in ("kn", "mkn"):
+        key = {**about, "method": method, **text.digests()}
+        run = Run.resumed(steps, Checkpoint(checkpoint, key, data="text"))
+    if not steps.lines or getattr(log, "is_new", False):
+        words = len(counts.vocabulary)
+        steps.write("start", step=0, method=method, settings=about, tokens=counts.tokens, words=words)
     own: dict[str, Any] = {**chosen, "random_state": random_state, "threads": threads}
     reporting: dict[str, Any] = {"dev": text.dev, "progress": progress, "log": steps}
 
@@ -196,11 +217,13 @@ def fit(
         settings = {name: value for name, value in own.items() if name != "lags"}
         if method == "pivot":
             settings["pivot_iterations"] = settings.pop("iterations")
-        return AggregateMarkov(method=method, **settings).fit(counts, **reporting)
+        learner = AggregateMarkov(method=method, **settings)
+        return run.model("latent", LatentBigram, lambda: learner.fit(counts, run=run, **reporting))
 
     def mixed_order() -> MixedOrder:
         assert text.ids is not None
-        return MixedOrderMarkov(**own).fit(text.ids, counts.vocabulary, boundaries=counts.boundaries, **reporting)
+        learner = MixedOrderMarkov(**own)
+        return learner.fit(text.ids, counts.vocabulary, boundaries=counts.boundaries, run=run, **reporting)
 
     def mixture() -> Mixture:
         assert text.dev is not None
@@ -238,20 +261,3 @@ def resolved_settings(method: Method, **settings: Unpack[Settings]) -> Settings:
         name: type(defaults[name])(settings.get(name, defaults[name])) for name in METHODS[method] if name != "order"
     }
     return cast(Settings, chosen)
-
-
-class _Steps:
-    """A log in which the steps of several trainings, one after the other, are counted on, and each has a number."""
-
-    def __init__(self, log: Log, *, several: bool) -> None:
-        self._log, self._several = log, several
-        self._before = self.last = self._member = 0
-
-    def write(self, event: str, *, step: int, seconds: float | None = None, **figures: object) -> None:
-        """Note an event; a step before the last one is of another training."""
-        if step < self.last:
-            self._before += self.last
-            self._member += 1
-        self.last = step
-        labels = {"member": self._member} if self._several and event not in ("start", "end") else {}
-        self._log.write(event, step=self._before + step, seconds=seconds, **labels, **figures)

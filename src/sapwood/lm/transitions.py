@@ -108,7 +108,8 @@ class HeldOut:
         """Return the perplexity under `r[context] . s[target]`; places are where a word's parameters stand."""
         contexts = self.contexts if row_place is None else row_place[self.contexts]
         targets = self.targets if column_place is None else column_place[self.targets]
-        products = kernels.pair_products(contexts, targets, r, s)
+        products = np.empty(len(contexts))
+        kernels.pair_products(contexts, targets, r, s, products)
         with np.errstate(divide="ignore"):
             mean = float(self.counts @ np.log(products)) / float(self.counts.sum())
         return float(np.exp(-mean)) if mean > -700 else float("inf")

@@ -88,24 +88,29 @@ class TrainingLog:
         self._began = time.monotonic()
 
     @classmethod
-    def resume(cls, path: str | Path, *, step: int, measured: int | None = None) -> Self:
-        """Go on with a log from a checkpoint: lines of later steps are dropped, for they will be written again.
+    def resume(
+        cls, path: str | Path, *, step: int | None = None, measured: int | None = None, lines: int | None = None
+    ) -> Self:
+        """Go on with a log from a checkpoint: lines behind it are dropped, for they will be written again.
 
-        `measured` is the step of the last `dev` line that will not be, if not `step` itself.
+        `step` is the last step that will not be, `measured` that of the last `dev` line, if another, and `lines` says
+        how many lines at all.
         """
         if is_regular(path):
-            cls._cut(path, step, measured)
+            cls._cut(path, step, measured, lines)
         return cls(path, append=True)
 
     @staticmethod
-    def _cut(path: str | Path, step: int | None = None, measured: int | None = None) -> list[dict[str, Any]]:
-        """Leave only whole lines of steps up to this one in the file, and return them."""
+    def _cut(
+        path: str | Path, step: int | None = None, measured: int | None = None, count: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Leave only whole lines of steps up to this one in the file, and not more than so many; return them."""
 
         def is_kept(line: Mapping[str, Any]) -> bool:
             last = step if measured is None or line["event"] != "dev" else measured
             return last is None or line["step"] <= last
 
-        lines = [(text, line) for text, line in _read(path) if is_kept(line)]
+        lines = [(text, line) for text, line in _read(path)[:count] if is_kept(line)]
         content = "".join(text if text.endswith("\n") else f"{text}\n" for text, _ in lines).encode()
         with explained(path):
             changed = Path(path).read_bytes() != content

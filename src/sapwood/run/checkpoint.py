@@ -1,0 +1,151 @@
+"""What an interrupted training run leaves beside its model, so that the same command can go on.
+
+A run depends on nothing but its data and settings, so one that goes on from any of its states ends in the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sapwood.errors import ModelError, UsageError
+from sapwood.files import is_regular
+from sapwood.shapes import Array, Shaped
+from sapwood.storage import Arrays, content_digest, read_arrays, read_header, write_arrays
+
+_FORMAT = 1
+# Seconds between two checkpoints that are written now and then, and the part of the time that writing may take.
+_PAUSE, _SHARE = 1.0, 0.02
+
+
+class Checkpoint:
+    """The state of a run in a file, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        The file.
+    key
+        What the run depends on (settings, data): a checkpoint of another run is refused.
+    data
+        What messages call the data.
+    """
+
+    def __init__(self, path: str | Path, key: Mapping[str, Any], *, data: str) -> None:
+        self.path = Path(path)
+        self._key, self._data = content_digest({}, key), data
+        self._next = time.monotonic() + _PAUSE
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to write again, for runs that would take too long if they did after each step."""
+        return time.monotonic() >= self._next
+
+    def save(self, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> None:
+        """Write the state."""
+        began = time.monotonic()
+        write_arrays(self.path, arrays, {"key": self._key, **metadata}, kind="checkpoint", version=_FORMAT)
+        ended = time.monotonic()
+        self._next = ended + max(_PAUSE, (ended - began) / _SHARE)
+
+    def load(self) -> tuple[Arrays, dict[str, Any]] | None:
+        """Return what `save` wrote, None if there is nothing."""
+        if not self.path.exists():
+            return None
+        with _remedy():
+            arrays, metadata = read_arrays(self.path, kind="checkpoint", version=_FORMAT)
+        if metadata.get("key") != self._key:
+            raise UsageError(
+                f"{self.path}: the checkpoint of a training run with other settings or {self._data}; "
+                "give the same ones again, or remove it to start anew"
+            )
+        return arrays, metadata
+
+    @contextlib.contextmanager
+    def being_read(self) -> Iterator[None]:
+        """Explain errors that content of the wrong form causes."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, ModelError) as error:
+            raise ModelError(f"{self.path}: not a complete checkpoint: {error}; remove it to start anew") from error
+
+
+class KeptFiles:
+    """The files that a run keeps beside its model until that is written.
+
+    Parameters
+    ----------
+    output
+        Where the model is to be written. If it is None, nothing is kept.
+    """
+
+    def __init__(self, output: str | Path | None) -> None:
+        self.output = None if output is None else Path(output)
+
+    def check(self, *, resume: bool, log: str | Path | None) -> None:
+        """Refuse a log in one of these files, and to begin anew where a run was interrupted."""
+        if self.output is not None and log is not None:
+            own, other = os.path.realpath(self.output), os.path.realpath(log)
+            if other in (own, f"{own}.members") or other.startswith(f"{own}.checkpoint"):
+                raise UsageError(f"log {log}: is where the model, or what is kept for resuming, is written")
+        if not resume and (left := self.left()):
+            raise UsageError(
+                f"{left[0]}: training was interrupted here; go on with --resume, or remove this file to start anew"
+            )
+
+    @property
+    def members(self) -> Path:
+        """Where the finished members of an ensemble are."""
+        return Path(f"{self.output}.members")
+
+    def checkpoint(self, suffix: str = "") -> str | None:
+        """Return where the state is kept, and clear away what is kept under other suffixes."""
+        if self.output is None or (self.output.exists() and not is_regular(self.output)):  # a device has no neighbours
+            return None
+        path = f"{self.output}.checkpoint{suffix}"
+        for other in self.checkpoints():
+            if str(other) != path:
+                other.unlink()
+        return path
+
+    def checkpoints(self) -> list[Path]:
+        """Return the checkpoints that are there."""
+        return [] if self.output is None else self._beside(f"{glob.escape(self.output.name)}.checkpoint*")
+
+    def reached(self) -> dict[str, Any]:
+        """Return the values beside the arrays of the last checkpoint; nothing if there is none."""
+        if not (found := self.checkpoints()):
+            return {}
+        with _remedy():
+            metadata = read_header(found[-1]).get("metadata")
+        return metadata if isinstance(metadata, dict) else {}
+
+    def left(self) -> list[Path]:
+        """Return the files that an interrupted run has left."""
+        return [] if self.output is None else [p for p in (*self.checkpoints(), self.members) if p.exists()]
+
+    def clear(self) -> None:
+        """Remove what was kept, and what being killed in the middle of writing has left."""
+        if self.output is None:
+            return
+        names = (f"{self.output.name}.checkpoint", self.members.name, self.output.name)
+        torn = [path for name in names for path in self._beside(f".{glob.escape(name[:40])}*.part")]
+        for path in (*self.left(), *torn):
+            path.unlink(missing_ok=True)
+
+    def _beside(self, pattern: str) -> list[Path]:
+        assert self.output is not None
+        return sorted(self.output.parent.glob(pattern))
+
+
+@contextlib.contextmanager
+def _remedy() -> Iterator[None]:
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{error} (or remove this checkpoint to start anew)") from error
