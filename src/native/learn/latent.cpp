@@ -92,13 +92,15 @@ void scale_rows(const Layout &layout, Vector<const double> counts, Vector<const 
     }
 }
 
-// Fill `result` with the tensors of the layout `split`, over states made of those of the layout `old`.
+// Fill `result` with the tensors of rules `first .. last - 1` in the layout `split`, over states made of those of `old`.
 //
 // State `z` comes from state number `origin[z]` of its symbol and takes `share[z]` of it as a child; each weight is
-// multiplied by its entry of `noise`.
-void split_tensors(const Layout &old, Vector<const float> tensors, const Layout &split, Vector<const int64_t> origin,
-                   Vector<const double> share, Vector<const double> noise, Vector<double> result) {
-    for (Index r = 0; r < old.n_rules(); ++r) {
+// multiplied by its entry of `noise`, which is for these rules alone.
+void split_tensors(const Layout &old, Vector<const float> tensors, const Layout &split, Index first, Index last,
+                   Vector<const int64_t> origin, Vector<const double> share, Vector<const double> noise,
+                   Vector<double> result) {
+    const Index begin = split.tensor_offsets[first];
+    for (Index r = first; r < last; ++r) {
         const Index a0 = split.first_state(r, 0), b0 = split.first_state(r, 1), c0 = split.first_state(r, 2);
         const Index n_a = split.states(r, 0), n_b = split.states(r, 1), n_c = split.states(r, 2);
         const Index m_b = old.states(r, 1), m_c = old.states(r, 2);
@@ -108,7 +110,7 @@ void split_tensors(const Layout &old, Vector<const float> tensors, const Layout 
                 const float *row =
                     tensors.data + old.tensor_offsets[r] + (origin[a0 + a] * m_b + origin[b0 + b]) * m_c;
                 for (Index c = 0; c < n_c; ++c, ++at)
-                    result[at] = row[origin[c0 + c]] * share[b0 + b] * share[c0 + c] * noise[at];
+                    result[at] = row[origin[c0 + c]] * share[b0 + b] * share[c0 + c] * noise[at - begin];
             }
     }
 }
@@ -159,6 +161,7 @@ void merge_losses(Vector<const int32_t> symbol, Vector<const int64_t> state_offs
 }  // namespace
 
 void bind_latent(nb::module_ &module) {
+    module.def("row_totals", &row_totals<float>, unlocked());
     module.def("row_totals", &row_totals<double>, unlocked());
     module.def("drop_small", &drop_small<float>, unlocked());
     module.def("drop_small", &drop_small<double>, unlocked());

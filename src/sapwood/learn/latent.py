@@ -8,6 +8,7 @@ preterminal alone, so it adds a constant to the log-likelihood and the M-step st
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +26,8 @@ from sapwood.trees.symbols import SymbolTable
 
 # Smaller weights are taken for zero (see `scale_rows`).
 _LEAST = 1e-25
+# Weights of rules for which random numbers are held at once, about.
+_RUN = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +188,10 @@ class LatentTrees:
         symbol = new.symbol_of_state
         within = np.arange(len(symbol)) - new.state_offsets[symbol]
         origin, share = within // splits[symbol], 1.0 / splits[symbol]
-        factors = _noise(int(new.tensor_offsets[-1]), noise, rng)
-        tensors = np.empty(len(factors))
-        kernels.split_tensors(weights, weights.tensors, new, origin, share, factors, tensors)
+        tensors = np.empty(int(new.tensor_offsets[-1]))
+        for first, last in _rule_runs(new.tensor_offsets):
+            factors = _noise(int(new.tensor_offsets[last] - new.tensor_offsets[first]), noise, rng)
+            kernels.split_tensors(weights, weights.tensors, new, first, last, origin, share, factors, tensors)
         sizes, state = self._states_of_pairs(new)
         old = np.repeat(offsets_of(weights.states[self.pair_symbol])[:-1], sizes) + origin[state]
         lexical = weights.lexical[old] * _noise(len(old), noise, rng)
@@ -269,6 +273,12 @@ def nodes_by_rule(corpus: Corpus) -> list[Int64[Array, "nodes_of_rule"]]:
     order = np.argsort(corpus.rule, kind="stable")
     bounds = np.searchsorted(corpus.rule[order], np.arange(len(corpus.rules) + 1))
     return [order[first:last] for first, last in pairwise(bounds)]
+
+
+def _rule_runs(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Cut rules into runs of about `_RUN` weights."""
+    ends = np.searchsorted(offsets, np.arange(_RUN, int(offsets[-1]), _RUN))
+    return pairwise(np.unique([0, *ends, len(offsets) - 1]).tolist())
 
 
 def _noise(size: int, amount: float, rng: np.random.Generator) -> np.ndarray:

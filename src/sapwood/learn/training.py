@@ -7,6 +7,8 @@ that is resumed from any state ends in the same grammar, bit for bit.
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +27,8 @@ from sapwood.storage import content_digest, read_arrays, write_arrays
 from sapwood.trees.corpus import Corpus
 
 _FORMAT = 1
+# Seconds between two checkpoints, at least.
+_PAUSE = 20.0
 # What a checkpoint has of the weights and of the state.
 _PARTS = ("states", "tensors", "root", "lexical")
 _COUNTS = ("done", "step", "worse", "measured")
@@ -90,7 +94,7 @@ class Operation:
 
 
 class Checkpoints:
-    """Keeps the state of a training run in a file, whole or not at all, after every operation.
+    """Keeps the state of a training run in a file, whole or not at all, now and then and as a run ends.
 
     Parameters
     ----------
@@ -103,6 +107,8 @@ class Checkpoints:
     def __init__(self, path: str | Path, key: Mapping[str, Any]) -> None:
         self.path = Path(path)
         self._key = content_digest({}, key)
+        self._due = 0.0
+        self._waiting: TrainingState | None = None
 
     @classmethod
     def of_run(
@@ -115,8 +121,19 @@ class Checkpoints:
         dev = evaluate is not None and getattr(evaluate, "digest", True)
         return cls(path, {**settings, "method": method, "corpus": corpus.digest(), "dev": dev})
 
-    def save(self, state: TrainingState) -> None:
-        """Write the state."""
+    def keep(self, state: TrainingState) -> None:
+        """Write the state if it is time, else remember it."""
+        self._waiting = state
+        if time.monotonic() >= self._due:
+            self.close()
+
+    def close(self) -> None:
+        """Write the last state if it is not written yet."""
+        if self._waiting is not None:
+            self._save(self._waiting)
+            self._waiting, self._due = None, time.monotonic() + _PAUSE
+
+    def _save(self, state: TrainingState) -> None:
         arrays = {name: getattr(state.weights, name) for name in _PARTS}
         if state.best is not None:
             arrays.update({f"best.{name}": getattr(state.best, name) for name in _PARTS})
@@ -172,11 +189,15 @@ def run_operations(
 ) -> TrainingState:
     """Apply the operations that are not done yet; returns the last state.
 
-    After each one the state is saved and, if it was an EM iteration, noted in the log.
+    After each one the state is handed to the checkpoints and, if it was an EM iteration, noted in the log.
     """
     whole = sum(operation.cost for operation in operations) or 1.0
     # Costs are in percent, so that the time left is right although later iterations take longer.
-    with progress.stage("learning", total=100, unit="%") as stage:
+    # Whatever ends the run, the state it ends in is kept: only what kills the process loses some seconds.
+    with (
+        progress.stage("learning", total=100, unit="%") as stage,
+        contextlib.ExitStack() if checkpoints is None else contextlib.closing(checkpoints),
+    ):
         _advance(stage, 100 * sum(operation.cost for operation in operations[: state.done]) / whole, state, {})
         for operation in operations[state.done :]:
             before, after = state, operation.apply(state)
@@ -186,7 +207,7 @@ def run_operations(
                 log.write("iteration", step=state.step, **operation.labels, **figures)
             # Logged first: lines behind the checkpoint are dropped at resuming, lines before it would be missing.
             if checkpoints is not None and after is not before:
-                checkpoints.save(state)
+                checkpoints.keep(state)
             _advance(stage, 100 * operation.cost / whole, state, operation.labels)
     return state
 
