@@ -18,9 +18,10 @@ template <class T> double sum(const T *values, Index n) {
     return total;
 }
 
-// Add each tensor's sums over its children's states to `totals` (states) of the parents, given zeroed.
-template <class T> void row_totals(const Layout &layout, Vector<const T> counts, Vector<double> totals) {
-    for (Index r = 0; r < layout.n_rules(); ++r) {
+// Add the sums of tensors `first .. last - 1` over their children's states to `totals` (states) of the parents.
+template <class T>
+void row_totals(const Layout &layout, Index first, Index last, Vector<const T> counts, Vector<double> totals) {
+    for (Index r = first; r < last; ++r) {
         const Index size = layout.row_size(r);
         const T *row = counts.data + layout.tensor_offsets[r];
         for (Index a = 0; a < layout.states(r, 0); ++a, row += size) totals[layout.first_state(r, 0) + a] += sum(row, size);
@@ -32,7 +33,7 @@ template <class T> void drop_small(const Layout &layout, double least, Vector<T>
     for (Index x = 0; x < tensors.size(); ++x)
         if (tensors[x] < least) tensors[x] = 0;
     std::vector<double> totals(layout.state_offsets[layout.state_offsets.size() - 1]);
-    row_totals<T>(layout, tensors, {totals.data(), {static_cast<Index>(totals.size())}});
+    row_totals<T>(layout, 0, layout.n_rules(), tensors, {totals.data(), {static_cast<Index>(totals.size())}});
     for (Index r = 0; r < layout.n_rules(); ++r) {
         const Index size = layout.row_size(r);
         T *row = tensors.data + layout.tensor_offsets[r];
@@ -55,15 +56,15 @@ void mean_row(const double *tensor, const double *totals, Index m_a, Index size,
     }
 }
 
-// Fill `result` with the rows of each tensor divided by their totals, drawn towards the mean of the rule's rows.
+// Fill `result` with the rows of tensors `first .. last - 1` divided by their totals, drawn to the mean of the rule's rows.
 //
 // With `smoothing` s a row becomes `(1 - s) row + s mean`; a row without a total becomes the mean of the others. Rows
 // that sum to one over all rules still do, but for weights below `least`, which are dropped: they would end as numbers
 // too small for single precision, with which processors are slow.
-void scale_rows(const Layout &layout, Vector<const double> counts, Vector<const double> totals, double smoothing,
-                double least, Vector<float> result) {
+void scale_rows(const Layout &layout, Index first, Index last, Vector<const double> counts, Vector<const double> totals,
+                double smoothing, double least, Vector<float> result) {
     std::vector<double> mean;
-    for (Index r = 0; r < layout.n_rules(); ++r) {
+    for (Index r = first; r < last; ++r) {
         const Index m_a = layout.states(r, 0), size = layout.row_size(r);
         const double *tensor = counts.data + layout.tensor_offsets[r];
         const double *own = totals.data + layout.first_state(r, 0);

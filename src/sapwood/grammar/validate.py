@@ -113,8 +113,8 @@ def _check_shapes(grammar: TensorGrammar) -> None:
 
 
 def _check_finite(grammar: TensorGrammar) -> None:
-    bad = np.flatnonzero(~np.isfinite(grammar.tensors))
-    if len(bad):
+    # Looked for only where there are any: rule weights are many.
+    if not np.isfinite(grammar.tensors.sum(dtype=np.float64)) and len(bad := np.flatnonzero(~np.isfinite(grammar.tensors))):
         rule = int(np.searchsorted(grammar.tensor_offsets, bad[0], side="right")) - 1
         raise GrammarError(f"{grammar.rule_name(rule)}: a weight is not a finite number")
     emissions = grammar.emissions
@@ -134,8 +134,8 @@ def _check_finite(grammar: TensorGrammar) -> None:
 
 
 def _check_probabilities(grammar: TensorGrammar, tolerance: float) -> None:
-    negative = np.flatnonzero(grammar.tensors < 0)
-    if len(negative):
+    if grammar.tensors.min(initial=0) < 0:
+        negative = np.flatnonzero(grammar.tensors < 0)
         rule = int(np.searchsorted(grammar.tensor_offsets, negative[0], side="right")) - 1
         raise GrammarError(f"{grammar.rule_name(rule)}: a probability is negative")
     emissions = grammar.emissions
@@ -181,5 +181,5 @@ def _lexical_rule(grammar: TensorGrammar, position: int) -> str:
 def inner_sums(grammar: TensorGrammar) -> Float64[Array, "inner_states"]:
     """Return the total weight of all rules of each interminal state."""
     sums = np.zeros(int(grammar.state_offsets[-1]))
-    kernels.row_totals(grammar, grammar.tensors, sums)
+    kernels.row_totals(grammar, 0, len(grammar.rules), grammar.tensors, sums)
     return sums[: grammar.state_offsets[grammar.n_interminals]]

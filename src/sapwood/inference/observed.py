@@ -287,7 +287,13 @@ class ObservedTrees:
                 held.append((shard, part.vectors))
             add = partial(_add_rules, held=held, weights=weights, tensors=tensors)
             list(map_in_order(add, self._rule_parts(weights, threads), threads=threads))
-        tensors *= grammar.tensors
+            held.clear()
+
+        def multiply(part: tuple[int, int]) -> None:
+            places = slice(*weights.tensor_offsets[list(part)])
+            tensors[places] *= grammar.tensors[places]
+
+        list(map_in_order(multiply, self._rule_parts(weights, threads), threads=threads))
         return Expectations(
             tensors, lexical_sums, weights.lexical_offsets, root, occupancy, np.concatenate(log_likelihoods)
         )

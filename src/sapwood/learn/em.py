@@ -119,7 +119,7 @@ class EM(IterativeLearner):
             weights = from_grammar(problem, self.init)
         else:
             wanted = problem.wanted_states(self.states, self.support)
-            weights = trees.split(trees.one_state(), wanted, self.noise, rng)
+            weights = trees.split(trees.one_state(), wanted, self.noise, rng, threads=problem.threads)
         return state.moved(weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 
     def _iterate(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
@@ -137,7 +137,7 @@ class EM(IterativeLearner):
                 f"iteration {state.step + 1}: the objective fell from {state.log_likelihood:.6f} to {objective:.6f}, "
                 "which EM cannot do: this is an error in sapwood or in the machine"
             )
-        return state.iterated(trees.maximise(weights, counts), objective)
+        return state.iterated(trees.maximise(weights, counts, threads=problem.threads), objective)
 
     def _given_up(self, state: TrainingState) -> bool:
         return self.stop != "iterations" and state.worse >= self.patience

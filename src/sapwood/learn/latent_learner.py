@@ -133,8 +133,8 @@ class SmoothingLearner(IterativeLearner):
     def _maximise(
         self, problem: LatentProblem, layout: LatentWeights, counts: LatentCounts, *, smooth: bool = True
     ) -> LatentWeights:
-        amounts = {"smoothing": self.smoothing, "lexical_smoothing": self.lexical_smoothing} if smooth else {}
-        return problem.trees.maximise(layout, counts, **amounts)
+        amounts: dict[str, Any] = {"smoothing": self.smoothing, "lexical_smoothing": self.lexical_smoothing} if smooth else {}
+        return problem.trees.maximise(layout, counts, **amounts, threads=problem.threads)
 
     def _iterate(self, problem: LatentProblem, state: TrainingState, *, smooth: bool = True) -> TrainingState:
         if self._given_up(state):

@@ -93,7 +93,8 @@ class SplitMerge(SmoothingLearner):
         origin = np.arange(len(symbol)) - weights.state_offsets[symbol]
         within = np.repeat(origin, splits[symbol])
         levels = tuple(np.repeat(level, splits[symbol]) for level in state.levels)
-        return state.moved(problem.trees.split(weights, splits, self.noise, rng), levels=(*levels, within))
+        new = problem.trees.split(weights, splits, self.noise, rng, threads=problem.threads)
+        return state.moved(new, levels=(*levels, within))
 
     def _merge(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
         """Undo the part of the splits that costs least."""
@@ -116,4 +117,4 @@ class SplitMerge(SmoothingLearner):
         new_state = number - first[symbol]
         layout, counts = trees.merge(weights, trees.counts(weights, expected), new_state)
         levels = tuple(level[~gone] for level in state.levels)
-        return state.moved(trees.maximise(layout, counts), levels=levels)
+        return state.moved(trees.maximise(layout, counts, threads=problem.threads), levels=levels)

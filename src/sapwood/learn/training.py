@@ -200,13 +200,14 @@ def run_operations(
     ):
         _advance(stage, 100 * sum(operation.cost for operation in operations[: state.done]) / whole, state, {})
         for operation in operations[state.done :]:
-            before, after = state, operation.apply(state)
-            state = replace(after, done=before.done + 1)
-            if state.step > before.step:
+            after = operation.apply(state)
+            iterated, changed = after.step > state.step, after is not state
+            state = replace(after, done=state.done + 1)  # the one before goes: its weights are large
+            if iterated:
                 figures = {"log_likelihood": state.log_likelihood, "states": int(state.weights.states.sum())}
                 log.write("iteration", step=state.step, **operation.labels, **figures)
             # Logged first: lines behind the checkpoint are dropped at resuming, lines before it would be missing.
-            if checkpoints is not None and after is not before:
+            if checkpoints is not None and changed:
                 checkpoints.keep(state)
             _advance(stage, 100 * operation.cost / whole, state, operation.labels)
     return state

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -220,25 +220,29 @@ def fold(
     folded_offsets, tensor_offsets = offsets_of(states), offsets_of(states[rules].prod(axis=1, dtype=np.int64))
     rows, rule_counts = np.zeros(int(states.sum())), np.zeros(len(rules))
     result = np.empty(int(tensor_offsets[-1]), np.float32)
-    # Parents that end alike share the tensors of unfolded rules, and need all of theirs to be normalised.
-    order = np.argsort(source, kind="stable")
-    for group in np.split(order, np.flatnonzero(np.diff(corpus.rules[source[order], 0])) + 1):
-        made: dict[tuple[int, int, int], np.ndarray] = {}
-        numbers = [(number, int(source[number]), *rules[number].tolist()) for number in group.tolist()]
-        for _, r, parent, left, right in numbers:
-            if (r, left, right) not in made:
-                tensor = _rows(tensors[r].astype(np.float64), binary[parts[corpus.rules[r, 0]]])
-                made[r, left, right] = _take_steps(tensor, child[left], child[right])
-            rows[folded_offsets[parent] : folded_offsets[parent + 1]] += made[r, left, right].sum(axis=(1, 2))
-        for number, r, parent, left, right in numbers:
-            totals = rows[folded_offsets[parent] : folded_offsets[parent + 1]]
-            piece = _rows(made[r, left, right], totals).astype(np.float32)
+    sources = [
+        (r, list(numbers)) for r, numbers in groupby(np.argsort(source, kind="stable").tolist(), source.__getitem__)
+    ]
+    # First what rows are divided by, for which no tensor need be made, then one tensor after the other.
+    totals = [step if step.ndim == 1 else step.sum(axis=1) for step in child]
+    for r, numbers in sources:
+        tensor = _rows(tensors[r].astype(np.float64), binary[parts[corpus.rules[r, 0]]])
+        for parent, left, right in rules[numbers].tolist():
+            rows[folded_offsets[parent] : folded_offsets[parent + 1]] += tensor @ totals[right] @ totals[left]
+    for r, numbers in sources:
+        tensor = _rows(tensors[r].astype(np.float64), binary[parts[corpus.rules[r, 0]]])
+        made: dict[tuple[int, int], np.ndarray] = {}  # parents of one unfolded rule share its tensors
+        for number, (parent, left, right) in zip(numbers, rules[numbers].tolist(), strict=True):
+            if (left, right) not in made:
+                made[left, right] = _take_steps(tensor, child[left], child[right])
+            own = rows[folded_offsets[parent] : folded_offsets[parent + 1]]
+            piece = _rows(made[left, right], own).astype(np.float32)
             rule_counts[number] = seen[parent] @ piece.sum(axis=(1, 2), dtype=np.float64)
             result[tensor_offsets[number] : tensor_offsets[number + 1]] = piece.ravel()
     root = np.zeros(int(states.sum()))
     for s, step in enumerate(child):
-        own = slice(folded_offsets[s], folded_offsets[s + 1])
-        root[own] = weights.root[parts[unfolded.top[s]]] @ step if s in steps else weights.root[parts[unfolded.bottom[s]]] * step
+        above = weights.root[parts[unfolded.top[s] if s in steps else unfolded.bottom[s]]]
+        root[folded_offsets[s] : folded_offsets[s + 1]] = above @ step if s in steps else above * step
     return FoldedRules(
         states=states.astype(np.int32),
         rules=rules,
