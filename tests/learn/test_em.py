@@ -18,6 +18,7 @@ from sapwood.errors import GrammarError, ModelError, SapwoodError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import observed
 from sapwood.inference.observed import ObservedTrees, lexical_table
+from sapwood.learn import training
 from sapwood.learn.em import EM
 from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
@@ -356,6 +357,22 @@ def test_interrupted_anywhere_it_ends_the_same(name, tmp_path, monkeypatch):
     log = Lines()
     assert EM(**settings).fit(corpus, dev=evaluation(), checkpoint=path, log=log) == grammar
     assert log.lines == []
+
+
+def test_checkpoints_are_written_now_and_then_and_at_the_end(tmp_path, monkeypatch):
+    """What kills the process can cost twenty seconds, no more."""
+    written: list[int] = []
+
+    class Clock(Lines):
+        def monotonic(self) -> float:
+            return 8.0 * len(self.lines)
+
+    clock = Clock()
+    monkeypatch.setattr(training, "time", clock)
+    monkeypatch.setattr(training, "write_arrays", lambda path, arrays, metadata, **_: written.append(metadata["done"]))
+    EM(states=2, iterations=8).fit(MADE_UP, checkpoint=tmp_path / "run", log=clock)
+    # Operations: the start, then eight iterations, each of which takes eight seconds.
+    assert written == [1, 4, 7, 9]
 
 
 def test_a_step_down_is_an_error_behind_an_interruption_too(tmp_path, monkeypatch):

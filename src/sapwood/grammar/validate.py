@@ -114,7 +114,9 @@ def _check_shapes(grammar: TensorGrammar) -> None:
 
 def _check_finite(grammar: TensorGrammar) -> None:
     # Looked for only where there are any: rule weights are many.
-    if not np.isfinite(grammar.tensors.sum(dtype=np.float64)) and len(bad := np.flatnonzero(~np.isfinite(grammar.tensors))):
+    if not np.isfinite(grammar.tensors.sum(dtype=np.float64)) and len(
+        bad := np.flatnonzero(~np.isfinite(grammar.tensors))
+    ):
         rule = int(np.searchsorted(grammar.tensor_offsets, bad[0], side="right")) - 1
         raise GrammarError(f"{grammar.rule_name(rule)}: a weight is not a finite number")
     emissions = grammar.emissions

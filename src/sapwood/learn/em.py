@@ -18,6 +18,7 @@ from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import lexical_table
+from sapwood.learn.forecast import Phase
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.latent_learner import IterativeLearner
 from sapwood.learn.problem import LatentProblem
@@ -91,6 +92,11 @@ class EM(IterativeLearner):
         if self.init is None:
             return super().problem(corpus)
         return replace(self, init=None, unaries="collapsed").problem(corpus)
+
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        states = problem.wanted_states(self.states, self.support) if self.init is None else self.init.states
+        looks = self.restarts * -(-self.iterations // self.every)
+        return [Phase(states, self.restarts * self.iterations, looks)]
 
     def _operations(
         self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log

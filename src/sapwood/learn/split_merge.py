@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from sapwood.evaluate.held_out import Evaluate
+from sapwood.learn.forecast import Phase, kept_splits
 from sapwood.learn.latent_learner import SmoothingLearner
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import integer, number
@@ -63,6 +64,17 @@ class SplitMerge(SmoothingLearner):
     merge: float = number(0.5, "The part of all splits that is undone.", below=1)
     noise: float = number(0.01, "How far weights are changed at random after a split.", below=1)
     support: int = integer(4, "Occurrences that a symbol must have for each state.", low=1)
+
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        counts, possible = problem.trees.corpus.symbol_counts(), problem.splittable()
+        states = np.ones(len(counts))
+        phases = []
+        for _ in range(self.cycles):
+            split = np.where(possible & (counts >= self.support * states), states, 0.0)
+            phases.append(Phase(states + split, self.iterations, 0))
+            states = states + kept_splits(counts, split, 1 - self.merge)
+            phases.append(Phase(states, self.settle))
+        return phases
 
     def _operations(
         self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log

@@ -220,9 +220,8 @@ def fold(
     folded_offsets, tensor_offsets = offsets_of(states), offsets_of(states[rules].prod(axis=1, dtype=np.int64))
     rows, rule_counts = np.zeros(int(states.sum())), np.zeros(len(rules))
     result = np.empty(int(tensor_offsets[-1]), np.float32)
-    sources = [
-        (r, list(numbers)) for r, numbers in groupby(np.argsort(source, kind="stable").tolist(), source.__getitem__)
-    ]
+    order = np.argsort(source, kind="stable").tolist()
+    sources = [(r, list(numbers)) for r, numbers in groupby(order, lambda number: int(source[number]))]
     # First what rows are divided by, for which no tensor need be made, then one tensor after the other.
     totals = [step if step.ndim == 1 else step.sum(axis=1) for step in child]
     for r, numbers in sources:
