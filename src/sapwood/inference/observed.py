@@ -198,6 +198,7 @@ class ObservedTrees:
             raise UsageError(f"shards must be at least 1, not {shards}")
         self.corpus = corpus
         self.pair_symbol, self.pair_word, _ = corpus.lexical_counts()
+        self._rule_counts = corpus.rule_counts()
         height = np.empty(corpus.n_nodes, np.int32)
         kernels.node_heights(corpus.left, corpus.right, height)
         pair_keys = self.pair_symbol * len(corpus.words) + self.pair_word
@@ -307,7 +308,7 @@ class ObservedTrees:
 
     def _rule_parts(self, weights: _Weights, threads: int) -> list[tuple[int, int]]:
         """Cut the rules into runs of about the same work."""
-        work = np.cumsum(np.diff(weights.tensor_offsets) * (self.corpus.rule_counts() + 1))
+        work = np.cumsum(np.diff(weights.tensor_offsets) * (self._rule_counts + 1))
         if threads == 1 or not len(work):
             return [(0, len(work))]
         ends = np.searchsorted(work, np.arange(1, _PARTS * threads) * (work[-1] / (_PARTS * threads)))
