@@ -25,6 +25,7 @@ from sapwood.learn.pcfg import PCFG
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.training import Checkpoints, TrainingState
 from sapwood.learn.unary import EMPTY
+from sapwood.run import checkpoint
 from sapwood.testing.grammars import random_bases
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
@@ -356,6 +357,26 @@ def test_interrupted_anywhere_it_ends_the_same(name, tmp_path, monkeypatch):
     log = Lines()
     assert EM(**settings).fit(corpus, dev=evaluation(), checkpoint=path, log=log) == grammar
     assert log.lines == []
+
+
+def test_checkpoints_are_written_now_and_then_and_at_the_end(tmp_path, monkeypatch):
+    """What kills the process can cost some seconds, no more."""
+    written: list[int] = []
+
+    class Clock(Lines):
+        def monotonic(self) -> float:
+            return 8.0 * len(self.lines)
+
+    def note(path: Path, arrays: object, metadata: dict[str, int], **_: object) -> None:
+        written.append(metadata["done"])
+
+    clock = Clock()
+    monkeypatch.setattr(checkpoint, "time", clock)
+    monkeypatch.setattr(checkpoint, "_PAUSE", 20.0)
+    monkeypatch.setattr(checkpoint, "write_arrays", note)
+    EM(states=2, iterations=8).fit(MADE_UP, checkpoint=tmp_path / "run", log=clock)
+    # Operations: the start, then eight iterations, each of which takes eight seconds.
+    assert written == [4, 7, 9]
 
 
 def test_a_step_down_is_an_error_behind_an_interruption_too(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.problem import LatentProblem
-from sapwood.learn.unary import EMPTY, Unfolded, fold, folded_rules, share_emissions, unfold
+from sapwood.learn.unary import EMPTY, Unfolded, expected_steps, fold, folded_rules, share_emissions, unfold
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import as_symbol, make_symbol
 from sapwood.trees.transform import TreeTransform
@@ -282,7 +282,7 @@ def folded_grammar(
     grammar = replace(
         problem.grammar(weights, {}),
         emissions=share_emissions(unfolded, tags),
-        **vars(fold(unfolded, weights, expected, least=least)),
+        **vars(fold(unfolded, weights, expected_steps(unfolded, weights, expected), expected.occupancy, least=least)),
     )
     return grammar.validate(tolerance=1e-5), rows
 

@@ -231,60 +231,78 @@ void outside_pass(const Shard &shard, const Weights<T> &weights, Vector<const do
     }
 }
 
-// Add inside times outside of a node, divided by its sum, to the target; returns the divisor's inverse (0 for 0).
-template <class T> double add_posterior(const Vectors<T> &vectors, Index node, double *target) {
+// Inside times outside of a node: its tree's probability, as far as vectors keep it.
+template <class T> double tree_weight(const Vectors<T> &vectors, Index node) {
     const T *inside = vectors.in(node), *outside = vectors.out(node);
-    const Index size = vectors.size(node);
     double total = 0;
-    for (Index x = 0; x < size; ++x) total += static_cast<double>(inside[x]) * outside[x];
-    if (total == 0) return 0;
-    for (Index x = 0; x < size; ++x) target[x] += static_cast<double>(inside[x]) * outside[x] / total;
-    return 1 / total;
+    for (Index x = 0; x < vectors.size(node); ++x) total += static_cast<double>(inside[x]) * outside[x];
+    return total;
+}
+
+// Add inside times outside of a node, divided by its sum, to the target.
+template <class T> void add_posterior(const Vectors<T> &vectors, Index node, double *target) {
+    const T *inside = vectors.in(node), *outside = vectors.out(node);
+    const double total = tree_weight(vectors, node);
+    if (total == 0) return;
+    for (Index x = 0; x < vectors.size(node); ++x) target[x] += static_cast<double>(inside[x]) * outside[x] / total;
 }
 
 // Fill `share` (m_a) with the outside vector of an inner node divided by its tree's probability, as far as vectors
-// keep it; no factor exceeds `most`. Adds the node's posterior to `occupancy` (states).
+// keep it; no factor exceeds `most`.
 template <class T>
-void share_of(const Shard &shard, const Layout &layout, const Vectors<T> &vectors, Index inner_node, T *share,
-              Index stride, Vector<double> occupancy) {
+void share_of(const Shard &shard, const Vectors<T> &vectors, Index inner_node, T *share, Index stride) {
     const double most = sizeof(T) == 4 ? 0x1p120 : 0x1p1000;
     const Index v = shard.n_leaves + inner_node, b = shard.left[inner_node], c = shard.right[inner_node];
-    double factor = add_posterior(vectors, v, occupancy.data + layout.state_offsets[shard.symbol[v]]);
+    const double total = tree_weight(vectors, v);
+    double factor = total == 0 ? 0 : 1 / total;
     // The children's vectors are scaled otherwise than the parent's.
     factor *= power_of_two(static_cast<Index>(vectors.exponent[b]) + vectors.exponent[c] - vectors.exponent[v]);
     factor = std::clamp(factor, -most, most);
     for (Index a = 0; a < vectors.size(v); ++a) share[a * stride] = static_cast<T>(factor * vectors.out(v)[a]);
 }
 
-// Fill `expected` and add to `occupancy` (states) for the inner nodes.
+// Add to `expected` (laid out as the tensors) for the rules `first .. last - 1`.
 //
-// `expected[slots[s]:slots[s + 1]]` becomes the sum of `outside (x) left inside (x) right inside` over the nodes of rule
-// `rules[s]`, each divided by its tree's probability: times the rule's tensor these are expected counts.
+// That is the sum of `outside (x) left inside (x) right inside` over the nodes of a rule, each divided by its tree's
+// probability: times the rule's tensor these are expected counts. A shard's sum is made apart and then added, so that
+// it does not matter which rules are done together.
 template <class T>
-void expected_rules(const Shard &shard, const Weights<T> &weights, const Vectors<T> &vectors,
-                    Vector<const int64_t> slots, Vector<double> expected, Vector<double> occupancy) {
+void expected_rules(const Shard &shard, const Weights<T> &weights, const Vectors<T> &vectors, Index first, Index last,
+                    Vector<double> expected) {
     const Index widest = weights.widest();
     std::vector<T> outers(4 * widest * widest), shares(4 * widest);
-    for (Index s = 0; s < shard.rules.size(); ++s) {
-        const Index rule = shard.rules[s];
+    std::vector<double> sums;
+    const int32_t *rules = shard.rules.data;
+    for (Index s = std::lower_bound(rules, rules + shard.rules.size(), first) - rules;
+         s < shard.rules.size() && rules[s] < last; ++s) {
+        const Index rule = rules[s];
         const Index m_a = weights.states(rule, 0), m_b = weights.states(rule, 1), m_c = weights.states(rule, 2);
         const Index size = m_b * m_c;
-        double *target = expected.data + slots[s];
-        std::fill_n(target, m_a * size, 0.0);
+        sums.assign(m_a * size, 0.0);
         Index together = 1;
         for (Index k = shard.rule_nodes[s]; k < shard.rule_nodes[s + 1]; k += together) {
             together = k + 4 <= shard.rule_nodes[s + 1] ? 4 : 1;
             const auto member = [&](Index j) { return shard.members[k + j]; };
             outer_products(shard, vectors, member, together, m_b, m_c, outers.data());
-            for (Index j = 0; j < together; ++j)
-                share_of(shard, weights, vectors, member(j), shares.data() + j, together, occupancy);
+            for (Index j = 0; j < together; ++j) share_of(shard, vectors, member(j), shares.data() + j, together);
             for (Index a = 0; a < m_a; ++a) {
                 if (together == 4)
-                    add_four(target + a * size, shares.data() + 4 * a, outers.data(), size);
+                    add_four(sums.data() + a * size, shares.data() + 4 * a, outers.data(), size);
                 else
-                    add(target + a * size, static_cast<double>(shares[a]), outers.data(), size);
+                    add(sums.data() + a * size, static_cast<double>(shares[a]), outers.data(), size);
             }
         }
+        add(expected.data + weights.tensor_offsets[rule], 1.0, sums.data(), m_a * size);
+    }
+}
+
+// Add the posteriors of the inner nodes to `occupancy` (states), rule by rule.
+template <class T>
+void expected_inner(const Shard &shard, const Weights<T> &weights, const Vectors<T> &vectors,
+                    Vector<double> occupancy) {
+    for (Index k = 0; k < shard.members.size(); ++k) {
+        const Index v = shard.n_leaves + shard.members[k];
+        add_posterior(vectors, v, occupancy.data + weights.state_offsets[shard.symbol[v]]);
     }
 }
 
@@ -310,8 +328,7 @@ void expected_roots(const Shard &shard, const Weights<T> &weights, const Vectors
 }
 
 // Add each slot's values to the place in `total` that `offsets[numbers[slot]]` gives.
-template <class I>
-void add_slots(Vector<const I> numbers, Vector<const int64_t> slots, Vector<const double> values,
+void add_slots(Vector<const int64_t> numbers, Vector<const int64_t> slots, Vector<const double> values,
                Vector<const int64_t> offsets, Vector<double> total) {
     for (Index s = 0; s < numbers.size(); ++s)
         add(total.data + offsets[numbers[s]], 1.0, values.data + slots[s], slots[s + 1] - slots[s]);
@@ -321,6 +338,7 @@ template <class T> void bind_passes(nb::module_ &module) {
     module.def("inside_pass", &inside_pass<T>, unlocked());
     module.def("outside_pass", &outside_pass<T>, unlocked());
     module.def("expected_rules", &expected_rules<T>, unlocked());
+    module.def("expected_inner", &expected_inner<T>, unlocked());
     module.def("expected_leaves", &expected_leaves<T>, unlocked());
     module.def("expected_roots", &expected_roots<T>, unlocked());
 }
@@ -331,8 +349,7 @@ void bind_observed(nb::module_ &module) {
     module.def("node_heights", &node_heights, unlocked());
     bind_passes<float>(module);
     bind_passes<double>(module);
-    module.def("add_slots", &add_slots<int32_t>, unlocked());
-    module.def("add_slots", &add_slots<int64_t>, unlocked());
+    module.def("add_slots", &add_slots, unlocked());
 }
 
 }  // namespace sapwood

@@ -18,9 +18,10 @@ template <class T> double sum(const T *values, Index n) {
     return total;
 }
 
-// Add each tensor's sums over its children's states to `totals` (states) of the parents, given zeroed.
-template <class T> void row_totals(const Layout &layout, Vector<const T> counts, Vector<double> totals) {
-    for (Index r = 0; r < layout.n_rules(); ++r) {
+// Add the sums of tensors `first .. last - 1` over their children's states to `totals` (states) of the parents.
+template <class T>
+void row_totals(const Layout &layout, Index first, Index last, Vector<const T> counts, Vector<double> totals) {
+    for (Index r = first; r < last; ++r) {
         const Index size = layout.row_size(r);
         const T *row = counts.data + layout.tensor_offsets[r];
         for (Index a = 0; a < layout.states(r, 0); ++a, row += size) totals[layout.first_state(r, 0) + a] += sum(row, size);
@@ -32,7 +33,7 @@ template <class T> void drop_small(const Layout &layout, double least, Vector<T>
     for (Index x = 0; x < tensors.size(); ++x)
         if (tensors[x] < least) tensors[x] = 0;
     std::vector<double> totals(layout.state_offsets[layout.state_offsets.size() - 1]);
-    row_totals<T>(layout, tensors, {totals.data(), {static_cast<Index>(totals.size())}});
+    row_totals<T>(layout, 0, layout.n_rules(), tensors, {totals.data(), {static_cast<Index>(totals.size())}});
     for (Index r = 0; r < layout.n_rules(); ++r) {
         const Index size = layout.row_size(r);
         T *row = tensors.data + layout.tensor_offsets[r];
@@ -55,15 +56,15 @@ void mean_row(const double *tensor, const double *totals, Index m_a, Index size,
     }
 }
 
-// Fill `result` with the rows of each tensor divided by their totals, drawn towards the mean of the rule's rows.
+// Fill `result` with the rows of tensors `first .. last - 1` divided by their totals, drawn to the mean of the rule's rows.
 //
 // With `smoothing` s a row becomes `(1 - s) row + s mean`; a row without a total becomes the mean of the others. Rows
 // that sum to one over all rules still do, but for weights below `least`, which are dropped: they would end as numbers
 // too small for single precision, with which processors are slow.
-void scale_rows(const Layout &layout, Vector<const double> counts, Vector<const double> totals, double smoothing,
-                double least, Vector<float> result) {
+void scale_rows(const Layout &layout, Index first, Index last, Vector<const double> counts, Vector<const double> totals,
+                double smoothing, double least, Vector<float> result) {
     std::vector<double> mean;
-    for (Index r = 0; r < layout.n_rules(); ++r) {
+    for (Index r = first; r < last; ++r) {
         const Index m_a = layout.states(r, 0), size = layout.row_size(r);
         const double *tensor = counts.data + layout.tensor_offsets[r];
         const double *own = totals.data + layout.first_state(r, 0);
@@ -92,13 +93,15 @@ void scale_rows(const Layout &layout, Vector<const double> counts, Vector<const 
     }
 }
 
-// Fill `result` with the tensors of the layout `split`, over states made of those of the layout `old`.
+// Fill `result` with the tensors of rules `first .. last - 1` in the layout `split`, over states made of those of `old`.
 //
 // State `z` comes from state number `origin[z]` of its symbol and takes `share[z]` of it as a child; each weight is
-// multiplied by its entry of `noise`.
-void split_tensors(const Layout &old, Vector<const float> tensors, const Layout &split, Vector<const int64_t> origin,
-                   Vector<const double> share, Vector<const double> noise, Vector<double> result) {
-    for (Index r = 0; r < old.n_rules(); ++r) {
+// multiplied by its entry of `noise`, which is for these rules alone.
+void split_tensors(const Layout &old, Vector<const float> tensors, const Layout &split, Index first, Index last,
+                   Vector<const int64_t> origin, Vector<const double> share, Vector<const double> noise,
+                   Vector<double> result) {
+    const Index begin = split.tensor_offsets[first];
+    for (Index r = first; r < last; ++r) {
         const Index a0 = split.first_state(r, 0), b0 = split.first_state(r, 1), c0 = split.first_state(r, 2);
         const Index n_a = split.states(r, 0), n_b = split.states(r, 1), n_c = split.states(r, 2);
         const Index m_b = old.states(r, 1), m_c = old.states(r, 2);
@@ -108,7 +111,7 @@ void split_tensors(const Layout &old, Vector<const float> tensors, const Layout 
                 const float *row =
                     tensors.data + old.tensor_offsets[r] + (origin[a0 + a] * m_b + origin[b0 + b]) * m_c;
                 for (Index c = 0; c < n_c; ++c, ++at)
-                    result[at] = row[origin[c0 + c]] * share[b0 + b] * share[c0 + c] * noise[at];
+                    result[at] = row[origin[c0 + c]] * share[b0 + b] * share[c0 + c] * noise[at - begin];
             }
     }
 }
@@ -159,6 +162,7 @@ void merge_losses(Vector<const int32_t> symbol, Vector<const int64_t> state_offs
 }  // namespace
 
 void bind_latent(nb::module_ &module) {
+    module.def("row_totals", &row_totals<float>, unlocked());
     module.def("row_totals", &row_totals<double>, unlocked());
     module.def("drop_small", &drop_small<float>, unlocked());
     module.def("drop_small", &drop_small<double>, unlocked());

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import GrammarError
 from sapwood.shapes import Array, Float64
 
@@ -112,8 +113,10 @@ def _check_shapes(grammar: TensorGrammar) -> None:
 
 
 def _check_finite(grammar: TensorGrammar) -> None:
-    bad = np.flatnonzero(~np.isfinite(grammar.tensors))
-    if len(bad):
+    # Looked for only where there are any: rule weights are many.
+    if not np.isfinite(grammar.tensors.sum(dtype=np.float64)) and len(
+        bad := np.flatnonzero(~np.isfinite(grammar.tensors))
+    ):
         rule = int(np.searchsorted(grammar.tensor_offsets, bad[0], side="right")) - 1
         raise GrammarError(f"{grammar.rule_name(rule)}: a weight is not a finite number")
     emissions = grammar.emissions
@@ -133,8 +136,8 @@ def _check_finite(grammar: TensorGrammar) -> None:
 
 
 def _check_probabilities(grammar: TensorGrammar, tolerance: float) -> None:
-    negative = np.flatnonzero(grammar.tensors < 0)
-    if len(negative):
+    if grammar.tensors.min(initial=0) < 0:
+        negative = np.flatnonzero(grammar.tensors < 0)
         rule = int(np.searchsorted(grammar.tensor_offsets, negative[0], side="right")) - 1
         raise GrammarError(f"{grammar.rule_name(rule)}: a probability is negative")
     emissions = grammar.emissions
@@ -179,15 +182,6 @@ def _lexical_rule(grammar: TensorGrammar, position: int) -> str:
 
 def inner_sums(grammar: TensorGrammar) -> Float64[Array, "inner_states"]:
     """Return the total weight of all rules of each interminal state."""
-    offsets = grammar.state_offsets
-    sums = np.zeros(offsets[grammar.n_interminals])
-    shapes = grammar.states[grammar.rules]
-    # Sum the tensors' last two axes: consecutive blocks of m_b * m_c weights, m_a blocks a rule.
-    blocks = np.repeat(shapes[:, 1].astype(np.int64) * shapes[:, 2], shapes[:, 0])
-    starts = np.concatenate([[0], np.cumsum(blocks)[:-1]]).astype(np.int64) if len(blocks) else np.zeros(0, np.int64)
-    if len(blocks):
-        per_state = np.add.reduceat(grammar.tensors.astype(np.float64), starts)
-        first = offsets[grammar.rules[:, 0]]
-        within = np.arange(len(blocks)) - np.repeat(np.cumsum(shapes[:, 0]) - shapes[:, 0], shapes[:, 0])
-        np.add.at(sums, np.repeat(first, shapes[:, 0]) + within, per_state)
-    return sums
+    sums = np.zeros(int(grammar.state_offsets[-1]))
+    kernels.row_totals(grammar, 0, len(grammar.rules), grammar.tensors, sums)
+    return sums[: grammar.state_offsets[grammar.n_interminals]]

@@ -6,12 +6,13 @@ and 4 of the long paper) and one down. Per inner node of rule `a -> b c` the wor
 
 The trees are cut into shards, whose number depends on the corpus alone. Shards run on any executor; their results are
 added in the order of the shards, so they are the same to the last bit however many workers there are. Vectors live as
-long as their shard is worked on.
+long as their shard is worked on. For expected counts those of several shards are held, a bounded amount: then rules
+are shared out among threads, each of which adds to its own rules' part of the one table of sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,10 @@ from sapwood.trees.symbols import SymbolTable
 
 # Nodes of a shard, about: its vectors should fit into a core's cache, its rules should occur more than once.
 _SHARD_NODES = 1 << 16
+# Numbers in the vectors that are held for expected counts, at most, if one shard does not have more.
+_HELD = 1 << 25
+# Parts into which rules are cut for each thread, so that all are done at about the same time.
+_PARTS = 8
 T = TypeVar("T")
 
 
@@ -128,6 +133,18 @@ class _Weights:
     lexical_exponent: np.ndarray
 
 
+@dataclass(frozen=True, eq=False)
+class _ShardExpectations:
+    """What is expected in one shard; `slots` says where the pairs of the shard begin in `lexical`."""
+
+    vectors: NodeVectors
+    lexical: np.ndarray
+    slots: np.ndarray
+    root: np.ndarray
+    occupancy: np.ndarray
+    log_likelihoods: np.ndarray
+
+
 class TreeWeights(Protocol):
     """What a pass over observed trees needs of a grammar; a `TensorGrammar` has it."""
 
@@ -181,6 +198,7 @@ class ObservedTrees:
             raise UsageError(f"shards must be at least 1, not {shards}")
         self.corpus = corpus
         self.pair_symbol, self.pair_word, _ = corpus.lexical_counts()
+        self._rule_counts = corpus.rule_counts()
         height = np.empty(corpus.n_nodes, np.int32)
         kernels.node_heights(corpus.left, corpus.right, height)
         pair_keys = self.pair_symbol * len(corpus.words) + self.pair_word
@@ -260,18 +278,41 @@ class ObservedTrees:
         lexical_sums = np.zeros(len(weights.lexical))
         root, occupancy = np.zeros(len(weights.root)), np.zeros(len(weights.root))
         log_likelihoods = []
-        results = self._run(_expectations, weights, threads, executor)
-        for shard, part in zip(self._shards, results, strict=True):
-            slots = offsets_of(np.diff(weights.tensor_offsets)[shard.rules])
-            kernels.add_slots(shard.rules, slots, part.tensors, weights.tensor_offsets, tensors)
-            kernels.add_slots(shard.pairs, part.lexical_offsets, part.lexical, weights.lexical_offsets, lexical_sums)
-            root += part.root
-            occupancy += part.occupancy
-            log_likelihoods.append(part.log_likelihoods)
-        tensors *= grammar.tensors
+        for shards in self._batches(weights):
+            held = []
+            for shard, part in zip(shards, self._run(_expectations, weights, threads, executor, shards), strict=True):
+                kernels.add_slots(shard.pairs, part.slots, part.lexical, weights.lexical_offsets, lexical_sums)
+                root += part.root
+                occupancy += part.occupancy
+                log_likelihoods.append(part.log_likelihoods)
+                held.append((shard, part.vectors))
+            add = partial(_add_rules, held=held, weights=weights, tensors=tensors)
+            list(map_in_order(add, self._rule_parts(weights, threads), threads=threads))
+            held.clear()
+
+        def multiply(part: tuple[int, int]) -> None:
+            places = slice(*weights.tensor_offsets[list(part)])
+            tensors[places] *= grammar.tensors[places]
+
+        list(map_in_order(multiply, self._rule_parts(weights, threads), threads=threads))
         return Expectations(
             tensors, lexical_sums, weights.lexical_offsets, root, occupancy, np.concatenate(log_likelihoods)
         )
+
+    def _batches(self, weights: _Weights) -> Iterator[list[Shard]]:
+        """Cut the shards into runs whose vectors may be held at once."""
+        sizes = [2 * int(weights.states[shard.symbol].sum()) for shard in self._shards]
+        batch = np.cumsum(sizes) // _HELD
+        for number in np.unique(batch):
+            yield [shard for shard, own in zip(self._shards, batch, strict=True) if own == number]
+
+    def _rule_parts(self, weights: _Weights, threads: int) -> list[tuple[int, int]]:
+        """Cut the rules into runs of about the same work."""
+        work = np.cumsum(np.diff(weights.tensor_offsets) * (self._rule_counts + 1))
+        if threads == 1 or not len(work):
+            return [(0, len(work))]
+        ends = np.searchsorted(work, np.arange(1, _PARTS * threads) * (work[-1] / (_PARTS * threads)))
+        return list(pairwise(np.unique([0, *ends, len(work)]).tolist()))
 
     def _weights(self, grammar: TreeWeights, lexical: np.ndarray | None, dtype: DTypeLike) -> _Weights:
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
@@ -310,14 +351,15 @@ class ObservedTrees:
         weights: _Weights,
         threads: int,
         executor: Executor | None,
+        shards: Sequence[Shard] | None = None,
         **settings: bool,
     ) -> Iterator[T]:
-        """Yield the results of all shards in their order, at most a few of them waiting on our own threads."""
+        """Yield the results of shards, by default all, in their order, at most a few waiting on our own threads."""
         if threads < 1:
             raise UsageError(f"threads must be at least 1, not {threads}")
         # A partial, not a closure: it can be sent to other processes.
         call = partial(work, weights=weights, **settings)
-        return map_in_order(call, self._shards, threads=threads, executor=executor)
+        return map_in_order(call, self._shards if shards is None else shards, threads=threads, executor=executor)
 
 
 def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lexical_entries"]:
@@ -378,15 +420,21 @@ def _both_ways(shard: Shard, weights: _Weights) -> tuple[np.ndarray, NodeVectors
     return log_likelihoods, vectors
 
 
-def _expectations(shard: Shard, weights: _Weights) -> Expectations:
-    """Return the expected counts of a shard: of its own rules (not yet times the weights) and pairs only."""
+def _expectations(shard: Shard, weights: _Weights) -> _ShardExpectations:
+    """Return a shard's expected counts but for rules, and the vectors to make those from."""
     log_likelihoods, vectors = _both_ways(shard, weights)
     occupancy, root = np.zeros(len(weights.root)), np.zeros(len(weights.root))
-    slots = offsets_of(np.diff(weights.tensor_offsets)[shard.rules])
-    tensors = np.empty(slots[-1])
-    kernels.expected_rules(shard, weights, vectors, slots, tensors, occupancy)
+    kernels.expected_inner(shard, weights, vectors, occupancy)
     slots = offsets_of(np.diff(weights.lexical_offsets)[shard.pairs])
     lexical = np.zeros(slots[-1])
     kernels.expected_leaves(shard, weights, vectors, slots, lexical, occupancy)
     kernels.expected_roots(shard, weights, vectors, root)
-    return Expectations(tensors, lexical, slots, root, occupancy, log_likelihoods)
+    return _ShardExpectations(vectors, lexical, slots, root, occupancy, log_likelihoods)
+
+
+def _add_rules(
+    part: tuple[int, int], held: Sequence[tuple[Shard, NodeVectors]], weights: _Weights, tensors: np.ndarray
+) -> None:
+    """Add to some rules' sums of what is expected, not yet times the weights."""
+    for shard, vectors in held:
+        kernels.expected_rules(shard, weights, vectors, *part, tensors)

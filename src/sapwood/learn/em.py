@@ -18,6 +18,7 @@ from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import lexical_table
+from sapwood.learn.forecast import Phase
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.latent_learner import IterativeLearner
 from sapwood.learn.problem import LatentProblem
@@ -92,6 +93,11 @@ class EM(IterativeLearner):
             return super().problem(corpus)
         return replace(self, init=None, unaries="collapsed").problem(corpus)
 
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        states = problem.wanted_states(self.states, self.support) if self.init is None else self.init.states
+        looks = self.restarts * -(-self.iterations // self.every)
+        return [Phase(states, self.restarts * self.iterations, looks)]
+
     def _operations(
         self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log
     ) -> list[Operation]:
@@ -119,7 +125,7 @@ class EM(IterativeLearner):
             weights = from_grammar(problem, self.init)
         else:
             wanted = problem.wanted_states(self.states, self.support)
-            weights = trees.split(trees.one_state(), wanted, self.noise, rng)
+            weights = trees.split(trees.one_state(), wanted, self.noise, rng, threads=problem.threads)
         return state.moved(weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 
     def _iterate(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
@@ -137,7 +143,7 @@ class EM(IterativeLearner):
                 f"iteration {state.step + 1}: the objective fell from {state.log_likelihood:.6f} to {objective:.6f}, "
                 "which EM cannot do: this is an error in sapwood or in the machine"
             )
-        return state.iterated(trees.maximise(weights, counts), objective)
+        return state.iterated(trees.maximise(weights, counts, threads=problem.threads), objective)
 
     def _given_up(self, state: TrainingState) -> bool:
         return self.stop != "iterations" and state.worse >= self.patience

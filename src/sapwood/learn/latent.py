@@ -8,6 +8,8 @@ preterminal alone, so it adds a constant to the log-likelihood and the M-step st
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,12 +21,15 @@ from numpy.typing import DTypeLike
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
 from sapwood.inference.observed import Expectations, ObservedTrees
+from sapwood.run.parallel import map_in_order
 from sapwood.shapes import Array, Bool, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
 
 # Smaller weights are taken for zero (see `scale_rows`).
 _LEAST = 1e-25
+# Weights of rules that are worked on at once, about.
+_RUN = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +163,13 @@ class LatentTrees:
         return np.bincount(self._places(states), weights=by_word, minlength=size)
 
     def maximise(
-        self, weights: LatentWeights, counts: LatentCounts, *, smoothing: float = 0.0, lexical_smoothing: float = 0.0
+        self,
+        weights: LatentWeights,
+        counts: LatentCounts,
+        *,
+        smoothing: float = 0.0,
+        lexical_smoothing: float = 0.0,
+        threads: int = 1,
     ) -> LatentWeights:
         """Return the weights that make the counts most probable, drawn towards the means of sibling states.
 
@@ -166,14 +177,25 @@ class LatentTrees:
         probabilities and s of the mean over all states of the symbol (Petrov et al. 2006, section 2.4).
         """
         totals = np.zeros(len(weights.root))
-        kernels.row_totals(weights, counts.tensors, totals)
         tensors = np.empty(len(counts.tensors), np.float32)
-        kernels.scale_rows(weights, counts.tensors, totals, smoothing, _LEAST, tensors)
+
+        def scale(rules: tuple[int, int]) -> None:
+            kernels.row_totals(weights, *rules, counts.tensors, totals)
+            kernels.scale_rows(weights, *rules, counts.tensors, totals, smoothing, _LEAST, tensors)
+
+        runs_of_rules = _rule_runs(weights.tensor_offsets, weights.rules[:, 0])
+        deque(map_in_order(scale, runs_of_rules, threads=threads), maxlen=0)
         lexical = self._normalise_words(weights, counts.lexical, lexical_smoothing)
         return replace(weights, tensors=tensors, root=counts.root / counts.root.sum(), lexical=lexical)
 
     def split(
-        self, weights: LatentWeights, splits: Int[Array, "symbols"], noise: float, rng: np.random.Generator
+        self,
+        weights: LatentWeights,
+        splits: Int[Array, "symbols"],
+        noise: float,
+        rng: np.random.Generator,
+        *,
+        threads: int = 1,
     ) -> LatentWeights:
         """Divide each state of symbol `a` into `splits[a]` copies, `z` into `z k .. z k + k - 1`, with some noise.
 
@@ -185,15 +207,16 @@ class LatentTrees:
         symbol = new.symbol_of_state
         within = np.arange(len(symbol)) - new.state_offsets[symbol]
         origin, share = within // splits[symbol], 1.0 / splits[symbol]
-        factors = _noise(int(new.tensor_offsets[-1]), noise, rng)
-        tensors = np.empty(len(factors))
-        kernels.split_tensors(weights, weights.tensors, new, origin, share, factors, tensors)
+        tensors = np.empty(int(new.tensor_offsets[-1]))
+        for first, last in _rule_runs(new.tensor_offsets, np.arange(len(new.rules))):
+            factors = _noise(int(new.tensor_offsets[last] - new.tensor_offsets[first]), noise, rng)
+            kernels.split_tensors(weights, weights.tensors, new, first, last, origin, share, factors, tensors)
         sizes, state = self._states_of_pairs(new)
         old = np.repeat(offsets_of(weights.states[self.pair_symbol])[:-1], sizes) + origin[state]
         lexical = weights.lexical[old] * _noise(len(old), noise, rng)
         root = weights.root[weights.state_offsets[symbol] + origin] * share
         new = replace(new, root=root)
-        return self.maximise(new, LatentCounts(tensors, lexical, root))
+        return self.maximise(new, LatentCounts(tensors, lexical, root), threads=threads)
 
     def merge_losses(
         self,
@@ -269,6 +292,12 @@ def nodes_by_rule(corpus: Corpus) -> list[Int64[Array, "nodes_of_rule"]]:
     order = np.argsort(corpus.rule, kind="stable")
     bounds = np.searchsorted(corpus.rule[order], np.arange(len(corpus.rules) + 1))
     return [order[first:last] for first, last in pairwise(bounds)]
+
+
+def _rule_runs(offsets: np.ndarray, parent: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Cut rules into runs of about `_RUN` weights, and not between rules of one parent."""
+    ends = np.searchsorted(offsets, np.arange(_RUN, int(offsets[-1]), _RUN))
+    return pairwise(np.unique([0, *np.searchsorted(parent, parent[ends - 1], side="right"), len(parent)]).tolist())
 
 
 def _noise(size: int, amount: float, rng: np.random.Generator) -> np.ndarray:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from sapwood.evaluate.held_out import Evaluate
+from sapwood.evaluate.held_out import Evaluate, HeldOut
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
+from sapwood.learn.forecast import Phase, forecast
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.problem import LatentProblem, Unaries
@@ -54,6 +55,17 @@ class LatentLearner(Learner):
             executor=self.executor,
         )  # fmt: skip
 
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        """Return what a run does, about, for a forecast of what it takes."""
+        return [Phase(problem.wanted_states(1, 1))]
+
+    def _foretell(self, problem: LatentProblem, dev: Evaluate | None, progress: Progress) -> None:
+        """Say what the run will take, if that is much."""
+        words = dev.observed.n_words if isinstance(dev, HeldOut) else 0
+        expected = forecast(problem, self._phases(problem), dev_words=words)
+        if expected.worth_saying:
+            progress.note(f"{self.method}: {expected}")
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class IterativeLearner(LatentLearner):
@@ -63,6 +75,7 @@ class IterativeLearner(LatentLearner):
         self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
     ) -> TensorGrammar:
         problem = self.problem(corpus)
+        self._foretell(problem, dev, progress)
         state = TrainingState(problem.trees.one_state())
         checkpoints = None
         if checkpoint is not None:
@@ -133,8 +146,10 @@ class SmoothingLearner(IterativeLearner):
     def _maximise(
         self, problem: LatentProblem, layout: LatentWeights, counts: LatentCounts, *, smooth: bool = True
     ) -> LatentWeights:
-        amounts = {"smoothing": self.smoothing, "lexical_smoothing": self.lexical_smoothing} if smooth else {}
-        return problem.trees.maximise(layout, counts, **amounts)
+        amounts: dict[str, Any] = (
+            {"smoothing": self.smoothing, "lexical_smoothing": self.lexical_smoothing} if smooth else {}
+        )
+        return problem.trees.maximise(layout, counts, **amounts, threads=problem.threads)
 
     def _iterate(self, problem: LatentProblem, state: TrainingState, *, smooth: bool = True) -> TrainingState:
         if self._given_up(state):

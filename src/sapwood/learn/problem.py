@@ -16,7 +16,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentTrees, LatentWeights, Layout, runs
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
-from sapwood.learn.unary import fold, fold_weights, share_emissions, unfold
+from sapwood.learn.unary import expected_steps, fold, fold_weights, share_emissions, unfold
 from sapwood.shapes import Array, Bool, Float, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 
@@ -103,7 +103,7 @@ class LatentProblem:
             parts = {
                 "states": weights.states,
                 "rules": corpus.rules,
-                "tensors": weights.tensors,
+                "tensors": weights.tensors.copy(),
                 "rule_counts": corpus.rule_counts().astype(float),
                 "root": weights.root,
                 "occupancy": expected.occupancy,
@@ -113,10 +113,13 @@ class LatentProblem:
             inner = self.unfolded.corpus.n_interminals
             tags = self.lexical.emissions(weights.states[inner:-1], expected.lexical[:-1])
             emissions = share_emissions(self.unfolded, tags)
-            parts = vars(fold(self.unfolded, weights, expected))
+            steps, occupancy = expected_steps(self.unfolded, weights, expected), expected.occupancy
+            del expected  # larger than all that follows, but for the grammar itself
+            parts = vars(fold(self.unfolded, weights, steps, occupancy))
             states = runs(weights.state_offsets[self.unfolded.bottom], parts["states"])
             parts["levels"] = [level[states] for level in levels]
-        parts["tensors"] = _without_traces(parts["states"], parts["rules"], parts["tensors"])
+        # Hardly any of the weights that EM leaves ever count.
+        kernels.drop_small(Layout(parts["rules"], parts["states"]), _TRACE, parts["tensors"])
         parts["levels"] = tuple(level.astype(np.int32) for level in parts["levels"] if level.any())
         return assemble(corpus, self.lexical.settings, emissions, info, **parts, probabilistic=True).validate(
             _TOLERANCE
@@ -187,13 +190,6 @@ def assemble(
         },
         **parts,
     )
-
-
-def _without_traces(states: np.ndarray, rules: np.ndarray, tensors: np.ndarray) -> np.ndarray:
-    """Return normalised rule weights without those that hardly ever count: nearly all of them, as EM leaves them."""
-    kept = tensors.copy()
-    kernels.drop_small(Layout(rules, states), _TRACE, kept)
-    return kept
 
 
 def wanted_states(states: int | Mapping[str, int], corpus: Corpus, support: int) -> Int64[Array, "symbols"]:

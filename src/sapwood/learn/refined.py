@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sapwood.evaluate.held_out import Evaluate
+from sapwood.learn.forecast import Phase
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.latent_learner import SmoothingLearner
 from sapwood.learn.problem import LatentProblem
@@ -39,6 +40,10 @@ class Refined(SmoothingLearner):
         self, problem: LatentProblem, progress: Progress, layout: LatentWeights
     ) -> tuple[LatentWeights, LatentCounts]:
         """Return the layout of the grammar to start from (weights without values), and its counts."""
+
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        looks = 1 + self.iterations // self.every
+        return [replace(phase, iterations=self.iterations, looks=looks) for phase in super()._phases(problem)]
 
     def _operations(
         self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from sapwood.evaluate.held_out import Evaluate
+from sapwood.learn.forecast import Phase, kept_splits
 from sapwood.learn.latent_learner import SmoothingLearner
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import integer, number
@@ -64,6 +65,17 @@ class SplitMerge(SmoothingLearner):
     noise: float = number(0.01, "How far weights are changed at random after a split.", below=1)
     support: int = integer(4, "Occurrences that a symbol must have for each state.", low=1)
 
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        counts, possible = problem.trees.corpus.symbol_counts(), problem.splittable()
+        states = np.ones(len(counts))
+        phases = []
+        for _ in range(self.cycles):
+            split = np.where(possible & (counts >= self.support * states), states, 0.0)
+            phases.append(Phase(states + split, self.iterations, 0))
+            states = states + kept_splits(counts, split, 1 - self.merge)
+            phases.append(Phase(states, self.settle))
+        return phases
+
     def _operations(
         self, problem: LatentProblem, dev: Evaluate | None, progress: Progress, log: Log
     ) -> list[Operation]:
@@ -93,7 +105,8 @@ class SplitMerge(SmoothingLearner):
         origin = np.arange(len(symbol)) - weights.state_offsets[symbol]
         within = np.repeat(origin, splits[symbol])
         levels = tuple(np.repeat(level, splits[symbol]) for level in state.levels)
-        return state.moved(problem.trees.split(weights, splits, self.noise, rng), levels=(*levels, within))
+        new = problem.trees.split(weights, splits, self.noise, rng, threads=problem.threads)
+        return state.moved(new, levels=(*levels, within))
 
     def _merge(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
         """Undo the part of the splits that costs least."""
@@ -116,4 +129,4 @@ class SplitMerge(SmoothingLearner):
         new_state = number - first[symbol]
         layout, counts = trees.merge(weights, trees.counts(weights, expected), new_state)
         levels = tuple(level[~gone] for level in state.levels)
-        return state.moved(trees.maximise(layout, counts), levels=levels)
+        return state.moved(trees.maximise(layout, counts, threads=problem.threads), levels=levels)

@@ -7,6 +7,7 @@ that is resumed from any state ends in the same grammar, bit for bit.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -89,7 +90,7 @@ class Operation:
 
 
 class Checkpoints:
-    """Keeps the state of a training run in a file, after every operation.
+    """Keeps the state of a training run in a file, now and then and as a run ends.
 
     Parameters
     ----------
@@ -101,6 +102,7 @@ class Checkpoints:
 
     def __init__(self, path: str | Path, key: Mapping[str, Any]) -> None:
         self._file = Checkpoint(path, key, data="trees")
+        self._waiting: TrainingState | None = None
 
     @classmethod
     def of_run(
@@ -113,8 +115,19 @@ class Checkpoints:
         dev = evaluate is not None and getattr(evaluate, "digest", True)
         return cls(path, {**settings, "method": method, "corpus": corpus.digest(), "dev": dev})
 
-    def save(self, state: TrainingState) -> None:
-        """Write the state."""
+    def keep(self, state: TrainingState) -> None:
+        """Write the state if it is time, else remember it."""
+        self._waiting = state
+        if self._file.is_due:
+            self.close()
+
+    def close(self) -> None:
+        """Write the last state if it is not written yet."""
+        if self._waiting is not None:
+            self._save(self._waiting)
+            self._waiting = None
+
+    def _save(self, state: TrainingState) -> None:
         arrays = {name: getattr(state.weights, name) for name in _PARTS}
         if state.best is not None:
             arrays.update({f"best.{name}": getattr(state.best, name) for name in _PARTS})
@@ -159,21 +172,26 @@ def run_operations(
 ) -> TrainingState:
     """Apply the operations that are not done yet; returns the last state.
 
-    After each one the state is saved and, if it was an EM iteration, noted in the log.
+    After each one the state is handed to the checkpoints and, if it was an EM iteration, noted in the log.
     """
     whole = sum(operation.cost for operation in operations) or 1.0
     # Costs are in percent, so that the time left is right although later iterations take longer.
-    with progress.stage("learning", total=100, unit="%") as stage:
+    # Whatever ends the run, the state it ends in is kept: only what kills the process loses some seconds.
+    with (
+        progress.stage("learning", total=100, unit="%") as stage,
+        contextlib.ExitStack() if checkpoints is None else contextlib.closing(checkpoints),
+    ):
         _advance(stage, 100 * sum(operation.cost for operation in operations[: state.done]) / whole, state, {})
         for operation in operations[state.done :]:
-            before, after = state, operation.apply(state)
-            state = replace(after, done=before.done + 1)
-            if state.step > before.step:
+            after = operation.apply(state)
+            iterated, changed = after.step > state.step, after is not state
+            state = replace(after, done=state.done + 1)  # the one before goes: its weights are large
+            if iterated:
                 figures = {"log_likelihood": state.log_likelihood, "states": int(state.weights.states.sum())}
                 log.write("iteration", step=state.step, **operation.labels, **figures)
             # Logged first: lines behind the checkpoint are dropped at resuming, lines before it would be missing.
-            if checkpoints is not None and after is not before:
-                checkpoints.save(state)
+            if checkpoints is not None and changed:
+                checkpoints.keep(state)
             _advance(stage, 100 * operation.cost / whole, state, operation.labels)
     return state
 

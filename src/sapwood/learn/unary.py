@@ -21,10 +21,10 @@ are divided by what remains.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 
@@ -173,79 +173,103 @@ def folded_rules(unfolded: Unfolded, *, least: float = 0.1) -> tuple[Int32[Array
     return np.array(rules, np.int32).reshape(-1, 3), np.array([found[rule] for rule in rules], np.int64)
 
 
-def fold(unfolded: Unfolded, weights: LatentWeights, counts: Expectations, *, least: float = 0.1) -> FoldedRules:
+def fold(
+    unfolded: Unfolded,
+    weights: LatentWeights,
+    steps: Mapping[int, Float[Array, "m_x m_z"]],
+    occupancy: Float[Array, "all_states"],
+    *,
+    least: float = 0.1,
+) -> FoldedRules:
     """Return the rules over collapsed symbols that an L-PCFG of unfolded trees implies.
 
-    `counts` are its expectations on those trees; for `least` see `folded_rules`.
+    `steps` (see `expected_steps`) and `occupancy` are what it expects in those trees; for `least` see `folded_rules`.
     """
     corpus, folded = unfolded.corpus, unfolded.folded
     offsets = weights.state_offsets
     parts = [slice(offsets[s], offsets[s + 1]) for s in range(len(corpus.symbols))]
-    tensors, expected = _by_rule(weights, weights.tensors), _by_rule(weights, counts.tensors)
-    is_step = corpus.rules[:, 2] == unfolded.empty
-    steps = {(int(a), int(b)): r for r, (a, b, _) in enumerate(corpus.rules) if is_step[r]}
+    tensors = _by_rule(weights, weights.tensors)
     states = weights.states[unfolded.bottom]
 
     # How often each state of each collapsed symbol is expected, and of unfolded ones that are not below a step.
     seen: list[np.ndarray] = [np.zeros(0)] * len(folded.symbols)
-    composite = np.flatnonzero(unfolded.top >= 0).tolist()
     direct = np.flatnonzero(unfolded.top < 0).tolist()
-    free = counts.occupancy.copy()
-    step_counts = {s: expected[steps[int(unfolded.top[s]), int(unfolded.bottom[s])]][:, :, 0] for s in composite}
-    for s in composite:
-        seen[s] = step_counts[s].sum(axis=0)
+    free = occupancy.copy()
+    for s, count in steps.items():
+        seen[s] = count.sum(axis=0)
         free[parts[unfolded.bottom[s]]] -= seen[s]
     free = np.maximum(free, 0.0)
-    # The probability of each step given the state above it, and of none.
+    # The probability of each step given the state above it, and of none (the diagonal of a matrix).
     stop = np.ones(len(weights.root))
     child: list[np.ndarray] = [np.zeros((0, 0))] * len(folded.symbols)
-    for s in composite:
+    for s, count in steps.items():
         above = parts[unfolded.top[s]]
-        child[s] = step_counts[s] / np.where(free[above] > 0, free[above], 1.0)[:, None]
+        child[s] = count / np.where(free[above] > 0, free[above], 1.0)[:, None]
         stop[above] -= child[s].sum(axis=1)
     stop = np.maximum(stop, 0.0)
     for s in direct:
         own = parts[unfolded.bottom[s]]
         seen[s] = free[own] * stop[own]
-        child[s] = np.diag(stop[own])
+        child[s] = stop[own]
     # What stands below a step takes no other: its binary rules alone.
     binary = np.zeros(len(weights.root))
-    for r in np.flatnonzero(~is_step).tolist():
-        binary[parts[corpus.rules[r, 0]]] += tensors[r].sum(axis=(1, 2))
+    for r in np.flatnonzero(corpus.rules[:, 2] != unfolded.empty).tolist():
+        binary[parts[corpus.rules[r, 0]]] += tensors[r].astype(np.float64).sum(axis=(1, 2))
 
     rules, source = folded_rules(unfolded, least=least)
-    folded_offsets = offsets_of(states)
-    rows = np.zeros(int(states.sum()))
-    pieces: list[np.ndarray] = [np.zeros((0, 0, 0))] * len(rules)
-    made: dict[tuple[int, int], np.ndarray] = {}
-    last = -1
-    for number in np.argsort(source, kind="stable").tolist():
-        r = int(source[number])
-        if r != last:  # parents of one unfolded rule share its tensors
-            made, last = {}, r
-            tensor = _rows(tensors[r], binary[parts[corpus.rules[r, 0]]])
-        parent, left, right = rules[number].tolist()
-        if (left, right) not in made:
-            made[left, right] = np.einsum("abc,bx,cy->axy", tensor, child[left], child[right], optimize=True)
-        pieces[number] = made[left, right]
-        rows[folded_offsets[parent] : folded_offsets[parent + 1]] += pieces[number].sum(axis=(1, 2))
-    rule_counts = np.zeros(len(rules))
-    for number, parent in enumerate(rules[:, 0].tolist()):
-        totals = rows[folded_offsets[parent] : folded_offsets[parent + 1]]
-        pieces[number] = _rows(pieces[number], totals).astype(np.float32)
-        rule_counts[number] = seen[parent] @ pieces[number].sum(axis=(1, 2), dtype=np.float64)
+    folded_offsets, tensor_offsets = offsets_of(states), offsets_of(states[rules].prod(axis=1, dtype=np.int64))
+    rows, rule_counts = np.zeros(int(states.sum())), np.zeros(len(rules))
+    result = np.empty(int(tensor_offsets[-1]), np.float32)
+    order = np.argsort(source, kind="stable").tolist()
+    sources = [(r, list(numbers)) for r, numbers in groupby(order, lambda number: int(source[number]))]
+    # First what rows are divided by, for which no tensor need be made, then one tensor after the other.
+    totals = [step if step.ndim == 1 else step.sum(axis=1) for step in child]
+    for r, numbers in sources:
+        tensor = _rows(tensors[r].astype(np.float64), binary[parts[corpus.rules[r, 0]]])
+        for parent, left, right in rules[numbers].tolist():
+            rows[folded_offsets[parent] : folded_offsets[parent + 1]] += tensor @ totals[right] @ totals[left]
+    for r, numbers in sources:
+        tensor = _rows(tensors[r].astype(np.float64), binary[parts[corpus.rules[r, 0]]])
+        made: dict[tuple[int, int], np.ndarray] = {}  # parents of one unfolded rule share its tensors
+        for number, (parent, left, right) in zip(numbers, rules[numbers].tolist(), strict=True):
+            if (left, right) not in made:
+                made[left, right] = _take_steps(tensor, child[left], child[right])
+            own = rows[folded_offsets[parent] : folded_offsets[parent + 1]]
+            piece = _rows(made[left, right], own).astype(np.float32)
+            rule_counts[number] = seen[parent] @ piece.sum(axis=(1, 2), dtype=np.float64)
+            result[tensor_offsets[number] : tensor_offsets[number + 1]] = piece.ravel()
     root = np.zeros(int(states.sum()))
-    for s in direct + composite:
-        outer = unfolded.top[s] if unfolded.top[s] >= 0 else unfolded.bottom[s]
-        root[folded_offsets[s] : folded_offsets[s + 1]] = weights.root[parts[outer]] @ child[s]
+    for s, step in enumerate(child):
+        above = weights.root[parts[unfolded.top[s] if s in steps else unfolded.bottom[s]]]
+        root[folded_offsets[s] : folded_offsets[s + 1]] = above @ step if s in steps else above * step
     return FoldedRules(
         states=states.astype(np.int32),
         rules=rules,
-        tensors=np.concatenate([piece.ravel() for piece in pieces] or [np.zeros(0, np.float32)]),
+        tensors=result,
         rule_counts=rule_counts,
         root=root / root.sum(),
         occupancy=np.concatenate(seen),
     )
+
+
+def expected_steps(
+    unfolded: Unfolded, weights: LatentWeights, expected: Expectations
+) -> dict[int, Float[Array, "m_x m_z"]]:
+    """Return how often the step of each composite symbol is expected, by the states above and below it."""
+    counts = _by_rule(weights, expected.tensors)
+    number = {(a, b): r for r, (a, b, c) in enumerate(unfolded.corpus.rules.tolist()) if c == unfolded.empty}
+    composite = np.flatnonzero(unfolded.top >= 0).tolist()
+    return {s: counts[number[int(unfolded.top[s]), int(unfolded.bottom[s])]][:, :, 0].copy() for s in composite}
+
+
+def _take_steps(tensor: np.ndarray, left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray:
+    """Return a rule's tensor over the states below its children's steps: matrices, their diagonals, or None."""
+    for axis, step in ((1, left), (2, right)):
+        if step is not None and step.ndim == 1:
+            tensor = tensor * (step[:, None] if axis == 1 else step)
+        elif step is not None:
+            tensor = np.moveaxis(np.tensordot(tensor, step, axes=(axis, 0)), -1, axis)
+    return tensor
 
 
 def fold_weights(
@@ -275,11 +299,7 @@ def fold_weights(
     made: dict[tuple[int, int, int], np.ndarray] = {}
     for (_, left, right), rule in zip(rules.tolist(), source.tolist(), strict=True):
         if (rule, left, right) not in made:
-            tensor = tensors[rule]
-            for axis, step in ((1, child[left]), (2, child[right])):
-                if step is not None:
-                    tensor = np.moveaxis(np.tensordot(tensor, step, axes=(axis, 0)), -1, axis)
-            made[rule, left, right] = tensor
+            made[rule, left, right] = _take_steps(tensors[rule], child[left], child[right])
         pieces.append(made[rule, left, right].ravel())
     counts = folded.symbol_counts().astype(float)
     as_parent, as_child = _shares(unfolded)
@@ -345,6 +365,6 @@ def _rows(tensor: np.ndarray, totals: np.ndarray) -> np.ndarray:
 def _by_rule(weights: LatentWeights, flat: np.ndarray) -> list[np.ndarray]:
     shapes = weights.states[weights.rules].tolist()
     return [
-        flat[begin:end].astype(np.float64).reshape(shape)
+        flat[begin:end].reshape(shape)
         for (begin, end), shape in zip(pairwise(weights.tensor_offsets.tolist()), shapes, strict=True)
     ]

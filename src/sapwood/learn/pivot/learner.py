@@ -21,6 +21,7 @@ from sapwood import kernels
 from sapwood.anchors.decomposition import Columns
 from sapwood.anchors.simplex import Solver
 from sapwood.grammar.emissions import offsets_of
+from sapwood.learn.forecast import Phase
 from sapwood.learn.latent import LatentCounts, LatentWeights, nodes_by_rule
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.problem import LatentProblem
@@ -82,6 +83,9 @@ class Pivot(FeatureLearner, Refined):
     strength: float = number(2.0, "Pseudo-counts in equation 1.")
     patience: int | None = integer(3, "EM ends when --dev has got no better so many times.", low=1, optional=True)
 
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        return [replace(phase, features=5.0) for phase in super()._phases(problem)]
+
     @with_one_blas_thread
     def anchors(self, corpus: Corpus) -> dict[str, list[tuple[str, str | None]]]:
         """Return for each symbol with hidden states the inside and the outside feature that stand for each of them.
@@ -117,7 +121,7 @@ class Pivot(FeatureLearner, Refined):
         with progress.stage("features", total=1, unit="passes") as stage:
             features = extract(NodeTable(corpus, problem.word_classes), self.inside, self.outside, least=self.least)
             stage.step()
-        wanted = problem.wanted_states(self.states, self.support)
+        wanted = self._wanted(problem)
         settings = SymbolSettings(
             self.kappa, self.tolerance, self.shrinkage, float(self.support), self.columns, self.solver,
             self.alignment_iterations,

@@ -68,7 +68,7 @@ class Cluster(FeatureLearner, Refined):
     ) -> tuple[LatentWeights, LatentCounts]:
         """Return the numbers of states, and the counts of the corpus with the clusters for states."""
         corpus = problem.trees.corpus
-        wanted = problem.wanted_states(self.states, self.support)
+        wanted = self._wanted(problem)
         vectors = np.where(wanted > 1, self.dimensions, 1)
         projected = self._project_nodes(NodeTable(corpus, problem.word_classes), vectors, progress)
         _, remarks = diagnostics(projected, np.minimum(wanted, 2))

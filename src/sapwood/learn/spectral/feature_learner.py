@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from sapwood.learn.forecast import Phase
 from sapwood.learn.latent_learner import LatentLearner
+from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import integer, number, other
 from sapwood.learn.spectral.matrices import Chosen
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
 from sapwood.run.progress import Progress
-from sapwood.shapes import Array, Int
+from sapwood.shapes import Array, Int, Int64
 
 # Settings that projections have, too.
 _OF_PROJECTION = ("inside", "outside", "least", "kappa", "tolerance", "threads", "executor")
@@ -47,6 +49,13 @@ class FeatureLearner(LatentLearner):
         0.03, "The part of the largest singular value below which others are cut.", above=0, below=1
     )
     support: int = integer(30, "Occurrences that a symbol must have for each state.", low=1)
+
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        return [replace(phase, states=self._wanted(problem), features=1.0) for phase in super()._phases(problem)]
+
+    def _wanted(self, problem: LatentProblem) -> Int64[Array, "symbols"]:
+        """Return the most states that each symbol may have."""
+        return problem.wanted_states(self.states, self.support)
 
     def _project_nodes(
         self, table: NodeTable, states: Int[Array, "symbols"], progress: Progress, **others: Any

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -35,6 +35,7 @@ import numpy as np
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.forecast import Phase
 from sapwood.learn.latent import nodes_by_rule
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import choice, integer, number, numbers
@@ -45,7 +46,7 @@ from sapwood.learn.training import figure_of
 from sapwood.run.log import Log
 from sapwood.run.parallel import map_in_order, one_blas_thread
 from sapwood.run.progress import Progress, track
-from sapwood.shapes import Array, Float, Float64
+from sapwood.shapes import Array, Float, Float64, Int64
 from sapwood.trees.corpus import Corpus
 
 Scheme = Literal["all", "one"]
@@ -118,6 +119,7 @@ class Spectral(FeatureLearner):
         self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
     ) -> TensorGrammar:
         problem = self.problem(corpus)
+        self._foretell(problem, dev, progress)
         table = NodeTable(problem.trees.corpus, problem.word_classes)
         weights = self._weights(problem.trees.corpus)
         best: tuple[float, TensorGrammar] | None = None
@@ -126,8 +128,7 @@ class Spectral(FeatureLearner):
             with one_blas_thread():
                 projected, info = self._project(problem, table, weights, tolerance, progress)
                 moments = list(rule_moments(projected, weights, self.threads, self.executor, progress))
-            backoffs = [self.backoff] if isinstance(self.backoff, int | float) else self.backoff
-            for backoff in backoffs:
+            for backoff in self._backoffs():
                 grammar = self._grammar(problem, projected, weights, moments, backoff, info)
                 step += 1
                 if dev is None:
@@ -139,6 +140,15 @@ class Spectral(FeatureLearner):
                     best = (score, grammar)
         assert best is not None
         return best[1]
+
+    def _phases(self, problem: LatentProblem) -> list[Phase]:
+        return [replace(phase, looks=len(self._backoffs())) for phase in super()._phases(problem)]
+
+    def _wanted(self, problem: LatentProblem) -> Int64[Array, "symbols"]:
+        return problem.wanted_states(32 if self.states == "auto" else self.states, self.support)
+
+    def _backoffs(self) -> Sequence[float]:
+        return [self.backoff] if isinstance(self.backoff, int | float) else self.backoff
 
     def _tolerances(self, dev: Evaluate | None) -> list[float]:
         if self.states != "auto" or dev is None:
@@ -164,7 +174,7 @@ class Spectral(FeatureLearner):
         tolerance: float,
         progress: Progress,
     ) -> tuple[ProjectedNodes, dict[str, Any]]:
-        wanted = problem.wanted_states(32 if self.states == "auto" else self.states, self.support)
+        wanted = self._wanted(problem)
         projected = self._project_nodes(
             table, wanted, progress, dropout=self.dropout, tolerance=tolerance, weights=weights
         )
