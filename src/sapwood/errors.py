@@ -28,6 +28,14 @@ class InputError(SapwoodError):
     exit_code = 3
 
 
+class OutOfMemory(SapwoodError, MemoryError):
+    """A sentence needs more memory than it may take, or than there is."""
+
+
+class TimedOut(SapwoodError, TimeoutError):
+    """A sentence needs more time than it may take."""
+
+
 class TreeFormatError(InputError):
     """A malformed tree, with its place.
 

@@ -35,6 +35,8 @@ template <class Real> struct CoarseMemory {
     Buffer<int64_t> met_first, met_last, group_cell, edge_offsets;
     Buffer<int32_t> group_rule, split;
     Buffer<double> words, tags, next_tags;
+    Budget *budget = nullptr;
+    std::size_t forest_bytes = 0;
 
     template <class Visit> void each(Visit visit) {
         for (auto *b : {&by_start, &by_end, &outside_start, &outside_end, &left_fit, &right_fit, &rows, &merits, &part,

@@ -60,6 +60,8 @@ def command(
     threshold: float,
     exact: bool,
     max_words: int,
+    max_memory: int | None,
+    timeout: float | None,
     marginals: bool,
     alternatives: int,
     threads: int | None,
@@ -73,9 +75,9 @@ def command(
     Standard input is answered as it arrives, line by line; give --threads to work ahead instead.
 
     With --json each line is an object with words, tree, log_probability and status: parsed, loosened (pruning had
-    left no parse), coarse (only a simpler grammar had one), fallback or too long (a flat tree over the best tags),
-    empty (a blank line; its tree is null). Of plain text it also has offsets: [start, end] of each word, in characters
-    of the text. --marginals adds [start, end, label, probability] for each phrase and tag,
+    left no parse), coarse (only a simpler grammar had one), fallback, too long, out of memory or timed out (a flat tree
+    over the best tags), empty (a blank line; its tree is null). Of plain text it also has offsets: [start, end] of each
+    word, in characters of the text. --marginals adds [start, end, label, probability] for each phrase and tag,
     --alternatives the best trees with their log probabilities.
 
     Several models (-m more than once, or a file that holds several) must have been trained on the same trees. The
@@ -121,6 +123,8 @@ def command(
         threshold=0.0 if exact else threshold,
         threads=workers,
         max_words=max_words,
+        max_memory=max_memory,
+        timeout=timeout,
         marginals=marginals,
         alternatives=alternatives,
     )
