@@ -340,8 +340,6 @@ CASES: dict[str, list[Case]] = {
         )
     ]
     + [
-        Case("convert t --to export", INPUT, "cannot hold a word that reads as a mark", {"t": b"(S (A %%) (B c))"}),
-        Case("convert t --to export", INPUT, "cannot hold an empty word or label", {"t": b"(S ((A b)) (B c))"}),
         Case("convert trees.mrg --from export", INPUT, r"trees\.mrg:1: text outside #BOS and #EOS"),
         Case("convert e --from brackets", INPUT, "e:3:1: text outside", {"e": b"#BOS 1\n\ndog NN -- -- 0\n#EOS 1\n"}),
     ],
