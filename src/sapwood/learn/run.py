@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.errors import UsageError
+from sapwood.errors import GrammarError, UsageError
 from sapwood.evaluate.held_out import Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.files import is_regular
@@ -181,9 +181,14 @@ class TrainingRun:
                 if self.ensemble > 1:
                     progress.note(f"grammar {number + 1} of {self.ensemble}")
                 view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
-                grammar = self.member(number).fit(
-                    corpus, dev=dev, progress=progress, log=view, checkpoint=self._checkpoint(number)
-                )
+                try:
+                    grammar = self.member(number).fit(
+                        corpus, dev=dev, progress=progress, log=view, checkpoint=self._checkpoint(number)
+                    )
+                except GrammarError:  # which would come again, however often one goes on
+                    for path in self._checkpoints():
+                        path.unlink()
+                    raise
                 done.append(grammar.with_info(seed=self._seed))
                 steps += grammar.info.get("iterations", 0)
                 if self.output is not None and self.ensemble > 1:

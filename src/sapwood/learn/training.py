@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.errors import ModelError, UsageError
+from sapwood.errors import GrammarError, ModelError, UsageError
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.latent import LatentWeights
@@ -181,6 +181,8 @@ def run_operations(
         for operation in operations[state.done :]:
             before, after = state, operation.apply(state)
             state = replace(after, done=before.done + 1)
+            if not all(np.isfinite(getattr(state.weights, name)).all() for name in ("tensors", "root", "lexical")):
+                raise GrammarError("training came to weights that are no numbers; less extreme settings may help")
             if state.step > before.step:
                 figures = {"log_likelihood": state.log_likelihood, "states": int(state.weights.states.sum())}
                 log.write("iteration", step=state.step, **operation.labels, **figures)
