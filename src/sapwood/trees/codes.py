@@ -11,8 +11,8 @@ import re
 import sys
 from collections.abc import Mapping
 
-# The zero byte, halves of surrogate pairs, which are no UTF-8, and what would begin a file as its byte order mark.
-_NO_TEXT = r"\0\ufeff\ud800-\udfff"
+# The zero byte, and halves of surrogate pairs, which are no UTF-8.
+_NO_TEXT = r"\0\ud800-\udfff"
 
 
 class Codes:

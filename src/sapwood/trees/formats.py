@@ -26,6 +26,7 @@ from sapwood.trees.brackets import (
     parse_trees,
     unescape_label,
 )
+from sapwood.trees.codes import code
 from sapwood.trees.export import format_export, parse_export
 from sapwood.trees.tree import Tree
 
@@ -100,12 +101,18 @@ def format_as(tree: Tree, format: str, number: int = 1) -> str:
 
 
 def _tokens(tree: Tree, _: int) -> str:
-    return " ".join(TOKENS.write(word) for word in tree.words())
+    return _line(TOKENS.write(word) for word in tree.words())
 
 
 def _tagged(tree: Tree, _: int) -> str:
     pairs = ((TOKENS.write(node.word or ""), escape_label(node.label, SLASH_TAGS)) for node in tree.preterminals())
-    return " ".join(f"{word}/{tag}" for word, tag in pairs)
+    return _line(f"{word}/{tag}" for word, tag in pairs)
+
+
+def _line(tokens: Iterable[str]) -> str:
+    line = " ".join(tokens)
+    # At the beginning of a file it would be taken for a byte order mark.
+    return code(line[0]) + line[1:] if line.startswith("\ufeff") else line
 
 
 _READERS: dict[str, Callable[..., Iterator[Tree]]] = {
