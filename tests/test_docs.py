@@ -39,8 +39,6 @@ from sapwood.errors import SapwoodError
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 OPTIONS = doctest.ELLIPSIS
-# On a machine that is busy or new, this remark may come at any time.
-REMARK = re.compile(r"^compiling for this machine .*\n", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -126,7 +124,7 @@ def run_command(command: Command, folder: Path, page: str) -> None:
         encoding="utf-8",
         check=False,
     )
-    got = REMARK.sub("", outcome.stdout).rstrip("\n") + "\n"
+    got = outcome.stdout.rstrip("\n") + "\n"
     wanted = command.expected.rstrip("\n") + "\n"
     if not doctest.OutputChecker().check_output(wanted, got, OPTIONS):
         difference = difflib.ndiff(wanted.splitlines(), got.splitlines())

@@ -7,7 +7,6 @@ import difflib
 import json
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -309,20 +308,6 @@ def print_json(value: Mapping[str, object]) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-@contextlib.contextmanager
-def compiling_note(progress: Progress, seconds: float = 2.0) -> Iterator[None]:
-    """Say that kernels are being compiled, should the block take longer than it does from the cache."""
-    timer = threading.Timer(
-        seconds, progress.note, ["compiling for this machine (once after installing; takes about half a minute) ..."]
-    )
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 class ParserOptions(TypedDict, total=False):
     """What a parser is told besides its model."""
 
@@ -336,8 +321,8 @@ class ParserOptions(TypedDict, total=False):
     alternatives: int
 
 
-def load_parser(model: str | Sequence[str] | None, progress: Progress, **options: Unpack[ParserOptions]) -> Parser:
-    """Load a model or several (none: the included one) and make their parser ready to go."""
+def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptions]) -> Parser:
+    """Return a parser with a model or several (none: the included one)."""
     from sapwood.inference import Parser
 
     paths = [model] if isinstance(model, str) else list(model or [])
@@ -345,7 +330,4 @@ def load_parser(model: str | Sequence[str] | None, progress: Progress, **options
         raise UsageError("a model cannot be read from standard input; name a file")
     if "" in paths:
         raise UsageError("-m: the name of the model is empty")
-    with compiling_note(progress):
-        parser = Parser(paths or None, **options)
-        parser.parse_one(["warm", "up"])
-    return parser
+    return Parser(paths or None, **options)

@@ -52,22 +52,16 @@ def in_bytes(gigabytes: float) -> int:
     return int(gigabytes * 2**30)
 
 
-def load_model(path: str, progress: Progress) -> AnyModel:
-    """Read a language model of any kind, ARPA files too, and make it ready to go."""
-    import numpy as np
-
+def load_model(path: str) -> AnyModel:
+    """Read a language model of any kind, ARPA files too."""
     from sapwood.lm.models import load_model as load
-    from sapwood.lm.vocabulary import UNKNOWN
 
-    model = load(path)
-    with common.compiling_note(progress):
-        model.log_probabilities(np.array([UNKNOWN], np.int32))
-    return model
+    return load(path)
 
 
-def load_latent(path: str, progress: Progress) -> LatentBigram:
+def load_latent(path: str) -> LatentBigram:
     """Read the model with hidden states that is in a file."""
-    return latent_part(load_model(path, progress), path)
+    return latent_part(load_model(path), path)
 
 
 def latent_part(model: AnyModel, path: str) -> LatentBigram:

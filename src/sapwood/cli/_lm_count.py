@@ -50,9 +50,9 @@ def count_command(
 ) -> None:
     """Count the words and n-grams of TEXT files and write the counts to a file.
 
-    Words are separated by blanks. Files in .gz and .zst are decompressed, and - is standard input. Files of counts are
-    taken as well, and what all files have is added up: give two of them to merge them. Count the parts of a large text
-    without --min-count and cut when merging, since what is rare in one part may be frequent in all.
+    Words are separated by blanks. Files in .gz, .bz2, .xz and .zst are decompressed, and - is standard input. Files of
+    counts are taken as well, and what all files have is added up: give two of them to merge them. Count the parts of a
+    large text without --min-count and cut when merging, since what is rare in one part may be frequent in all.
 
     \b
     Examples:
@@ -68,10 +68,7 @@ def count_command(
     workers = common.default_threads(threads)
     began = time.perf_counter()
     from sapwood.lm.reading import read_counts
-    from sapwood.lm.training import warm_up
 
-    with common.compiling_note(progress):
-        warm_up(order or 2, threads=workers)
     counts = read_counts(
         text,
         order=order,
@@ -102,7 +99,7 @@ _NAMES = ("words", "bigrams", "trigrams", *(f"{k}-grams" for k in range(4, LONGE
 @shared.top_option
 @common.json_option
 @common.quiet_option
-def show_command(file: str, top: int, as_json: bool, quiet: bool) -> None:
+def show_command(file: str, top: int, as_json: bool, quiet: bool) -> None:  # noqa: ARG001
     """Show what is in a FILE of counts, a language model or an ARPA file, and how it was made.
 
     \b
@@ -120,7 +117,7 @@ def show_command(file: str, top: int, as_json: bool, quiet: bool) -> None:
         figures = {name: value for name, value in counts.describe().items() if value is not None}
         found = {"kind": "counts", **figures, "top": most}
     else:
-        found = shared.load_model(file, common.make_progress(quiet)).describe()
+        found = shared.load_model(file).describe()
     if as_json:
         shared.print_json({"file": file, **found})
         return

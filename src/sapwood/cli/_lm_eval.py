@@ -46,7 +46,7 @@ def eval_command(
     texts = text or (STANDARD_STREAM,)
     common.check_inputs(*texts)
     progress = common.make_progress(quiet)
-    loaded = shared.load_model(model, progress)
+    loaded = shared.load_model(model)
     from sapwood.lm.scoring import evaluate_text
 
     found = evaluate_text(loaded, texts, boundaries=boundaries, ends=not no_ends, progress=progress)
@@ -90,7 +90,7 @@ def score_command(
     progress = common.make_progress(quiet)
     if text == STANDARD_STREAM and sys.stdin.isatty():
         progress.note("reading from the terminal, a sentence a line; end with Ctrl-D")
-    loaded = shared.load_model(model, progress)
+    loaded = shared.load_model(model)
     from sapwood.lm.scoring import score_lines
 
     form = _as_json if as_json else _as_words if by_word else _as_line

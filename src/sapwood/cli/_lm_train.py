@@ -109,9 +109,9 @@ def train_command(
 ) -> None:
     """Learn a language model from TEXT files, one sentence a line, words separated by blanks.
 
-    Files of counts (`sapwood lm count`) are taken as well. Files in .gz and .zst are decompressed, and - is standard
-    input. Learning by em, pivot+em and mixed-order goes on as long as the text of --dev gets more probable; without
-    --dev, until the likelihood hardly rises.
+    Files of counts (`sapwood lm count`) are taken as well. Files in .gz, .bz2, .xz and .zst are decompressed, and - is
+    standard input. Learning by em, pivot+em and mixed-order goes on as long as the text of --dev gets more probable;
+    without --dev, until the likelihood hardly rises.
 
     \b
     Examples:
@@ -131,8 +131,6 @@ def train_command(
     from sapwood.lm.evaluation import evaluate
     from sapwood.lm.models import save_model
 
-    with common.compiling_note(progress):
-        training.warm_up(order or 2, method, threads=workers)
     began = time.perf_counter()
     read = training.read_training_text(
         text, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
@@ -160,12 +158,14 @@ def train_command(
 
 def _check_files(text: tuple[str, ...], dev: str | None, method: Method, outputs: dict[str, str | None]) -> None:
     """Find out before the work begins whether files can be read and written."""
+    from sapwood.lm.models import is_arpa_name
+
     output = outputs["-o"]
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
     if method in _NGRAMS and outputs["--log"] is not None:
         raise UsageError(f"--log goes with --method {', '.join(other for other in METHODS if other not in _NGRAMS)}")
-    if str(output).endswith((".arpa", ".arpa.gz")) and method not in _NGRAMS:
+    if is_arpa_name(str(output)) and method not in _NGRAMS:
         raise UsageError(f"-o {output}: ARPA files hold n-gram models only, those of --method kn and mkn")
     common.check_inputs(*text, dev)
     common.refuse_replacing(outputs, [*text, dev])

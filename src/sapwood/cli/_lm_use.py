@@ -9,7 +9,7 @@ import click
 from sapwood.cli import _common as common
 from sapwood.cli import _lm_common as shared
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import STANDARD_STREAM
+from sapwood.files import COMPRESSED, STANDARD_STREAM
 
 if TYPE_CHECKING:
     from sapwood.lm.latent_model import By, Likeness
@@ -36,7 +36,7 @@ def next_command(model: str, context: tuple[str, ...], top: int, as_json: bool, 
     words = " ".join(context).split()
     _check_utf8(words)
     progress = common.make_progress(quiet)
-    loaded = shared.load_model(model, progress)
+    loaded = shared.load_model(model)
     unknown = [word for word in words if word not in loaded.vocabulary]
     if unknown:
         progress.note(f"the model does not know: {' '.join(unknown)}")
@@ -59,7 +59,13 @@ def next_command(model: str, context: tuple[str, ...], top: int, as_json: bool, 
 @common.json_option
 @common.quiet_option
 def generate_command(
-    model: str, number: int, seed: int, max_words: int, unknown: bool, as_json: bool, quiet: bool
+    model: str,
+    number: int,
+    seed: int,
+    max_words: int,
+    unknown: bool,
+    as_json: bool,
+    quiet: bool,  # noqa: ARG001
 ) -> None:
     """Draw sentences from MODEL, one a line; from a model of a stream, sequences of --max-words words.
 
@@ -70,7 +76,7 @@ def generate_command(
     """
     import numpy as np
 
-    loaded = shared.load_model(model, common.make_progress(quiet))
+    loaded = shared.load_model(model)
     # Each is there as soon as it is drawn, and all are those of one call with this seed.
     rng = np.random.default_rng(seed)
     for _ in range(number):
@@ -98,7 +104,14 @@ def generate_command(
 @common.quiet_option
 @click.pass_context
 def topics_command(
-    context: click.Context, /, model: str, top: int, by: By, least: int | None, as_json: bool, quiet: bool
+    context: click.Context,
+    /,
+    model: str,
+    top: int,
+    by: By,
+    least: int | None,
+    as_json: bool,
+    quiet: bool,  # noqa: ARG001
 ) -> None:
     """Show the hidden states of MODEL, the most frequent first: their words, and the words that lead to them.
 
@@ -112,7 +125,7 @@ def topics_command(
     """
     if by != "lift":
         common.refuse_given(context, ["least"], "goes with --by lift")
-    loaded = shared.load_latent(model, common.make_progress(quiet))
+    loaded = shared.load_latent(model)
     topics = loaded.topics(top, by=by, least=10 if least is None else least)
     if as_json:
         shared.print_json(
@@ -149,7 +162,7 @@ def topics_command(
 )
 @common.json_option
 @common.quiet_option
-def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json: bool, quiet: bool) -> None:
+def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json: bool, quiet: bool) -> None:  # noqa: ARG001
     """Print the words of MODEL that lead to the same hidden states as WORD, with how like it they are (at most 1).
 
     \b
@@ -158,7 +171,7 @@ def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json
       sapwood lm nearest model.sapwood monday --top 3 --likeness cosine --json
     """
     _check_utf8([word])
-    loaded = shared.load_latent(model, common.make_progress(quiet))
+    loaded = shared.load_latent(model)
     if word not in loaded.vocabulary:
         raise InputError(f"{model}: the model does not know the word {word!r}")
     found = loaded.nearest(word, top, likeness=likeness)
@@ -197,7 +210,7 @@ def export_command(model: str, output: str, form: str | None, likeness: Likeness
     """
     common.refuse_replacing({"-o": output}, [model])
     progress = common.make_progress(quiet)
-    loaded = shared.load_model(model, progress)
+    loaded = shared.load_model(model)
     from sapwood.lm.arpa import write_arpa
     from sapwood.lm.ngram_model import NgramModel
     from sapwood.lm.vectors import write_vectors
@@ -212,7 +225,7 @@ def export_command(model: str, output: str, form: str | None, likeness: Likeness
         what = f"{sum(loaded.describe()['ngrams']):,} n-grams"
     else:
         binary = form == "word2vec-binary"
-        if binary and (output == STANDARD_STREAM or output.endswith(".gz")):
+        if binary and (output == STANDARD_STREAM or output.endswith(COMPRESSED)):
             raise UsageError(f"-o {output}: the binary format is written to a plain file; name one")
         number = write_vectors(shared.latent_part(loaded, model), output, binary=binary, likeness=likeness)
         what = f"{number:,} word vectors"

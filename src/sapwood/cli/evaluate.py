@@ -94,7 +94,6 @@ def command(
 
         parser = common.load_parser(
             models,
-            progress,
             decoder=decoder,
             threshold=threshold,
             max_memory=max_memory,

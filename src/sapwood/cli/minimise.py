@@ -232,7 +232,7 @@ def _score(
 ) -> dict[str, float]:
     from sapwood.evaluate.held_out import evaluate_parser
 
-    parser = common.load_parser(path, progress, threads=threads)
+    parser = common.load_parser(path, threads=threads)
     started = time.perf_counter()
     trees = common.trees_from([dev], input_format, skip_bad, progress)
     result = evaluate_parser(parser, trees, progress=progress)

@@ -10,7 +10,7 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM, explained, is_regular, open_output, read_lines
+from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, open_output, read_lines
 from sapwood.models import default_model_path, find_model
 from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, format_as, read_tagged, read_tokens
 
@@ -118,7 +118,6 @@ def command(
     workers = (threads or 1) if from_stream else common.default_threads(threads)
     parser = common.load_parser(
         models,
-        progress,
         decoder=decoder,
         threshold=0.0 if exact else threshold,
         threads=workers,
@@ -154,7 +153,7 @@ def command(
 
 def _count_lines(text: str | None, source: str, raw: bool) -> int | None:
     """Return how many sentences there will be, if that is known without reading them."""
-    if text is not None or raw or source.endswith(".gz") or not is_regular(source):
+    if text is not None or raw or source.endswith(COMPRESSED) or not is_regular(source):
         return None
     with explained(source), Path(source).open("rb") as stream:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))

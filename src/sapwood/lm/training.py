@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
@@ -20,7 +19,7 @@ import numpy as np
 from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM, is_regular, name_of
 from sapwood.lm.aggregate import PIVOT_ITERATIONS, AggregateMarkov, LatentMethod
-from sapwood.lm.counts import Counts, count_text
+from sapwood.lm.counts import Counts
 from sapwood.lm.kneser_ney import KneserNey
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import (
@@ -46,8 +45,6 @@ from sapwood.shapes import Array, Int32
 _WALKING = ("mixed-order", "mix")
 # A mixture has weights for contexts by how often their last word was seen: below these numbers, and from the last on.
 _EDGES = (3, 10, 30, 100, 300, 1000, 3000, 10000)
-# What a first run compiles its kernels with.
-_TINY = "one two three\ntwo one\nthree two one two\n"
 
 
 class Counting(TypedDict, total=False):
@@ -106,7 +103,7 @@ def train(
     Parameters
     ----------
     texts
-        Paths of texts and of files of counts; `.gz` and `.zst` are decompressed, `-` is standard input.
+        Paths of texts and of files of counts; `.gz`, `.bz2`, `.xz` and `.zst` are decompressed, `-` is standard input.
     dev
         The path of held-out text: to stop by, and to take the weights of mixtures from.
     order
@@ -258,17 +255,3 @@ class _Steps:
         self.last = step
         labels = {"member": self._member} if self._several and event not in ("start", "end") else {}
         self._log.write(event, step=self._before + step, seconds=seconds, **labels, **figures)
-
-
-def warm_up(order: int = 2, method: Method | None = None, *, threads: int = 1) -> None:
-    """Count a few words, and learn from them by a method, so that all kernels are compiled."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tiny.txt"
-        path.write_text(_TINY, encoding="utf-8")
-        counts = count_text(path, order=max(order, 2), threads=threads)
-        if method is None:
-            return
-        ids = read_whole(path, counts)
-    wanted = {"states": 2, "iterations": 2, "anchor_count": 0.0, "lags": 2}
-    own = cast(Settings, {name: value for name, value in wanted.items() if name in METHODS[method]})
-    fit(TrainingText(counts, ids, ids), method, threads=threads, **own)
