@@ -29,9 +29,27 @@ odd_labels = (
 odd_words = st.sampled_from(["a", "dog", "runs"]) | st.sampled_from(ODD_WORDS) | _any_text
 
 
-def has_bracket_name(text: str) -> bool:
-    """Whether the text has `-LRB-` or `-RRB-` in it, which a bracket file cannot tell from a parenthesis."""
-    return "-LRB-" in text or "-RRB-" in text
+# Any text at all, and pieces that formats read as marks and codes.
+_PIECES = [
+    "-",
+    "-LRB-",
+    "RRB",
+    "U+",
+    "-U+0020-",
+    "002D",
+    " ",
+    "\n",
+    "\f",
+    "(",
+    ")",
+    "/",
+    "#500",
+    "#BOS",
+    "%%",
+    "\0",
+    "a",
+]
+any_text = st.text(st.characters(), max_size=6) | st.lists(st.sampled_from(_PIECES), max_size=5).map("".join)
 
 
 def trees(
@@ -51,11 +69,7 @@ def trees(
     )
 
 
-# Trees that brackets can hold: names of parentheses stand alone as labels, and no label is a parenthesis alone.
-_written = odd_labels.filter(
-    lambda label: label in ("-LRB-", "-RRB-") or not (label in ("(", ")") or has_bracket_name(label))
-)
-writable_trees = trees(_written | st.just(""), odd_words.filter(lambda word: not has_bracket_name(word)), tags=_written)
+any_trees = trees(odd_labels | any_text, odd_words | any_text)
 
 
 def wide(count: int) -> Tree:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import re
 import sys
@@ -13,6 +15,8 @@ import pytest
 
 from sapwood.errors import InputError
 from sapwood.files import atomic_write, explained, name_of, open_binary, open_output, read_lines
+
+COMPRESSORS = [(".gz", "gzip", gzip), (".bz2", "bzip2", bz2), (".xz", "xz", lzma)]
 
 
 def message_of(read) -> str:
@@ -51,9 +55,10 @@ def test_byte_order_marks(tmp_path):
     assert lines_of(path) == [(1, "one\n"), (2, "\ufefftwo\n")]
 
 
-def test_compressed_lines(tmp_path):
-    path = tmp_path / "x.gz"
-    path.write_bytes(gzip.compress(b"\xef\xbb\xbfone\n") + gzip.compress("tvö\n".encode()))
+@pytest.mark.parametrize(("ending", "kind", "module"), COMPRESSORS)
+def test_compressed_lines(tmp_path, ending, kind, module):
+    path = tmp_path / f"x{ending}"
+    path.write_bytes(module.compress(b"\xef\xbb\xbfone\n") + module.compress("tvö\n".encode()))
     assert lines_of(path) == [(1, "one\n"), (2, "tvö\n")]
     with open_binary(path) as stream:
         assert stream.read() == b"\xef\xbb\xbfone\n" + "tvö\n".encode()
@@ -85,17 +90,25 @@ def test_other_encodings(tmp_path):
     assert "UTF-16" in message_of(lambda: lines_of(path))
     path.write_bytes(b"one\nt\0w\0o\0")
     assert message_of(lambda: lines_of(path)).startswith(f"{path}:2:2: a zero byte")
-    path.write_bytes(gzip.compress(b"one"))
-    assert "gzip" in message_of(lambda: lines_of(path))
+    for ending, kind, module in COMPRESSORS:
+        path.write_bytes(module.compress(b"one"))
+        assert message_of(lambda: lines_of(path)).endswith(f"this looks like {kind}: name it {ending} or decompress it")
 
 
-def test_damaged_archives(tmp_path):
-    path = tmp_path / "x.gz"
-    content = gzip.compress(os.urandom(10_000).hex().encode())
+@pytest.mark.parametrize(("ending", "kind", "module"), COMPRESSORS)
+def test_damaged_archives(tmp_path, ending, kind, module):
+    path = tmp_path / f"x{ending}"
+    content = module.compress(os.urandom(10_000).hex().encode())
     damaged = content[:-8] + bytes(8)
-    for raw in (content[:-20], content[: len(content) // 2], damaged, b"not gzip at all\n"):
+    for raw in (content[:-20], content[: len(content) // 2], damaged, b"not compressed at all\n"):
         path.write_bytes(raw)
-        assert message_of(lambda: lines_of(path)).startswith(f"{path}: damaged or truncated gzip file")
+        assert message_of(lambda: lines_of(path)).startswith(f"{path}: damaged or truncated {kind} file")
+
+
+def test_python_without_a_compressor(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lzma", None)
+    (tmp_path / "x.xz").write_bytes(b"")
+    assert "this Python was built without xz; decompress the file" in message_of(lambda: lines_of(tmp_path / "x.xz"))
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -228,12 +241,13 @@ def test_text_output(tmp_path):
     assert path.read_bytes() == "ein\ntvö\n".encode()
 
 
-def test_compressed_output(tmp_path):
-    one, two = tmp_path / "x.gz", tmp_path / "y.gz"
+@pytest.mark.parametrize(("ending", "kind", "module"), COMPRESSORS)
+def test_compressed_output(tmp_path, ending, kind, module):
+    one, two = tmp_path / f"x{ending}", tmp_path / f"y{ending}"
     for path in (one, two):
         with open_output(path) as stream:
             stream.write("ein\ntvö\n")
-    assert gzip.decompress(one.read_bytes()) == "ein\ntvö\n".encode()
+    assert module.decompress(one.read_bytes()) == "ein\ntvö\n".encode()
     assert one.read_bytes() == two.read_bytes()
     assert lines_of(one) == [(1, "ein\n"), (2, "tvö\n")]
 

@@ -10,6 +10,11 @@ from collections.abc import Callable
 from functools import partial
 
 
+def shortened(text: str) -> str:
+    """Return a text as messages show it: its beginning, if it is long."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 class SapwoodError(Exception):
     """Base of all errors whose message is meant for the user."""
 
@@ -28,6 +33,14 @@ class InputError(SapwoodError):
     exit_code = 3
 
 
+class OutOfMemory(SapwoodError, MemoryError):
+    """A sentence needs more memory than it may take, or than there is."""
+
+
+class TimedOut(SapwoodError, TimeoutError):
+    """A sentence needs more time than it may take."""
+
+
 class TreeFormatError(InputError):
     """A malformed tree, with its place.
 
@@ -40,7 +53,7 @@ class TreeFormatError(InputError):
         self.source = source
         self.line = line
         self.column = column
-        self.text = text if len(text) <= 60 else text[:57] + "..."
+        self.text = shortened(text)
         place = f"{source}:{line}:{column}" if column else f"{source}:{line}"
         super().__init__(f"{place}: {problem}" + (f": {self.text!r}" if text else ""))
 

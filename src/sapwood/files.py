@@ -1,13 +1,14 @@
 """Opening files for reading, and writing them so that a crash never leaves half a file.
 
-`-` is standard input or output; `.gz` is decompressed (and compressed) on the fly. Every failure of the
-operating system becomes an `InputError` that names the file and the reason.
+`-` is standard input or output; `.gz`, `.bz2` and `.xz` are decompressed (and compressed) on the fly. Every failure of
+the operating system becomes an `InputError` that names the file and the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import importlib
 import io
 import os
 import stat
@@ -26,7 +27,18 @@ _OTHER_ENCODINGS = {
     b"\xff\xfe": "this looks like UTF-16: convert it to UTF-8 first",
     b"\xfe\xff": "this looks like UTF-16: convert it to UTF-8 first",
     b"\x1f\x8b": "this looks like gzip: name it .gz or decompress it",
+    b"BZ": "this looks like bzip2: name it .bz2 or decompress it",
+    b"\xfd7": "this looks like xz: name it .xz or decompress it",
+    b"(\xb5": "this looks like zstd: decompress it first",
 }
+_COMPRESSORS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
+# How the names of files end that are compressed.
+COMPRESSED = tuple(_COMPRESSORS)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the whole number that a text is; None if it is none, or has more than 18 digits."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def name_of(path: str | Path) -> str:
@@ -47,7 +59,8 @@ def explained(path: str | Path, doing: str = "read") -> Iterator[None]:
     except PermissionError as error:
         raise InputError(f"{path}: no permission to {doing} it") from error
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{path}: damaged or truncated gzip file ({error})") from error
+        kind = _COMPRESSORS.get(Path(path).suffix, "gzip")
+        raise InputError(f"{path}: damaged or truncated {kind} file ({error})") from error
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -72,16 +85,13 @@ def is_regular(path: str | Path) -> bool:
 
 @contextlib.contextmanager
 def open_binary(path: str | Path) -> Iterator[BinaryIO]:
-    """Open `path` (`-` is standard input, `.gz` is decompressed) for reading bytes."""
+    """Open `path` (`-` is standard input, what is compressed is decompressed) for reading bytes."""
     with explained(path):
         if str(path) == STANDARD_STREAM:
             yield sys.stdin.buffer
-        elif str(path).endswith(".gz"):
-            with gzip.open(path, "rb") as stream:
-                yield io.BufferedReader(stream)
-        else:
-            with Path(path).open("rb") as stream:
-                yield stream
+            return
+        with Path(path).open("rb") as raw, _through(raw, path, "rb") as stream:
+            yield stream if stream is raw else io.BufferedReader(stream)  # type: ignore[type-var]
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -151,14 +161,14 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
 def open_output(path: str | Path | None) -> Iterator[IO[str]]:
     """Open a text output: standard output for `None` or `-`, else an atomically written UTF-8 file.
 
-    A file whose name ends in `.gz` is compressed.
+    A file whose name ends in `.gz`, `.bz2` or `.xz` is compressed.
     """
     if path is None or str(path) == STANDARD_STREAM:
         with explained("standard output", "write"):
             yield sys.stdout
             sys.stdout.flush()
         return
-    with atomic_write(path) as raw, _compressed(raw, str(path).endswith(".gz")) as binary:
+    with atomic_write(path) as raw, _through(raw, path, "wb") as binary:
         text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n")
         yield text
         text.flush()
@@ -166,10 +176,27 @@ def open_output(path: str | Path | None) -> Iterator[IO[str]]:
 
 
 @contextlib.contextmanager
-def _compressed(raw: BinaryIO, compress: bool) -> Iterator[BinaryIO]:
-    if not compress:
+def _through(raw: BinaryIO, path: str | Path, mode: str) -> Iterator[BinaryIO]:
+    """Yield what compresses or decompresses, if the name of the file asks for it."""
+    ending = Path(path).suffix
+    if ending not in COMPRESSED:
         yield raw
         return
-    # Neither name nor time goes into the file: the same content gives the same bytes.
-    with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as stream:
-        yield stream  # type: ignore[misc]
+    if ending == ".gz":
+        # Neither name nor time goes into the file: the same content gives the same bytes.
+        with gzip.GzipFile("", mode, fileobj=raw, mtime=0) as stream:
+            yield stream  # type: ignore[misc]
+        return
+    try:
+        module = importlib.import_module("bz2" if ending == ".bz2" else "lzma")
+    except ModuleNotFoundError as error:
+        kind = _COMPRESSORS[ending]
+        raise InputError(f"{path}: this Python was built without {kind}; decompress the file first") from error
+    opened, problem = (module.BZ2File, OSError) if ending == ".bz2" else (module.LZMAFile, module.LZMAError)
+    try:
+        with opened(raw, mode) as stream:
+            yield stream
+    except problem as error:
+        if getattr(error, "errno", None) is not None:  # of the operating system
+            raise
+        raise EOFError(str(error)) from error

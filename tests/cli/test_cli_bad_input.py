@@ -92,6 +92,7 @@ def bad_model(content: Content, code: int, message: str) -> list[Case]:
     ]
 
 
+NINES = b"9" * 5000
 EXPORT = "#FORMAT 3\n#BOS 1\n"
 CASES: dict[str, list[Case]] = {
     # Brackets, with file, line and column.
@@ -128,6 +129,7 @@ CASES: dict[str, list[Case]] = {
             ("eval none.mrg -m m", r"none\.mrg: no trees"),
             ("minimise m --trees none.mrg -o out", r"none\.mrg: no trees"),
             ("minimise m --dev none.mrg -o out", r"none\.mrg: no trees"),
+            ("train trees.mrg --dev none.mrg -o out", r"none\.mrg: no trees"),
             ("eval none.mrg none.mrg", r"none\.mrg: no trees"),
             ("eval trees.mrg none.mrg", r"trees\.mrg has 6 trees, none\.mrg has 0"),
         )
@@ -195,6 +197,37 @@ CASES: dict[str, list[Case]] = {
             {"cut.gz": gzip.compress(os.urandom(900).hex().encode())[:500]},
         ),
         Case("convert", INPUT, "<stdin>:1:2: not valid UTF-8 .*gzip", stdin=gzip.compress(b"(S (A b))")),
+    ],
+    "a tree too deep to draw": [
+        Case("convert t --to draw", INPUT, "too large to draw", {"t": b"(S (A a) " * 9000 + b"(A a)" + b")" * 9000})
+    ],
+    "numbers of thousands of digits": [
+        Case("lm show n.arpa", INPUT, r"n\.arpa:2: expected a line such as", {"n.arpa": b"\\data\\\nngram 1=" + NINES}),
+        Case(
+            "lm show n.arpa",
+            INPUT,
+            r"n\.arpa:2: expected a line such as",
+            {"n.arpa": b"\\data\\\nngram " + NINES + b"=1"},
+        ),
+        Case(
+            "eval trees.mrg trees.mrg --params n.prm",
+            INPUT,
+            r"n\.prm:1: MAX_ERROR takes",
+            {"n.prm": b"MAX_ERROR " + NINES},
+        ),
+        Case(
+            f"identify --model pcfg-i --words 3 --states 2 --length 3 --moments 123eta --eta {NINES.decode()}",
+            USAGE,
+            "--eta is",
+        ),
+    ],
+    "limits": [
+        Case("parse -m m --max-memory 5X", USAGE, "'5X' is no size; give a number and K, M or G, such as 500M"),
+        Case("parse -m m --max-memory 0", USAGE, "'0' is no size"),
+        Case("parse -m m --timeout 0", USAGE, "0.0 is not in the range x>0"),
+        Case("eval trees.mrg trees.mrg --timeout 1", USAGE, "--timeout goes with -m"),
+        Case("eval trees.mrg trees.mrg --max-memory 1G", USAGE, "--max-memory goes with -m"),
+        Case("train trees.mrg --method em --prior 1e308 -o out", USAGE, "--prior must be at least 0 and below"),
     ],
     # Models.
     "model is text": bad_model(b"(S (A b) (C d))\n" * 9, MODEL, "not a sapwood file"),
@@ -340,8 +373,6 @@ CASES: dict[str, list[Case]] = {
         )
     ]
     + [
-        Case("convert t --to export", INPUT, "cannot hold a word that reads as a mark", {"t": b"(S (A %%) (B c))"}),
-        Case("convert t --to export", INPUT, "cannot hold an empty word or label", {"t": b"(S ((A b)) (B c))"}),
         Case("convert trees.mrg --from export", INPUT, r"trees\.mrg:1: text outside #BOS and #EOS"),
         Case("convert e --from brackets", INPUT, "e:3:1: text outside", {"e": b"#BOS 1\n\ndog NN -- -- 0\n#EOS 1\n"}),
     ],

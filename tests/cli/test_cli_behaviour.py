@@ -121,6 +121,24 @@ def test_json_lines(folder: Path, sapwood: Any) -> None:
     assert (long["status"], long["log_probability"], words_of(long["tree"])) == ("too long", None, list("abcdefg"))
 
 
+def test_one_sentence_too_many_does_not_end_the_run(folder: Path, sapwood: Any) -> None:
+    """What does not fit, or takes too long, gets a flat tree, and the sentences behind it their own."""
+    text = f"cats sleep\n{'the dog sleeps ' * 100}\ncats sleep\n".encode()
+    for option, status in ((["--max-memory", "2M"], "out of memory"), (["--timeout", "0.002"], "timed out")):
+        outcome = sapwood(["parse", "-m", "m", "--json", *option], text)
+        results = list(map(json.loads, outcome.out.splitlines()))
+        assert (outcome.code, len(results)) == (0, 3)
+        assert (results[1]["status"], len(words_of(results[1]["tree"]))) == (status, 300)
+        if status == "out of memory":
+            assert results[0] == results[2] == json.loads(sapwood(["parse", "-m", "m", "--json"], b"cats sleep").out)
+
+
+def test_evaluation_counts_what_was_too_much(folder: Path, sapwood: Any) -> None:
+    for option in (["--max-memory", "1K"], ["--timeout", "1e-7"]):
+        found = json.loads(sapwood(["eval", "trees.mrg", "-m", "m", "--json", "-q", *option]).out)
+        assert (found["sentences"], found["failed"]) == (6, 6)
+
+
 def test_max_words_gives_a_flat_tree(folder: Path, sapwood: Any) -> None:
     sentence = b"the dog with spots sleeps\n"
     for limit, flat in ((4, True), (5, False)):

@@ -182,11 +182,55 @@ def test_pipes_are_read_once_and_devices_written(folder: Path) -> None:
 
 
 def test_closed_streams_are_empty_ones(folder: Path) -> None:
-    ended = finished(
-        "sapwood parse -q -m m <&- && sapwood convert trees.mrg -o out 2>&- && sapwood convert trees.mrg >&-"
-    )
+    ended = finished("sapwood parse -q -m m <&- && sapwood convert trees.mrg -o out 2>&- >&-")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
     assert (folder / "out").read_bytes() == (folder / "trees.mrg").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["parse -q -m m sentences.txt", "eval -q trees.mrg trees.mrg"])
+def test_what_cannot_be_written_is_not_lost_in_silence(command: str, folder: Path) -> None:
+    ended = finished(f"sapwood {command} >&-")
+    assert ended.returncode == 3
+    assert ended.stderr.startswith(b"sapwood: standard output: ")
+
+
+def test_an_interrupt_while_starting(tmp_path: Path) -> None:
+    """A module that is imported before anything else presses Ctrl-C."""
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        [*COMMAND, "parse"], env=environment, capture_output=True, check=False, preexec_fn=_restore_interrupts
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"sapwood: interrupted\n")
+
+
+# Somebody who may read everything, so that Python is found wherever it is, and write nothing of others.
+NOBODY = (
+    "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
+)
+
+
+@pytest.mark.skipif(subprocess.getstatusoutput(f"{NOBODY} true")[0] != 0, reason="only root can become nobody")
+def test_nothing_is_written_but_what_is_asked_for(folder: Path) -> None:
+    """As a user without a home, who may write neither into the package nor into the current directory."""
+    (folder / "text").write_text("the dog sleeps\nthe cat sees the dog\n" * 20)
+    mine = folder / "mine"
+    mine.mkdir()
+    os.chown(mine, 65534, 65534)
+    for path in (folder, *folder.parents):
+        if path.owner() == "root" and path.name.startswith(("pytest-", "test_", "popen-")):
+            path.chmod(0o755)
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TMPDIR": str(mine)}
+    assert finished(f"{NOBODY} touch {folder}/m", env=environment).returncode != 0
+    for arguments in (
+        "parse sentences.txt",
+        "train trees.mrg --states 2 --iterations 1 --method em -o mine/grammar",
+        "lm train text --method em --states 2 -o mine/lm",
+        "lm eval mine/lm text",
+    ):
+        ended = finished(f"{NOBODY} sapwood {arguments} -q", env=environment)
+        assert (ended.returncode, ended.stderr) == (0, b""), arguments
+    assert sorted(path.name for path in mine.iterdir()) == ["grammar", "lm"]
 
 
 def test_output_is_utf8_whatever_the_locale(folder: Path) -> None:

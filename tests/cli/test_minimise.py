@@ -333,6 +333,22 @@ def test_a_grammar_in_text(sapwood: Sapwood, folder: Path) -> None:
     assert (gamma["states"], gamma["hankel_best"]) == (2, None)
 
 
+@pytest.mark.parametrize(
+    ("grammar", "code", "message"),
+    [
+        ("1 -> S\n1 S -> A A\n1e-320 S -> A B\n1 A -> 'a'\n1e-320 B -> 'b'\n", 0, ""),
+        ("1 -> S\n1 S -> A A\n1e-320 A -> 'a'\n2 A -> 'b'\n", 0, ""),
+        ("1e-320 -> S\n1e-320 S -> A A\n1e-320 A -> 'a'\n", 3, "no tree has any weight"),
+    ],
+)
+def test_weights_next_to_nothing(sapwood: Sapwood, folder: Path, grammar: str, code: int, message: str) -> None:
+    """Numbers so small that one divided by them is no number."""
+    Path("tiny.wcfg").write_text(grammar)
+    outcome = sapwood(["minimise", "tiny.wcfg", "--tolerance", "0", "-o", "out.wcfg", "-q"])
+    assert outcome.code == code
+    assert message in outcome.err
+
+
 def test_a_grammar_in_text_becomes_a_model(sapwood: Sapwood, folder: Path) -> None:
     found = report(sapwood, "grammar.txt --tolerance 0 -o model.sapwood")
     assert found == {**report(sapwood, "grammar.txt --tolerance 0 -o small.txt"), "output": "model.sapwood"}

@@ -112,6 +112,15 @@ def test_neither_name_nor_file(tmp_path: Path) -> None:
         get_parameters(tmp_path)
 
 
+def test_many_groups_are_joined_in_no_time() -> None:
+    """With every group compared to every other this would take minutes."""
+    pairs = tuple((f"A{number}", f"B{number}") for number in range(10_000))
+    chain = tuple((f"C{number + 1}", f"C{number}") for number in range(10_000))
+    names = EvalbParameters(equal_labels=pairs + chain).label_names
+    assert (names["A9999"], names["B9999"]) == ("A9999", "A9999")
+    assert {names[f"C{number}"] for number in range(10_001)} == {"C1"}
+
+
 def test_groups_that_share_a_member_are_one() -> None:
     parameters = EvalbParameters(equal_labels=(("A", "B"), ("C", "D"), ("E", "F"), ("D", "A")))
     assert parameters.label_names == {"A": "A", "B": "A", "C": "A", "D": "A", "E": "E", "F": "E"}

@@ -23,6 +23,7 @@ from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.problem import LatentProblem
+from sapwood.learn.run import train
 from sapwood.learn.training import Checkpoints, TrainingState
 from sapwood.learn.unary import EMPTY
 from sapwood.run import checkpoint
@@ -305,8 +306,8 @@ def test_the_grammar_says_how_it_was_made():
         ({"stop": "f2"}, "stop must be one of iterations, f1, log-likelihood, not 'f2'"),
         ({"noise": 1.0}, "noise must be at least 0 and below 1, not 1.0"),
         ({"noise": float("nan")}, "noise must be at least 0 and below 1, not nan"),
-        ({"prior": -0.1}, "prior must be 0 or more, not -0.1"),
-        ({"prior": float("nan")}, "prior must be 0 or more, not nan"),
+        ({"prior": -0.1}, "prior must be at least 0 and below 1e+09, not -0.1"),
+        ({"prior": float("nan")}, "prior must be at least 0 and below 1e+09, not nan"),
         ({"unaries": "no"}, "unaries must be one of steps, collapsed, not 'no'"),
         ({"stop": "f1"}, "stop='f1' needs held-out data to measure it on"),
         ({"threads": 0}, "threads must be at least 1, not 0"),
@@ -393,6 +394,26 @@ def test_a_step_down_is_an_error_behind_an_interruption_too(tmp_path, monkeypatc
     monkeypatch.setattr(LatentProblem, "expectations", worse)
     with pytest.raises(SapwoodError, match=r"iteration 3: the objective fell from .* which EM cannot do"):
         EM(states=2, iterations=4).fit(MADE_UP, checkpoint=path)
+
+
+def test_weights_that_are_no_numbers_block_no_other_run(tmp_path, monkeypatch):
+    """A run that cannot go on leaves no checkpoint that somebody could be asked to go on with."""
+    honest, calls = LatentProblem.expectations, []
+
+    def broken(self, weights):
+        found = honest(self, weights)
+        calls.append(found)
+        if len(calls) == 3:
+            found.tensors[:] = np.inf
+        return found
+
+    output = tmp_path / "model"
+    with monkeypatch.context() as patch, np.errstate(invalid="ignore"):
+        patch.setattr(LatentProblem, "expectations", broken)
+        with pytest.raises(GrammarError, match="weights that are no numbers; less extreme settings may help"):
+            train(MADE_UP, method="em", states=2, iterations=4, output=output)
+    assert list(tmp_path.iterdir()) == []
+    train(MADE_UP, method="em", states=2, iterations=1, output=output)
 
 
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):

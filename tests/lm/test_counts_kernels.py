@@ -144,6 +144,29 @@ def test_long_words_with_the_same_hash_stay_apart():
     assert find(b"dictionaryx") != slot
 
 
+def colliding(count: int) -> list[bytes]:
+    """Return words of eight bytes whose products with a well-known number all begin alike."""
+    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+    keys = ((0x123456 << 40) + low for low in range(1 << 20))
+    words = ((key * inverse % (1 << 64)).to_bytes(8, "little") for key in keys)
+    return list(itertools.islice((word for word in words if min(word) > 32), count))
+
+
+def test_words_cannot_be_made_to_collide():
+    table = WordTable(seed=0xDA942042E4DD58B5)
+    table._words.tokenise(letters(b" ".join(colliding(2000)) + b"\n"), False)
+    taken = [table._words.slot(place)[0] > 0 for place in range(1 << 16)]
+    assert sum(taken) == len(table) - 1 == 2003
+    assert max(len(list(run)) for full, run in itertools.groupby(taken) if full) < 20
+
+
+def test_numbers_do_not_depend_on_the_seed():
+    text = letters(" ".join(f"{'long' * (number % 5)}{number % 700}" for number in range(3000)).encode() + b"\n")
+    first, second = WordTable(seed=1), WordTable()
+    assert first.tokenise(text, True)[0].tolist() == second.tokenise(text, True)[0].tolist()
+    assert first.add_table(second).tolist() == list(range(len(first)))
+
+
 def test_a_forgotten_word_is_new_again():
     table = WordTable()
     table.tokenise(letters(b"kept "), False)

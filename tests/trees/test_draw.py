@@ -4,11 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sapwood.errors import InputError
 from sapwood.trees.draw import display_width, draw_indented, draw_tree
 from sapwood.trees.tree import Tree
 
+DEEP = "(S (A a) " * 3000 + "(A a)" + ")" * 3000
 SMALL = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))"
 NESTED = "(S (NP (DT the) (JJ old) (NN dog)) (VP (VBD ran) (PP (IN up) (NP (PRP it)))) (. .))"
+
+
+@pytest.mark.parametrize("draw", [draw_tree, draw_indented])
+def test_what_is_too_large_to_draw(draw):
+    with pytest.raises(InputError, match="a tree of 3001 words and 3001 levels is too large to draw; write brackets"):
+        draw(Tree.parse(DEEP))
 
 
 def lines(text: str) -> list[str]:

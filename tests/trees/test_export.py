@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.errors import TreeFormatError, UsageError
 from sapwood.trees.export import format_export, parse_export, read_export, write_export
+from sapwood.trees.formats import BadTrees
 from sapwood.trees.tree import Tree
 
 SIMPLE = """\
@@ -211,9 +212,15 @@ def test_an_error_raised_by_on_bad_itself_gets_out_once():
         assert len(seen) == 1
 
 
-def test_other_format_versions_are_refused_even_with_on_bad():
-    with pytest.raises(InputError, match=r"x\.export:1: only the export formats 3 and 4"):
-        parse("#FORMAT 5\n" + SIMPLE, on_bad=lambda _: None)
+def test_other_format_versions_are_refused():
+    with pytest.raises(TreeFormatError, match=r"x\.export:1: only the export formats 3 and 4"):
+        parse("#FORMAT 5\n" + SIMPLE)
+
+
+def test_a_bad_version_can_be_skipped():
+    bad = BadTrees()
+    assert parse("#FORMAT 5\n" + SIMPLE, on_bad=bad) == parse(SIMPLE)
+    assert bad.count == 1
 
 
 # Writing
@@ -246,16 +253,31 @@ def test_numbers_go_on_from_start_and_roots_become_root():
     assert list(map(str, parse(text))) == ["(ROOT (A a))", "(ROOT (A a))", "(ROOT (S (A a)))", "(ROOT (A a))"]
 
 
-@pytest.mark.parametrize("word", ["a b", "a\tb", "", "#500", "#1234", "#BOS", "#EOS", "%%x", "\n"])
-def test_words_that_would_not_come_back_are_refused(word: str):
-    with pytest.raises(InputError, match="sentence 8"):
-        format_export(Tree("ROOT", [Tree("A", word=word)]), 8)
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("a b", "a-U+0020-b"),
+        ("", "-U+-"),
+        ("#500", "-U+0023-500"),
+        ("#499", "#499"),
+        ("#BOS", "-U+0023-BOS"),
+        ("%%x\n", "-U+0025-%x-U+000A-"),
+        ("(", "("),
+        ("-LRB-", "-LRB-"),
+        ("-U+0020-", "-U+002D-U+0020-"),
+    ],
+)
+def test_codes_of_what_a_column_cannot_hold(word: str, written: str):
+    tree = Tree("ROOT", [Tree("A", word=word)])
+    text = format_export(tree, 8)
+    assert text.splitlines()[1].split("\t")[0] == written
+    assert parse(text) == [tree]
 
 
 @pytest.mark.parametrize("label", ["", "A B"])
-def test_labels_that_would_not_come_back_are_refused(label: str):
-    with pytest.raises(InputError, match="label"):
-        format_export(Tree("ROOT", [Tree(label, [Tree("A", word="a")])]), 1)
+def test_labels_come_back(label: str):
+    tree = Tree("ROOT", [Tree(label, [Tree("A", word="a")])])
+    assert parse(format_export(tree, 1)) == [tree]
 
 
 def test_deep_trees():

@@ -20,7 +20,7 @@ from sapwood.trees.formats import (
     read_trees,
 )
 from sapwood.trees.tree import Tree
-from strategies import writable_trees
+from strategies import any_trees
 
 TREE = Tree.parse("(ROOT (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (-LRB- -LRB-)))")
 EXPORT = """#BOS 1
@@ -144,10 +144,20 @@ def test_writing_export(tmp_path):
     assert list(read_trees(tmp_path / "x")) == [TREE]
 
 
-@given(writable_trees)
-def test_brackets_and_pretty_read_back(tree):
+@given(any_trees)
+def test_whatever_is_written_is_read_back(tmp_path_factory, tree):
+    path = tmp_path_factory.mktemp("trees") / "file"
+
+    def written(format):
+        path.write_bytes(format_as(tree, format).encode("utf-8"))
+        return path
+
     for format in ("brackets", "pretty"):
-        assert Tree.parse(format_as(tree, format)) == tree
+        assert list(read_trees(written(format), format="brackets")) == [tree]
+    whole = tree.word is None and tree.label in ("", "ROOT", "TOP", "VROOT")
+    assert list(read_trees(written("export"))) == [Tree("ROOT", tree.children if whole else [tree])]
+    assert list(read_tokens(written("tokens"))) == [tree.words()]
+    assert list(read_tagged(written("tagged"))) == [list(zip(tree.words(), tree.tags(), strict=True))]
 
 
 def test_formats_of_other_packages(tmp_path, install_plugin):

@@ -75,6 +75,8 @@ template <class Real> class CoarsePass {
         if (total == 0) return false;
         outside(total);
         number_nodes(forest);
+        // The forest, and what finer versions leave of it.
+        if (m.budget) m.budget->charge(m.forest_bytes, 2 * Forest::bytes(n_cells, forest.n_nodes(), n_groups, n_edges));
         link_edges(forest);
         return true;
     }
@@ -155,6 +157,7 @@ template <class Real> class CoarsePass {
         Index visited = 0;
         part_offsets[0] = 0;
         for (Index j = 1; j <= n; ++j) {
+            if (m.budget) m.budget->check_time();
             for (Index x = 0; x < n_ending; ++x) place[ending[x]] = -1;
             n_ending = 0;
             for (Index i = j - 1; i >= 0; --i) {
@@ -388,7 +391,8 @@ template <class Real> class CoarsePass {
         for (Index a = 0; a < n_starting[0]; ++a)
             if (holds(end_set(0, a), n))
                 outside_start[start_run(0, a) + n] = static_cast<Real>(g.root[starting[a]] / total);
-        for (Index j = n; j > 1; --j)
+        for (Index j = n; j > 1; --j) {
+            if (m.budget) m.budget->check_time();
             for (Index i = 0; i < j - 1; ++i) {
                 const Index visited = cell_of(0, j) + j - 1 - i, first = part_offsets[visited], last = part_offsets[visited + 1];
                 if (first == last) continue;
@@ -415,6 +419,7 @@ template <class Real> class CoarsePass {
                     expand(i, j, r, static_cast<Real>(value[g.rule_parent[r]] * g.rule_weight[r] * scale));
                 }
             }
+        }
     }
 
     // Hand one rule's outside value over (i, j) down to its children at all splits.

@@ -36,6 +36,8 @@ template <class Real> struct CoarseMemory {
     Buffer<int32_t> group_rule, split;
     Buffer<double> words, tags, next_tags;
     int64_t rules_applied = 0;  // by all inside passes so far
+    Budget *budget = nullptr;
+    std::size_t forest_bytes = 0;
 
     template <class Visit> void each(Visit visit) {
         for (auto *b : {&by_start, &by_end, &outside_start, &outside_end, &left_fit, &right_fit, &rows, &merits, &part,

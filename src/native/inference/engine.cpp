@@ -42,15 +42,31 @@ void finish_posteriors(Index size, Index count, double *total, double *logs, con
     }
 }
 
-// After the sentence, however it ends: pieces of memory that are too large to keep are given back.
-struct Trim {
-    Workspace &workspace;
-    ~Trim() {
-        workspace.each([](auto &buffer) { buffer.trim(); });
-    }
-};
+// A forest is as large as the longest sentence made it.
+void trim(Forest &forest) {
+    if (forest.bytes() > keep_bytes) forest = {};
+}
 
 }  // namespace
+
+void Workspace::begin(std::optional<std::size_t> bytes, std::optional<double> seconds) {
+    budget = {};
+    if (bytes) budget.bytes = *bytes;
+    if (seconds) {
+        const double longest = 1e9;  // what a clock can hold
+        budget.timed = *seconds < longest;
+        const std::chrono::duration<double> allowed(std::min(*seconds, longest));
+        budget.deadline = Budget::Clock::now() + std::chrono::duration_cast<Budget::Clock::duration>(allowed);
+    }
+    each([&](auto &buffer) { buffer.begin(&budget); });
+    coarse_single.budget = coarse_double.budget = fine_single.budget = fine_double.budget = &budget;
+    coarse_single.forest_bytes = coarse_double.forest_bytes = 0;
+}
+
+Trim::~Trim() {
+    workspace.each([](auto &buffer) { buffer.trim(); });
+    trim(workspace.first), trim(workspace.second);
+}
 
 bool prune_coarsely(const CoarseGrammar &grammar, const std::vector<const Leaf *> &leaves, double threshold,
                     const Constraints &constraints, Workspace &workspace) {

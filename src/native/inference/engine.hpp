@@ -23,6 +23,10 @@ struct Workspace {
     // Sums over the members of an ensemble: of posteriors, of their logarithms, and whether any was positive.
     Buffer<double> total_nodes, log_nodes, total_edges, log_edges;
     Buffer<uint8_t> seen_nodes, seen_edges;
+    Budget budget;
+
+    Workspace() = default;
+    Workspace(const Workspace &) = delete;  // its parts know where its budget is
 
     template <class Real> FineMemory<Real> &fine() {
         if constexpr (std::is_same_v<Real, float>) return fine_single;
@@ -34,6 +38,14 @@ struct Workspace {
         for (auto *b : {&total_nodes, &log_nodes, &total_edges, &log_edges}) visit(*b);
         for (auto *b : {&seen_nodes, &seen_edges}) visit(*b);
     }
+    // Begin a sentence that may take so many bytes and seconds; what was left of another one makes no difference.
+    void begin(std::optional<std::size_t> bytes, std::optional<double> seconds);
+};
+
+// After the sentence, however it ends: pieces of memory that are too large to keep are given back.
+struct Trim {
+    Workspace &workspace;
+    ~Trim();
 };
 
 // How much is pruned: edges below `threshold` by the coarse grammar and below `level` by finer versions; nodes with a

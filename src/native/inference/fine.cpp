@@ -19,7 +19,7 @@ constexpr uint8_t unknown = 2;
 template <class Real> class FinePass {
   public:
     FinePass(const FineGrammar<Real> &grammar, const Forest &forest, FineMemory<Real> &memory)
-        : g(grammar), f(forest), offsets(memory.offsets.take(forest.n_nodes() + 1)),
+        : g(grammar), f(forest), budget(memory.budget), offsets(memory.offsets.take(forest.n_nodes() + 1)),
           exponent(memory.exponent.take(forest.n * (forest.n + 1) / 2)), factor(memory.factor.take(forest.n_edges() + 1)),
           posterior(memory.edge_posterior.take(forest.n_edges() + 1)), worth(memory.alive.take(forest.n_nodes() + 1)) {
         offsets[0] = 0;
@@ -53,6 +53,7 @@ template <class Real> class FinePass {
             // Groups of one cell stand together: [first, last).
             const Index cell = cell_of_group(last - 1);
             Index first = last - 1;
+            if (budget) budget->check_time();
             while (first > 0 && cell_of_group(first - 1) == cell) --first;
             int64_t reference = no_exponent;
             for (Index e = f.group_offsets[first]; e < f.group_offsets[last]; ++e) reference = std::max(reference, below(e));
@@ -83,6 +84,7 @@ template <class Real> class FinePass {
         std::fill_n(worth, f.n_nodes(), unknown);
         for (Index group = 0; group < f.n_groups(); ++group) {
             const Index parent = f.group_parent[group];
+            if (budget && group % 256 == 0) budget->check_time();
             const int64_t above = exponent[f.node_cell[parent]];
             // (A node's outside vector is whole before its first group.)
             if (worth[parent] == unknown) worth[parent] = above != no_exponent && mass_of(parent) > negligible;
@@ -105,6 +107,7 @@ template <class Real> class FinePass {
   private:
     const FineGrammar<Real> &g;
     const Forest &f;
+    const Budget *budget;
     int64_t *offsets, *exponent;
     Real *factor, *inside, *outside, *meeting;
     double *posterior;

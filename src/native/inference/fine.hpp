@@ -17,6 +17,7 @@ template <class Real> struct FineMemory {
     Buffer<double> node_posterior, edge_posterior;
     Buffer<uint8_t> alive, reached, kept;
     Buffer<int32_t> number;
+    Budget *budget = nullptr;
 
     template <class Visit> void each(Visit visit) {
         for (auto *b : {&offsets, &exponent}) visit(*b);

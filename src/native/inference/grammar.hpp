@@ -113,6 +113,11 @@ struct Forest {
     // The nodes over the whole sentence.
     Index first_root() const { return node_offsets[top()]; }
     Index end_of_roots() const { return node_offsets[top() + 1]; }
+    // What it takes, vectors having up to twice the room that they need.
+    std::size_t bytes() const { return bytes(node_offsets.size(), n_nodes(), n_groups(), n_edges()); }
+    static std::size_t bytes(std::size_t cells, std::size_t nodes, std::size_t groups, std::size_t edges) {
+        return 2 * (8 * cells + 8 * nodes + 16 * groups + 8 * edges);
+    }
 };
 
 inline Index cell_of(Index i, Index j) { return j * (j - 1) / 2 + i; }

@@ -107,6 +107,7 @@ Constraints constraints_of(Vector<const int32_t> cells, Matrix<const bool> allow
 
 std::optional<Forest> coarse_forest_of(const CoarseGrammar &grammar, const Leaves &leaves, double threshold,
                                        Vector<const int32_t> cells, Matrix<const bool> allowed, Workspace &workspace) {
+    const Trim trim{workspace};
     if (!prune_coarsely(grammar, leaves, threshold, constraints_of(cells, allowed), workspace)) return std::nullopt;
     return workspace.first;
 }
@@ -122,6 +123,7 @@ template <class T> Array<T> array_of(const T *values, Index size) {
 template <class Real>
 auto fine_chart(const FineGrammar<Real> &grammar, const Leaves &leaves, Index row, const Forest &forest, double negligible,
                 Workspace &workspace) {
+    const Trim trim{workspace};
     FineMemory<Real> &m = workspace.fine<Real>();
     const double total = fine_pass(grammar, leaves, row, forest, negligible, m);
     const Index n_nodes = total == 0 ? 0 : forest.n_nodes(), n_edges = total == 0 ? 0 : forest.n_edges();
@@ -237,9 +239,18 @@ void bind_inference(nb::module_ &module) {
     nb::class_<Workspace>(module, "Workspace")
         .def(nb::init<>())
         .def_prop_ro("rules_applied", [](const Workspace &w) { return w.coarse_single.rules_applied + w.coarse_double.rules_applied; })
+        .def("begin", &Workspace::begin, "bytes"_a = nb::none(), "seconds"_a = nb::none())
+        .def("check_time", [](const Workspace &workspace) { workspace.budget.check_time(); })
         .def("poison", [](Workspace &workspace, int byte) {
             workspace.each([&](auto &buffer) { buffer.poison(static_cast<unsigned char>(byte)); });
         });
+    nb::register_exception_translator([](const std::exception_ptr &error, void *) {
+        try {
+            std::rethrow_exception(error);
+        } catch (const TimedOut &) {
+            PyErr_SetNone(PyExc_TimeoutError);
+        }
+    });
     nb::enum_<Decoder>(module, "Decoder")
         .value("max_rule", Decoder::max_rule)
         .value("max_rule_sum", Decoder::max_rule_sum)

@@ -2,7 +2,12 @@
 //
 // Words are separated by bytes up to 32: white space and control characters. A word of at most eight bytes is its own
 // key, the bytes one behind the other in 64 bits (none is zero, so this is injective and a key of zero marks a free
-// slot); a longer word's key is a hash, and its bytes are compared.
+// slot); a longer word's key is a hash, and its bytes are compared. Where words stand in the table depends on a secret
+// number, so that nobody can write a text whose words all meet in one place; the words' own numbers do not.
+#ifdef _MSC_VER
+#include <intrin.h>
+#endif
+
 #include <algorithm>
 #include <tuple>
 #include <vector>
@@ -13,7 +18,6 @@
 namespace sapwood {
 namespace {
 
-constexpr uint64_t MULTIPLIER = 0x9E3779B97F4A7C15;
 // Words of more bytes are no words.
 constexpr Index LONGEST_WORD = 1 << 20;
 // Bytes of text whose words are looked up together.
@@ -28,6 +32,17 @@ uint64_t eight(const uint8_t *at) {
     return value;
 }
 
+// Return the product with a secret number, its upper half folded onto the lower one.
+uint64_t folded(uint64_t value, uint64_t secret) {
+#ifdef _MSC_VER
+    uint64_t upper;
+    return _umul128(value, secret, &upper) ^ upper;
+#else
+    const auto product = static_cast<unsigned __int128>(value) * secret;
+    return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+#endif
+}
+
 // The bytes of a word, at least one.
 struct Word {
     const uint8_t *begin;
@@ -36,21 +51,18 @@ struct Word {
     bool is_long() const { return length > SHORT; }
 
     // Return the key, never zero. `readable` bytes from `begin` on may be read.
-    uint64_t key(Index readable) const {
-        if (is_long()) return hash();
+    uint64_t key(Index readable, uint64_t secret) const {
+        if (is_long()) return hash(secret);
         if (readable >= SHORT) return eight(begin) & (~uint64_t{0} >> (64 - 8 * length));
         uint64_t value = 0;
         for (Index k = 0; k < length; ++k) value |= static_cast<uint64_t>(begin[k]) << (8 * k);
         return value;
     }
-    uint64_t hash() const {
-        uint64_t key = static_cast<uint64_t>(length);
+    uint64_t hash(uint64_t secret) const {
+        uint64_t key = ~secret + static_cast<uint64_t>(length);
         const uint8_t *last = begin + length - 8;
-        for (const uint8_t *at = begin; at < last; at += 8) {
-            key = (key ^ eight(at)) * MULTIPLIER;
-            key ^= key >> 32;
-        }
-        return ((key ^ eight(last)) * MULTIPLIER) | 1;
+        for (const uint8_t *at = begin; at < last; at += 8) key = folded(key ^ eight(at), secret);
+        return folded(key ^ eight(last), secret) | 1;
     }
     bool operator==(const Word &other) const {
         return length == other.length && std::equal(begin, begin + length, other.begin);
@@ -61,7 +73,7 @@ struct Word {
 class Words {
   public:
     // Make a table with room for so many words and letters, which is no limit.
-    Words(Index words, Index letters) {
+    Words(Index words, Index letters, uint64_t seed) : secret(seed | 1) {
         starts.reserve(static_cast<std::size_t>(words) + 1);
         counts.reserve(static_cast<std::size_t>(words));
         arena.reserve(static_cast<std::size_t>(letters));
@@ -97,6 +109,7 @@ class Words {
         Index fill(const uint8_t *text, Index at, Index stop, Index size, Index &start, const Words &words);
     };
 
+    const uint64_t secret;
     std::vector<Slot> slots;
     int shift = 0;                // what a key's product is shifted by to get its slot
     std::vector<uint8_t> arena;   // the bytes of all words, each with a line end behind it
@@ -105,8 +118,9 @@ class Words {
     std::vector<int32_t> ids;     // what `tokenise` found
 
     Word word(Index number) const { return {arena.data() + starts[number], starts[number + 1] - 1 - starts[number]}; }
-    uint64_t key_of(Index number) const { return word(number).key(static_cast<Index>(arena.size()) - starts[number]); }
-    Index home(uint64_t key) const { return static_cast<Index>((key * MULTIPLIER) >> shift); }
+    uint64_t key_of(Index number) const { return key_of(word(number), static_cast<Index>(arena.size()) - starts[number]); }
+    uint64_t key_of(const Word &word, Index readable) const { return word.key(readable, secret); }
+    Index home(uint64_t key) const { return static_cast<Index>((key * secret) >> shift); }
     Index next(Index place) const { return (place + 1) & (static_cast<Index>(slots.size()) - 1); }
     Index place_of(const Word &word, uint64_t key) const;
     Index number_of(const Word &word, uint64_t key);
@@ -165,7 +179,7 @@ Index Words::Stride::fill(const uint8_t *text, Index at, Index stop, Index size,
     }
     for (Index i = 0; i < n; ++i) {
         begins[i] = start;
-        keys[i] = ends[i] == start ? 0 : Word{text + start, ends[i] - start}.key(size - start);
+        keys[i] = ends[i] == start ? 0 : words.key_of({text + start, ends[i] - start}, size - start);
         start = ends[i] + 1;
     }
     for (Index i = 0; i < n; ++i) slots[i] = words.slots[words.home(keys[i])];
@@ -220,7 +234,7 @@ Array<int64_t> Words::add_words(Vector<const uint8_t> letters, Vector<const int6
     Index begin = 0;
     for (Index i = 0; i < ends.size(); ++i) {
         const Word word{letters.data + begin, ends[i] - begin};
-        numbers[i] = number_of(word, word.key(letters.size() - begin));
+        numbers[i] = number_of(word, key_of(word, letters.size() - begin));
         begin = ends[i];
     }
     return numbers;
@@ -230,7 +244,8 @@ Array<int64_t> Words::add_words(Vector<const uint8_t> letters, Vector<const int6
 Array<int64_t> Words::add_table(const Words &other) {
     Array<int64_t> numbers(other.size());
     for (Index i = 0; i < other.size(); ++i) {
-        numbers[i] = i ? number_of(other.word(i), other.key_of(i)) : 0;
+        const Index readable = static_cast<Index>(other.arena.size()) - other.starts[i];
+        numbers[i] = i ? number_of(other.word(i), key_of(other.word(i), readable)) : 0;
         counts[numbers[i]] += other.counts[i];
     }
     return numbers;
@@ -276,7 +291,7 @@ void Words::forget(Index words) {
 void bind_words(nb::module_ &module) {
     module.attr("LONGEST_WORD") = LONGEST_WORD;
     nb::class_<Words>(module, "Words")
-        .def(nb::init<Index, Index>())
+        .def(nb::init<Index, Index, uint64_t>())
         .def("__len__", &Words::size)
         .def("counts", &Words::get_counts, unlocked())
         .def("tokenise", &Words::tokenise, unlocked())

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 
 from sapwood.errors import InputError
-from sapwood.files import explained, name_of, open_binary, read_lines
+from sapwood.files import COMPRESSED, explained, name_of, open_binary, read_lines
 from sapwood.shapes import Array, Shaped
 
 FORMATS = (".npz", ".npy", ".mtx", ".csv", ".tsv")
@@ -49,14 +49,15 @@ class LabelledMatrix:
 
 
 def read_matrix(path: str | Path) -> LabelledMatrix:
-    """Read a matrix; the ending of the name, `.gz` aside, says what kind of file it is.
+    """Read a matrix; the ending of the name, that of compressed files aside, says what kind of file it is.
 
     A `.npz` file is one of SciPy's sparse matrices, or holds a single array. The first line of a CSV or TSV file holds
     names if a cell behind its first is not a number, if its first cell is empty, or if no other line begins with
     something else than a number. The first column holds names if at least half of its cells are not numbers, or if the
     first line says so: by an empty corner, none at all, or one above numbers.
     """
-    kind = Path(str(path).removesuffix(".gz")).suffix.lower()
+    plain = Path(path).with_suffix("") if Path(path).suffix in COMPRESSED else Path(path)
+    kind = plain.suffix.lower()
     if kind in (".csv", ".tsv"):
         return _read_table(name_of(path), list(_cells(path, "," if kind == ".csv" else "\t")))
     if kind not in FORMATS:

@@ -38,6 +38,7 @@ _Matrix: TypeAlias = scipy.sparse.csr_array
 
 # Candidates beyond the number of dimensions left.
 _MORE = 10
+_SMALLEST = np.finfo(float).tiny
 # Smaller coefficients, for states of one scale, are rounding errors.
 _ROUNDING = 1e-12
 # Weights of a dense tensor applied to several rows at once.
@@ -119,9 +120,9 @@ class _Space:
     """A growing space of vectors over `n` states, each with a scale; the basis is orthonormal in scaled vectors."""
 
     def __init__(self, scale: np.ndarray, tolerance: float) -> None:
-        self.scale, self.tolerance = scale, tolerance
-        # A state that nothing reaches has scale zero: its entries are zero in all vectors.
-        self.inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        # A state that nothing reaches has scale zero: its entries are zero in all vectors. Any other has an inverse.
+        self.scale, self.tolerance = np.where(scale > 0, np.maximum(scale, _SMALLEST), 0.0), tolerance
+        self.inverse = np.divide(1.0, self.scale, out=np.zeros_like(scale), where=scale > 0)
         self.basis = np.zeros((len(scale), 0))
 
     @property
@@ -177,9 +178,8 @@ class _Space:
 
     def extend(self, rows: np.ndarray) -> bool:
         """Add the span of vectors, `(count, n)`; tell whether it was not in the space."""
-        candidates = rows * self.inverse
-        sizes = np.linalg.norm(candidates, axis=1)
-        candidates = candidates[sizes > 0] / sizes[sizes > 0, None]
+        candidates = _evened(_evened(rows) * self.inverse)  # no number of which, or its square, is too large
+        candidates /= np.linalg.norm(candidates, axis=1)[:, None]
         if not len(candidates) or not self.missing:
             return False
         rest = self._without(self._without(candidates))
@@ -195,6 +195,12 @@ class _Space:
 
     def _without(self, rows: np.ndarray) -> np.ndarray:
         return np.asarray(rows - (rows @ self.basis) @ self.basis.T)
+
+
+def _evened(rows: np.ndarray) -> np.ndarray:
+    """Return the rows that are not zero, the largest number of each being 1."""
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    return np.asarray(rows[largest > 0] / largest[largest > 0, None])
 
 
 # What sends vectors of two sorts to one: the sorts it comes from, the one it goes to, and the map of rows.

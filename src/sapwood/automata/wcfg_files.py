@@ -49,7 +49,7 @@ import numpy as np
 
 from sapwood.automata.wcfg import WeightedGrammar
 from sapwood.automata.wcfg_rules import Rule, Symbol, UniqueNames
-from sapwood.errors import GrammarError, InputError, UsageError
+from sapwood.errors import GrammarError, InputError, UsageError, shortened
 from sapwood.files import name_of, open_output, read_lines
 
 Format = Literal["plain", "nltk"]
@@ -168,7 +168,7 @@ def _weight(text: str, place: str, remedy: str) -> float:
 
 
 def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
+    return repr(shortened(text))
 
 
 def _parse_plain(lines: Iterable[tuple[str, str]]) -> Iterator[Rule]:

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,22 @@ class Choice(click.ParamType):
         return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
 
 
+class Size(click.ParamType):
+    """A number of bytes, with `K`, `M`, `G` or `T` behind it for units of 1024."""
+
+    name = "size"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return how many bytes that is."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([KMGT]?)(?:i?B)?", value, re.IGNORECASE)
+        size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " ")) if found else 0
+        if not size:
+            self.fail(f"{value!r} is no size; give a number and K, M or G, such as 500M", param, ctx)
+        return size
+
+
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on standard error.")
 # For commands that have nothing to be quiet about: whoever says it to all gets no error.
 silent_option = click.option("-q", "--quiet", is_flag=True, expose_value=False, help="Nothing on standard error.")
@@ -112,6 +129,17 @@ def normaliser_options(function: F) -> F:
 def parser_options(function: F) -> F:
     """Add the options that say how sentences are parsed."""
     for option in (
+        click.option(
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            help="Seconds to spend on a sentence; one that needs more gets a flat tree. [default: no limit]",
+        ),
+        click.option(
+            "--max-memory",
+            type=Size(),
+            help="Memory for the chart of a sentence, such as 500M or 2G; one that needs more gets a flat tree. "
+            "[default: no limit]",
+        ),
         click.option(
             "--threshold",
             type=click.FloatRange(0, 1, max_open=True),
@@ -302,12 +330,14 @@ class ParserOptions(TypedDict, total=False):
     threshold: float
     threads: int
     max_words: int
+    max_memory: int | None
+    timeout: float | None
     marginals: bool
     alternatives: int
 
 
 def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptions]) -> Parser:
-    """Load a model or several (none: the included one) and return their parser."""
+    """Return a parser with a model or several (none: the included one)."""
     from sapwood.inference import Parser
 
     paths = [model] if isinstance(model, str) else list(model or [])

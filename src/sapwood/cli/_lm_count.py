@@ -50,9 +50,9 @@ def count_command(
 ) -> None:
     """Count the words and n-grams of TEXT files and write the counts to a file.
 
-    Words are separated by blanks. Files in .gz and .zst are decompressed, and - is standard input. Files of counts are
-    taken as well, and what all files have is added up: give two of them to merge them. Count the parts of a large text
-    without --min-count and cut when merging, since what is rare in one part may be frequent in all.
+    Words are separated by blanks. Files in .gz, .bz2, .xz and .zst are decompressed, and - is standard input. Files of
+    counts are taken as well, and what all files have is added up: give two of them to merge them. Count the parts of a
+    large text without --min-count and cut when merging, since what is rare in one part may be frequent in all.
 
     \b
     Examples:

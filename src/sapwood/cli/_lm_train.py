@@ -112,9 +112,9 @@ def train_command(
 ) -> None:
     """Learn a language model from TEXT files, one sentence a line, words separated by blanks.
 
-    Files of counts (`sapwood lm count`) are taken as well. Files in .gz and .zst are decompressed, and - is standard
-    input. Learning by em, pivot+em and mixed-order goes on as long as the text of --dev gets more probable; without
-    --dev, until the likelihood hardly rises.
+    Files of counts (`sapwood lm count`) are taken as well. Files in .gz, .bz2, .xz and .zst are decompressed, and - is
+    standard input. Learning by em, pivot+em and mixed-order goes on as long as the text of --dev gets more probable;
+    without --dev, until the likelihood hardly rises.
 
     Training can be interrupted at any time: what is done is kept beside the model, in MODEL.checkpoint, and the same
     command with --resume goes on from there to the same result. (kn and mkn take seconds, and begin anew.)
@@ -172,12 +172,14 @@ def train_command(
 
 def _check_files(text: tuple[str, ...], dev: str | None, method: Method, outputs: dict[str, str | None]) -> None:
     """Find out before the work begins whether files can be read and written."""
+    from sapwood.lm.models import is_arpa_name
+
     output = outputs["-o"]
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
     if method in _NGRAMS and outputs["--log"] is not None:
         raise UsageError(f"--log goes with --method {', '.join(other for other in METHODS if other not in _NGRAMS)}")
-    if str(output).endswith((".arpa", ".arpa.gz")) and method not in _NGRAMS:
+    if is_arpa_name(str(output)) and method not in _NGRAMS:
         raise UsageError(f"-o {output}: ARPA files hold n-gram models only, those of --method kn and mkn")
     common.check_inputs(*text, dev)
     common.refuse_replacing(outputs, [*text, dev])

@@ -9,7 +9,7 @@ import click
 from sapwood.cli import _common as common
 from sapwood.cli import _lm_common as shared
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import STANDARD_STREAM
+from sapwood.files import COMPRESSED, STANDARD_STREAM
 
 if TYPE_CHECKING:
     from sapwood.lm.latent_model import By, Likeness
@@ -208,7 +208,7 @@ def export_command(model: str, output: str, form: str | None, likeness: Likeness
         what = f"{sum(loaded.describe()['ngrams']):,} n-grams"
     else:
         binary = form == "word2vec-binary"
-        if binary and (output == STANDARD_STREAM or output.endswith(".gz")):
+        if binary and (output == STANDARD_STREAM or output.endswith(COMPRESSED)):
             raise UsageError(f"-o {output}: the binary format is written to a plain file; name one")
         number = write_vectors(shared.latent_part(loaded, model), output, binary=binary, likeness=likeness)
         what = f"{number:,} word vectors"

@@ -51,6 +51,8 @@ def command(
     gold_tags: bool,
     decoder: str,
     threshold: float,
+    max_memory: int | None,
+    timeout: float | None,
     no_normalise: bool,
     threads: int | None,
     function_tags: str,
@@ -75,7 +77,8 @@ def command(
     if predicted is not None and models:
         raise UsageError("give either PREDICTED trees or a model (-m), not both")
     if predicted is not None:
-        common.refuse_given(context, ["gold_tags", "decoder", "threshold", "threads"], "goes with -m")
+        ours = ["gold_tags", "decoder", "threshold", "max_memory", "timeout", "threads"]
+        common.refuse_given(context, ours, "goes with -m")
     else:
         taken = (*common.NORMALISER_OPTIONS, "no_normalise")
         common.refuse_given(context, taken, "does not go with -m: trees are normalised as the model's were")
@@ -90,7 +93,12 @@ def command(
         from sapwood.evaluate.held_out import evaluate_parser
 
         parser = common.load_parser(
-            models, decoder=decoder, threshold=threshold, threads=common.default_threads(threads)
+            models,
+            decoder=decoder,
+            threshold=threshold,
+            max_memory=max_memory,
+            timeout=timeout,
+            threads=common.default_threads(threads),
         )
         started = time.perf_counter()
         trees = common.trees_from([gold], input_format, skip_bad, progress)

@@ -7,7 +7,8 @@ import time
 import click
 
 from sapwood.cli import _common as common
-from sapwood.errors import UsageError
+from sapwood.errors import UsageError, shortened
+from sapwood.files import whole_number
 
 # The names in sapwood.induction, without the time that importing it costs.
 _MODELS = ("pcfg", "pcfg-i", "pcfg-ie", "dep-i", "dep-ie", "dep-ies", "pcfg-ies")
@@ -73,15 +74,16 @@ def command(
     """
     if not moments.endswith("eta"):
         common.refuse_given(context, ["eta"], f"goes with moments that have one, not with {moments}")
-    if eta != "random" and not (eta.isascii() and eta.isdigit()):
-        raise UsageError(f"--eta is the number of a word, or 'random', not {eta!r}")
+    number = whole_number(eta)
+    if eta != "random" and number is None:
+        raise UsageError(f"--eta is the number of a word, or 'random', not {shortened(eta)!r}")
     began = time.perf_counter()
     from sapwood.induction import ModelMoments, check_identifiability, make_model
     from sapwood.induction.identify import check_size
 
     model = make_model(name, words, states)
     check_size(model, max(lengths))
-    asked = ModelMoments(model, [moments], sorted(set(lengths)), "random" if eta == "random" else int(eta))
+    asked = ModelMoments(model, [moments], sorted(set(lengths)), "random" if number is None else number)
     found = check_identifiability(asked, trials=trials, random_state=seed)
     if not as_json:
         click.echo(asked.describe())

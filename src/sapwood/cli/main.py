@@ -83,11 +83,13 @@ def main() -> None:
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command and exit the process."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    for name, mode in (("stdin", "r"), ("stdout", "r"), ("stderr", "w")):
         stream = getattr(sys, name)
-        if stream is None:  # closed by whoever started us (`<&-`): as good as empty
+        if stream is None:
+            # Closed by whoever started us. Input (`<&-`) is as good as empty, remarks go nowhere; but nothing can be
+            # written to standard output.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
-        elif mode == "w" and hasattr(stream, "reconfigure"):
+        elif name != "stdin" and hasattr(stream, "reconfigure"):
             # Only a file name can hold what UTF-8 cannot; `\udcff` is right in JSON as well.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.exit(_run(arguments))
@@ -128,8 +130,8 @@ def _run(arguments: list[str] | None) -> int:
         click.echo("sapwood: out of memory; shorter sentences (--max-words) or a smaller model need less", err=True)
         return 1
     except Exception as error:
-        if isinstance(error, SystemError) and isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
-            # An interrupt that arrived while a compiled loop was handing over its result.
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            # An interrupt that arrived while a module was imported, or a compiled loop was handing over its result.
             return _interrupted(error.__cause__ or error.__context__)
         if os.environ.get("SAPWOOD_DEBUG"):
             traceback.print_exc()

@@ -10,7 +10,7 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM, explained, is_regular, open_output, read_lines
+from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, open_output, read_lines
 from sapwood.models import default_model_path, find_model
 from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, format_as, read_tagged, read_tokens
 
@@ -60,6 +60,8 @@ def command(
     threshold: float,
     exact: bool,
     max_words: int,
+    max_memory: int | None,
+    timeout: float | None,
     marginals: bool,
     alternatives: int,
     threads: int | None,
@@ -73,9 +75,9 @@ def command(
     Standard input is answered as it arrives, line by line; give --threads to work ahead instead.
 
     With --json each line is an object with words, tree, log_probability and status: parsed, loosened (pruning had
-    left no parse), coarse (only a simpler grammar had one), fallback or too long (a flat tree over the best tags),
-    empty (a blank line; its tree is null). Of plain text it also has offsets: [start, end] of each word, in characters
-    of the text. --marginals adds [start, end, label, probability] for each phrase and tag,
+    left no parse), coarse (only a simpler grammar had one), fallback, too long, out of memory or timed out (a flat tree
+    over the best tags), empty (a blank line; its tree is null). Of plain text it also has offsets: [start, end] of each
+    word, in characters of the text. --marginals adds [start, end, label, probability] for each phrase and tag,
     --alternatives the best trees with their log probabilities.
 
     Several models (-m more than once, or a file that holds several) must have been trained on the same trees. The
@@ -120,6 +122,8 @@ def command(
         threshold=0.0 if exact else threshold,
         threads=workers,
         max_words=max_words,
+        max_memory=max_memory,
+        timeout=timeout,
         marginals=marginals,
         alternatives=alternatives,
     )
@@ -149,7 +153,7 @@ def command(
 
 def _count_lines(text: str | None, source: str, raw: bool) -> int | None:
     """Return how many sentences there will be, if that is known without reading them."""
-    if text is not None or raw or source.endswith(".gz") or not is_regular(source):
+    if text is not None or raw or source.endswith(COMPRESSED) or not is_regular(source):
         return None
     with explained(source), Path(source).open("rb") as stream:
         return sum(chunk.count(b"\n") for chunk in iter(lambda: stream.read(1 << 20), b""))

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from sapwood.errors import InputError
-from sapwood.files import name_of, read_lines
+from sapwood.errors import InputError, shortened
+from sapwood.files import name_of, read_lines, whole_number
 
 UNLABELED: Final = "*"
 
@@ -133,15 +133,15 @@ _ALL_KEYS: Final = ", ".join(sorted({**_LABEL_KEYS, **_PAIR_KEYS, **_NUMBER_KEYS
 def _values(key: str, values: list[str], wanted: int, place: str) -> list[str]:
     if len(values) != wanted:
         expected = "one value" if wanted == 1 else f"{wanted} values"
-        found = " ".join(values) or "nothing"
+        found = shortened(" ".join(values)) or "nothing"
         raise InputError(f"{place}: {key} takes {expected}, found {found} (comments need a line of their own)")
     return values
 
 
 def _number(key: str, value: str, place: str) -> int:
-    if not (value.isascii() and value.isdigit()):
-        raise InputError(f"{place}: {key} takes a whole number from 0, found {value!r}")
-    number = int(value)
+    number = whole_number(value)
+    if number is None:
+        raise InputError(f"{place}: {key} takes a whole number from 0, found {shortened(value)!r}")
     if key == "LABELED" and number > 1:
         raise InputError(f"{place}: LABELED is 0 (compare spans only) or 1 (labels too), found {value!r}")
     if key == "DISC_ONLY" and number:
@@ -151,12 +151,22 @@ def _number(key: str, value: str, place: str) -> int:
 
 def _first_of_group(groups: Iterable[tuple[str, ...]]) -> Mapping[str, str]:
     """Return member -> first member of its group, after joining groups that share a member."""
-    joined: list[list[str]] = []
+    place: dict[str, int] = {}
+    # For each member one of its group that comes before it; for the first, itself.
+    earlier: dict[str, str] = {}
+
+    def first(member: str) -> str:
+        while earlier[member] != member:
+            earlier[member] = member = earlier[earlier[member]]
+        return member
+
     for group in groups:
-        touching = [other for other in joined if not set(other).isdisjoint(group)]
-        members = [member for other in [*touching, group] for member in other]
-        joined = [*(other for other in joined if other not in touching), members]
-    return {member: group[0] for group in joined for member in group}
+        for member in group:
+            place.setdefault(member, len(place))
+            earlier.setdefault(member, member)
+        firsts = {first(member) for member in group}
+        earlier.update(dict.fromkeys(firsts, min(firsts, key=place.__getitem__)))
+    return {member: first(member) for member in place}
 
 
 _NOT_IN_THE_SENTENCE: Final = frozenset({"ROOT", "TOP", "S1", "VROOT", "", "-NONE-"})

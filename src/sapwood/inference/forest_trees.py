@@ -71,13 +71,18 @@ def tree_log_probability(compiled: CompiledGrammar, leaves: Sequence[Leaf], tree
 
 
 def k_best(
-    chart: Posteriors, words: Sequence[str], count: int, log_probability: Callable[[Tree], float]
+    chart: Posteriors,
+    words: Sequence[str],
+    count: int,
+    log_probability: Callable[[Tree], float],
+    check_time: Callable[[], None] = lambda: None,
 ) -> list[Derivation]:
     """Return up to `count` different trees with the largest products of rule posteriors, most probable first.
 
     The search is Huang and Chiang's lazy one (2005) over the chart's edges. With one state per symbol and no finer
     symbols the order is exact; otherwise finding the most probable trees is NP-hard, and these are the best by
     posteriors, ordered by their exact probabilities (`log_probability` of a skeletal tree over base symbols).
+    `check_time` is called now and then, and can put an end to it.
     """
     forest, compiled = chart.forest, chart.compiled
     # Some candidates turn out less probable than others behind them, or impossible: take more than are asked for.
@@ -109,6 +114,7 @@ def k_best(
     spans = chart.spans()
     order = sorted(incoming, key=lambda node: (spans[node, 1], -spans[node, 0]))
     for node in order:
+        check_time()
         done[node], heaps[node], seen[node] = [], [], set()
         for edge in incoming[node]:
             push(node, edge, 0, 0)
@@ -140,7 +146,10 @@ def k_best(
         for rank in range(1 if is_leaf[node] else len(done.get(node, ())))
     ]
     chosen = [build(node, rank) for _, node, rank in heapq.nsmallest(count, candidates)]
-    scored = [Derivation(tree, log_probability(tree)) for tree in chosen]
+    scored = []
+    for tree in chosen:
+        check_time()
+        scored.append(Derivation(tree, log_probability(tree)))
     possible = [found for found in scored if found.log_probability > -math.inf]
     return sorted(possible, key=lambda found: -found.log_probability)[:wanted]
 

@@ -10,6 +10,7 @@ With several grammars all of this is done with the product of their posteriors (
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sapwood.errors import GrammarError, InputError, UsageError
+from sapwood.errors import GrammarError, InputError, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Posteriors, Workspace
@@ -70,6 +71,9 @@ class Parser:
         Sentences parsed at the same time.
     max_words
         Longer sentences get a flat tree at once.
+    max_memory, timeout
+        Bytes that the chart of a sentence may take, about, and seconds to spend on one (None: as much as there is). A
+        sentence that needs more gets a flat tree. Each thread has a sentence of its own under way.
     marginals
         Whether results tell how probable each phrase of the tree is.
     alternatives
@@ -98,6 +102,8 @@ class Parser:
         threshold: float = 2e-5,
         threads: int = 1,
         max_words: int = 500,
+        max_memory: int | None = None,
+        timeout: float | None = None,
         marginals: bool = False,
         alternatives: int = 0,
     ) -> None:
@@ -109,6 +115,9 @@ class Parser:
         for name, value in (("max_words", max_words), ("alternatives", alternatives)):
             if value < 0:
                 raise UsageError(f"{name} must not be negative: {value}")
+        for name, most in (("max_memory", max_memory), ("timeout", timeout)):
+            if most is not None and not most > 0:
+                raise UsageError(f"{name} must be positive, not {most}")
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
         if len(self.grammars) > 1 and decoder == "viterbi":
@@ -121,6 +130,8 @@ class Parser:
         self.threshold = float(threshold)
         self.threads = threads
         self.max_words = max_words
+        self.max_memory = max_memory
+        self.timeout = timeout
         self.marginals = marginals
         self.alternatives = alternatives
         # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
@@ -136,7 +147,7 @@ class Parser:
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
-        names = ("decoder", "threshold", "threads", "max_words", "marginals", "alternatives")
+        names = ("decoder", "threshold", "threads", "max_words", "max_memory", "timeout", "marginals", "alternatives")
         return partial(type(self), **{name: getattr(self, name) for name in names}), (self.grammars,)
 
     def __repr__(self) -> str:
@@ -184,13 +195,36 @@ class Parser:
         if len(words) > self.max_words:
             return ParseResult(words, self._flat(words, leaves), None, "too long")
         attempt = self._attempt_tree if self._direct else self._attempt_chart
-        for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
-            result = attempt(status, ensemble, words, attempt_leaves, threshold, phrases)
-            if result is not None:
-                return result
+        failure: Status = "fallback"
+        try:
+            with self._limits():
+                for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
+                    result = attempt(status, ensemble, words, attempt_leaves, threshold, phrases)
+                    if result is not None:
+                        return result
+        except (OutOfMemory, TimedOut) as error:
+            if phrases:
+                raise
+            failure = "out of memory" if isinstance(error, OutOfMemory) else "timed out"
         if phrases:
             raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
-        return ParseResult(words, self._flat(words, leaves), None, "fallback")
+        return ParseResult(words, self._flat(words, leaves), None, failure)
+
+    @contextlib.contextmanager
+    def _limits(self) -> Iterator[None]:
+        """Work on a sentence with no more memory and time than it may take."""
+        self._workspace.native.begin(self.max_memory, self.timeout)
+        try:
+            yield
+        except MemoryError as error:
+            allowed = "there is" if self.max_memory is None else f"the {self.max_memory} bytes that it may take"
+            raise OutOfMemory(
+                f"a sentence needs more memory than {allowed}; raise `max_memory`, or give a higher `threshold`"
+            ) from error
+        except TimeoutError as error:
+            raise TimedOut(
+                f"a sentence takes longer than {self.timeout:g} seconds; raise `timeout` or `threshold`"
+            ) from error
 
     def _attempt_tree(
         self,
@@ -255,14 +289,16 @@ class Parser:
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
-        chart = self._chart(leaves, self._workspace)
-        return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
+        with self._limits():
+            chart = self._chart(leaves, self._workspace)
+            return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
 
     def _k_best(
         self, ensemble: Ensemble, chart: Posteriors, leaves: Sequence[Leaf], words: list[str], count: int
     ) -> list[Derivation]:
         invert, score = self.grammar.transform.invert, partial(ensemble.tree_log_probability, leaves)
-        return [Derivation(invert(tree), value) for tree, value in k_best(chart, words, count, score)]
+        found = k_best(chart, words, count, score, self._workspace.native.check_time)
+        return [Derivation(invert(tree), value) for tree, value in found]
 
     def sample(
         self, sentence: Sentence, count: int, *, random_state: int | np.random.Generator | None = None

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from sapwood.inference.forest_trees import Derivation
 from sapwood.trees.tree import Tree
 
-Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "empty"]
+Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "out of memory", "timed out", "empty"]
 
 
 class Marginal(NamedTuple):
@@ -36,7 +36,8 @@ class ParseResult:
     status
         `parsed`; `loosened` (pruning had left no parse and was loosened); `coarse` (the grammar has no parse, the
         coarse grammar that it implies has); `fallback` (no parse at all: a flat tree over the best tags); `too long`
-        (beyond the parser's `max_words`: likewise flat); `empty`.
+        (beyond the parser's `max_words`: likewise flat); `out of memory`, `timed out` (beyond its `max_memory` or
+        `timeout`, or what memory there is: likewise flat); `empty`.
     marginals
         How probable each phrase of the tree and each tag is, if the parser was asked for it; means of the posteriors
         of several grammars.

@@ -83,7 +83,7 @@ class EM(IterativeLearner):
     )
     patience: int = integer(3, "With --stop: how many times --dev may get no better.", low=1)
     every: int = integer(5, "How many iterations are between two looks at --dev.", low=1)
-    prior: float = number(0.0, "As if every rule and word had been seen so often more.")
+    prior: float = number(0.0, "As if every rule and word had been seen so often more.", below=1e9)
     noise: float = number(0.2, "How far the weights of a random start are from even ones.", below=1)
     support: int = integer(4, "Occurrences that a symbol must have for each state.", low=1)
 

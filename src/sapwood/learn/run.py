@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.errors import UsageError
+from sapwood.errors import GrammarError, UsageError
 from sapwood.evaluate.held_out import Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.bundle import load_models, save_models
@@ -177,7 +177,14 @@ class TrainingRun:
                     progress.note(f"grammar {number + 1} of {self.ensemble}")
                 view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
                 checkpoint = self.kept.checkpoint(f"-{number:02d}" if self.ensemble > 1 else "")
-                grammar = self.member(number).fit(corpus, dev=dev, progress=progress, log=view, checkpoint=checkpoint)
+                try:
+                    grammar = self.member(number).fit(
+                        corpus, dev=dev, progress=progress, log=view, checkpoint=checkpoint
+                    )
+                except GrammarError:  # which would come again, however often one goes on
+                    for path in self.kept.checkpoints():
+                        path.unlink()
+                    raise
                 done.append(grammar.with_info(seed=self._seed))
                 steps += grammar.info.get("iterations", 0)
                 if self.output is not None and self.ensemble > 1:

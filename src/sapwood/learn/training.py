@@ -8,6 +8,7 @@ that is resumed from any state ends in the same grammar, bit for bit.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.errors import UsageError
+from sapwood.errors import GrammarError, UsageError
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.latent import LatentWeights
@@ -26,7 +27,8 @@ from sapwood.shapes import Array, Int
 from sapwood.trees.corpus import Corpus
 
 # What a checkpoint has of the weights and of the state.
-_PARTS = ("states", "tensors", "root", "lexical")
+_VALUES = ("tensors", "root", "lexical")
+_PARTS = ("states", *_VALUES)
 _COUNTS = ("done", "step", "worse", "measured")
 _FIGURES = ("log_likelihood", "score", "start_score")
 
@@ -186,6 +188,9 @@ def run_operations(
             after = operation.apply(state)
             iterated, changed = after.step > state.step, after is not state
             state = replace(after, done=state.done + 1)  # the one before goes: its weights are large
+            # (Sums show what is no number, and need no table of what is.)
+            if not all(math.isfinite(np.sum(getattr(state.weights, name), dtype=np.float64)) for name in _VALUES):
+                raise GrammarError("training came to weights that are no numbers; less extreme settings may help")
             if iterated:
                 figures = {"log_likelihood": state.log_likelihood, "states": int(state.weights.states.sum())}
                 log.write("iteration", step=state.step, **operation.labels, **figures)

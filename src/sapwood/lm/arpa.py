@@ -17,7 +17,7 @@ from typing import NoReturn
 import numpy as np
 
 from sapwood.errors import InputError
-from sapwood.files import name_of, open_output, read_lines
+from sapwood.files import name_of, open_output, read_lines, whole_number
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.ngram_model import MissingBeginning, NgramModel, NgramTree
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, Vocabulary
@@ -124,11 +124,12 @@ class _Reader:
         numbers: list[int] = []
         while self.advance().startswith("ngram"):
             order, _, size = self.line.removeprefix("ngram").partition("=")
-            if not (order.strip().isdecimal() and size.strip().isdecimal()):
+            number = whole_number(size.strip())
+            if number is None or whole_number(order.strip()) is None:
                 self.fail(f"expected a line such as 'ngram 2=1000', not {self.line[:40]!r}")
-            if int(order) != len(numbers) + 1:
+            if whole_number(order.strip()) != len(numbers) + 1:
                 self.fail(f"the orders of n-grams are to be 1, 2, .., not {order.strip()} after {len(numbers)}")
-            numbers.append(int(size))
+            numbers.append(number)
         if not numbers:
             self.fail("expected lines such as 'ngram 1=1000' after \\data\\")
         return numbers

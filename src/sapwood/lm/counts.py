@@ -190,7 +190,7 @@ def count_text(
     Parameters
     ----------
     sources
-        A path or several; `.gz` and `.zst` are decompressed, `-` is standard input. Read once, in order.
+        A path or several; `.gz`, `.bz2`, `.xz` and `.zst` are decompressed, `-` is standard input. Read once, in order.
     order
         The longest n-grams, 1 to 8.
     min_count, max_words

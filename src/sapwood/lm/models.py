@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias, get_args
 
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import STANDARD_STREAM, check_readable, explained, is_regular, name_of
+from sapwood.files import COMPRESSED, STANDARD_STREAM, check_readable, explained, is_regular, name_of
 from sapwood.lm.arpa import read_arpa, write_arpa
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.mixed_order import MixedOrder
@@ -26,7 +26,8 @@ _OTHERS = {
     "corpus": "a treebank",
     "checkpoint": "the state of a training run",
 }
-_ARPA_NAMES, _ARPA_START, _GZIP_START = (".arpa", ".arpa.gz"), b"\\data\\", b"\x1f\x8b"
+_ARPA_NAMES = tuple(f".arpa{ending}" for ending in ("", *COMPRESSED))
+_ARPA_START, _GZIP_START = b"\\data\\", b"\x1f\x8b"
 
 
 def load_model(path: str | Path) -> AnyModel:

@@ -3,7 +3,7 @@
 Words are separated by ASCII white space and control characters; lines end with a line feed. With the boundaries
 `"sentence"` each line is a sentence, `<s> w1 .. wn </s>`; a literal `<s>` or `</s>` in the text ends a sentence too,
 and lines without words are no sentences. With `"stream"` line ends mean nothing, and all files are one long sequence.
-`.gz` and `.zst` files are decompressed, `-` is standard input.
+`.gz`, `.bz2`, `.xz` and `.zst` files are decompressed, `-` is standard input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import InputError, UsageError
-from sapwood.files import is_regular, name_of, open_binary
+from sapwood.files import COMPRESSED, is_regular, name_of, open_binary
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, LONGEST_WORD, NotText, WordTable
@@ -48,14 +48,14 @@ def check_boundaries(boundaries: str) -> None:
 
 
 def open_text(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    """Open a file for reading bytes: `-` is standard input, `.gz` and `.zst` are decompressed."""
+    """Open a file for reading bytes: `-` is standard input, `.gz`, `.bz2`, `.xz` and `.zst` are decompressed."""
     return open_zstd(path) if str(path).endswith(".zst") else open_binary(path)
 
 
 def total_size(sources: Sources) -> int | None:
     """Return how many bytes of text there are to read, or None if that is not known before."""
     paths = source_list(sources)
-    if any(not is_regular(path) or str(path).endswith((".gz", ".zst")) for path in paths):
+    if any(not is_regular(path) or str(path).endswith((*COMPRESSED, ".zst")) for path in paths):
         return None
     return sum(Path(path).stat().st_size for path in paths)
 

@@ -113,7 +113,7 @@ def train(
     Parameters
     ----------
     texts
-        Paths of texts and of files of counts; `.gz` and `.zst` are decompressed, `-` is standard input.
+        Paths of texts and of files of counts; `.gz`, `.bz2`, `.xz` and `.zst` are decompressed, `-` is standard input.
     dev
         The path of held-out text: to stop by, and to take the weights of mixtures from.
     order

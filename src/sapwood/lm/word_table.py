@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import numpy as np
 
 from sapwood import kernels
@@ -25,11 +27,12 @@ class NotText(Exception):
 class WordTable:
     """Words by number: 0 is the line end, 1 to 3 are `<unk>`, `<s>` and `</s>`, the others follow as they are met.
 
-    There is room at first for so many words and letters; more is made as it is needed.
+    There is room at first for so many words and letters; more is made as it is needed. Numbers do not depend on the
+    seed, which keeps texts from being made whose words collide.
     """
 
-    def __init__(self, words: int = 1 << 15, letters: int = 1 << 19) -> None:
-        self._words = kernels.Words(words, letters)
+    def __init__(self, words: int = 1 << 15, letters: int = 1 << 19, *, seed: int | None = None) -> None:
+        self._words = kernels.Words(words, letters, secrets.randbits(64) if seed is None else seed)
         self.add_all(SPECIAL)
 
     def __len__(self) -> int:

@@ -26,7 +26,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM, atomic_write, explained, is_regular, name_of, read_lines
+from sapwood.files import COMPRESSED, STANDARD_STREAM, atomic_write, explained, is_regular, name_of, read_lines
 
 # What the figures of iterations and evaluations must be, if they are there at all.
 _COUNTS = ("cycle", "iteration", "states")
@@ -76,7 +76,7 @@ class TrainingLog:
     """
 
     def __init__(self, path: str | Path, *, append: bool = False) -> None:
-        if str(path) == STANDARD_STREAM or str(path).endswith(".gz"):
+        if str(path) == STANDARD_STREAM or str(path).endswith(COMPRESSED):
             raise UsageError(f"{path}: a log is written to a plain file, not to standard output or compressed")
         self.path = path
         earlier = self._cut(path) if append and is_regular(path) else []

@@ -4,9 +4,9 @@ What is read: any number of trees on a line, a tree over any number of lines, an
 a label (its label becomes `""`), and, between trees, blank lines, lines that begin with `#` or
 `*x*` and `/* ... */` comments as in CorpusSearch and `.psd` files.
 
-Tokens stand apart by ASCII white space alone: a no-break space is part of a word. Parentheses cannot
-stand inside a bracketed token, so `(` and `)` are written `-LRB-` and `-RRB-` and read back; all other
-text is kept as it is. A *label* that is exactly `-LRB-` or `-RRB-` is the Penn tag of that name and is kept.
+Tokens stand apart by ASCII white space alone: a no-break space is part of a word. What cannot stand in a
+token is written as a code (`sapwood.trees.codes`), `(` and `)` as `-LRB-` and `-RRB-`. A *label* that is
+exactly `-LRB-` or `-RRB-` is the Penn tag of that name and is kept.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sapwood.errors import TreeFormatError
 from sapwood.files import name_of, read_lines
+from sapwood.trees.codes import Codes, code
 from sapwood.trees.tree import Tree
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
@@ -27,22 +28,24 @@ _MOST_LINES = 1000
 OnBad = Callable[[TreeFormatError], None]
 
 
-def unescape(token: str) -> str:
-    """Return the token with `-LRB-` and `-RRB-` turned into parentheses."""
-    if "-LRB-" in token or "-RRB-" in token:
-        return token.replace("-LRB-", "(").replace("-RRB-", ")")
-    return token
+_NAMES = {"(": "LRB", ")": "RRB"}
+_PENN_TAGS = ("-LRB-", "-RRB-")
+# Tokens, and tags behind the slash of word/TAG.
+TOKENS, SLASH_TAGS = Codes(r"\s()", _NAMES), Codes(r"\s()/", _NAMES)
 
 
-def escape(token: str) -> str:
-    """Return the token with parentheses turned into `-LRB-` and `-RRB-`."""
-    if "(" in token or ")" in token:
-        return token.replace("(", "-LRB-").replace(")", "-RRB-")
-    return token
+def unescape_label(label: str) -> str:
+    """Return the label that was written so."""
+    return label if label in _PENN_TAGS else TOKENS.read(label)
 
 
-def _unescape_label(label: str) -> str:
-    return label if label in ("-LRB-", "-RRB-") else unescape(label)
+def escape_label(label: str, codes: Codes = TOKENS) -> str:
+    """Return a label as it is written; one that is a bracket goes by its number, for the Penn tags keep their names."""
+    return label if label in _PENN_TAGS else code(label) if label in _NAMES else codes.write(label)
+
+
+def _phrase_label(label: str) -> str:
+    return escape_label(label) if label else ""
 
 
 class _Reader:
@@ -137,9 +140,9 @@ class _Reader:
                     raise self._error("a closing bracket without an opening one", number, match, line)
                 label, children, word, opened, column = stack.pop()
                 if word:
-                    tree = Tree(_unescape_label(label[0]), word=unescape(word[0]))
+                    tree = Tree(unescape_label(label[0]), word=TOKENS.read(word[0]))
                 elif children:
-                    tree = Tree(_unescape_label(label[0]) if label else "", children)
+                    tree = Tree(unescape_label(label[0]) if label else "", children)
                 else:
                     what = f"the label {label[0]!r} has no word or subtree below it" if label else "an empty tree ()"
                     raise TreeFormatError(what, source=self.source, line=opened, column=column, text=line.strip())
@@ -221,9 +224,9 @@ def format_tree(tree: Tree) -> str:
         if node is None:
             pieces.append(")")
         elif node.word is not None:
-            pieces.append(f" ({escape(node.label)} {escape(node.word)})")
+            pieces.append(f" ({escape_label(node.label)} {TOKENS.write(node.word)})")
         else:
-            pieces.append(f" ({escape(node.label)}")
+            pieces.append(f" ({_phrase_label(node.label)}")
             stack.append(None)
             stack.extend(reversed(node.children))
     return "".join(pieces)[1:]
@@ -234,8 +237,8 @@ def format_pretty(tree: Tree, *, width: int = 100) -> str:
     lengths: dict[int, int] = {}
 
     def measure(node: Tree, below: list[int]) -> int:
-        inside = sum(below) + len(below) if node.word is None else 1 + len(escape(node.word))
-        return lengths.setdefault(id(node), len(escape(node.label)) + 2 + inside)
+        inside = sum(below) + len(below) if node.word is None else 1 + len(TOKENS.write(node.word))
+        return lengths.setdefault(id(node), len(_phrase_label(node.label)) + 2 + inside)
 
     tree.fold(measure)
     lines: list[str] = []
@@ -245,7 +248,7 @@ def format_pretty(tree: Tree, *, width: int = 100) -> str:
         if node.word is not None or 2 * depth + lengths[id(node)] + len(closing) <= width:
             lines.append("  " * depth + format_tree(node) + closing)
             continue
-        lines.append("  " * depth + f"({escape(node.label)}")
+        lines.append("  " * depth + f"({_phrase_label(node.label)}")
         last = len(node.children) - 1
         for index in range(last, -1, -1):
             stack.append((node.children[index], depth + 1, ")" + closing if index == last else ""))

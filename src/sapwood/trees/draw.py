@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import unicodedata
 
+from sapwood.errors import InputError
 from sapwood.trees.tree import Tree
 
 _NO_LABEL = "()"
+# The most characters of a drawing.
+_LARGEST = 20_000_000
 
 
 def display_width(text: str) -> int:
@@ -83,6 +86,7 @@ def draw_tree(tree: Tree, *, unicode: bool = True) -> str:
     block = tree.fold(_Block)
     # Labels stand on the even lines, lines between them on the odd ones, words on the last.
     last = 2 * tree.depth()
+    _check_size(tree, block.width * (last + 1))
     rows: list[list[tuple[int, str]]] = [[] for _ in range(last + 1)]
     bar = "│" if unicode else "|"
     stack = [(block, 0, 0)]
@@ -105,6 +109,13 @@ def draw_tree(tree: Tree, *, unicode: bool = True) -> str:
         rows[row + 1].append((centres[0], _joint(centres, centre, unicode)))
         stack.extend(reversed(children))
     return "\n".join(map(_line, rows))
+
+
+def _check_size(tree: Tree, characters: int) -> None:
+    if characters > _LARGEST:
+        raise InputError(
+            f"a tree of {len(tree)} words and {tree.depth()} levels is too large to draw; write brackets instead"
+        )
 
 
 def _joint(centres: list[int], centre: int, unicode: bool) -> str:
@@ -149,6 +160,7 @@ def draw_indented(tree: Tree, *, unicode: bool = True) -> str:
     └── VP
         └── VBZ barks
     """
+    _check_size(tree, 2 * tree.depth() * sum(1 for _ in tree.nodes()))
     inner, outer, through = ("├── ", "└── ", "│   ") if unicode else ("|-- ", "`-- ", "|   ")
     lines: list[str] = []
     # A frame: the node, what its line begins with, what the lines of its children begin with.

@@ -5,8 +5,9 @@ edge parent` (the lemma in version 4 only), between `#BOS n` and `#EOS n`. Colum
 blanks or tabs; pairs of columns after the parent are secondary edges, which are read over, as are
 `%%` comments and the tables `#BOT ... #EOT`. Without a `#FORMAT` line the version of a sentence
 follows from its number of columns (odd: 3, even: 4). A line whose first column is `#` and a number
-from 500 up is a phrase; any other first column is a word. Parent 0 is the root: the tree gets a
-node `ROOT` over all that hangs there, be it one node or several.
+from 500 up is a phrase; any other first column is a word. What cannot stand in a column is written as
+a code (`sapwood.trees.codes`), so is the first character of a word that would be read as a mark.
+Parent 0 is the root: the tree gets a node `ROOT` over all that hangs there, be it one node or several.
 
 Phrases of this format may have gaps, trees here may not. `discontinuous="raise-nodes"` closes the
 gaps of a sentence that has any, in two steps:
@@ -30,9 +31,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
-from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.errors import TreeFormatError, UsageError
 from sapwood.files import name_of, read_lines
 from sapwood.trees.brackets import OnBad
+from sapwood.trees.codes import Codes, code
 from sapwood.trees.tree import Tree
 
 Discontinuous = Literal["raise-nodes", "error"]
@@ -44,6 +46,7 @@ _HEAD_EDGE = "HD"
 # Root labels that stand for "the whole sentence" and are not written as a phrase of their own.
 _VIRTUAL_ROOTS = frozenset({"", ROOT, "TOP", "VROOT"})
 
+_CODES = Codes(r" \t\r\n")
 _BLANKS = re.compile(r"[ \t]+")
 _NODE = re.compile(r"#([0-9]{3,9})")
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -103,7 +106,7 @@ class _Sentence:
             if not _NUMBER.fullmatch(columns[number_column]):
                 raise self.error(f"the parent {columns[number_column]!r} is not a number", number, line)
         parent = int(columns[wanted - 1])
-        row = _Row(columns[0], columns[version - 2], columns[wanted - 2], parent, number)
+        row = _Row(_CODES.read(columns[0]), _CODES.read(columns[version - 2]), columns[wanted - 2], parent, number)
         node = _NODE.fullmatch(columns[0])
         if node is None or int(node[1]) < _FIRST_NODE:
             self.words.append(row)
@@ -307,9 +310,7 @@ class _Reader:
         elif keyword == "#FORMAT":
             version = line[len("#FORMAT") :].strip()
             if version not in ("3", "4"):
-                # Not a matter of one sentence, so not for `on_bad`.
-                error = self._error("only the export formats 3 and 4 can be read", number, line)
-                raise InputError(str(error))
+                raise self._error("only the export formats 3 and 4 can be read", number, line)
             self.version = int(version)
         else:
             raise self._error("text outside #BOS and #EOS", number, line)
@@ -404,9 +405,7 @@ def format_export(tree: Tree, number: int) -> str:
     waiting: list[tuple[list[str], int]] = []
     for node in postorder:
         if node.word is not None:
-            _check_column(node.word, number, is_word=True)
-            _check_column(node.label, number)
-            lines.append(f"{node.word}\t{node.label}\t{_NOTHING}\t{_NOTHING}\t")
+            lines.append(f"{_written(node.word)}\t{_CODES.write(node.label)}\t{_NOTHING}\t{_NOTHING}\t")
             waiting.append((lines, len(lines) - 1))
             continue
         virtual = node is tree and node.label in _VIRTUAL_ROOTS
@@ -416,8 +415,7 @@ def format_export(tree: Tree, number: int) -> str:
             column[index] += str(own)
         del waiting[-count:]
         if not virtual:
-            _check_column(node.label, number)
-            phrases.append(f"#{own}\t{node.label}\t{_NOTHING}\t{_NOTHING}\t")
+            phrases.append(f"#{own}\t{_CODES.write(node.label)}\t{_NOTHING}\t{_NOTHING}\t")
             waiting.append((phrases, len(phrases) - 1))
     for column, index in waiting:
         column[index] += "0"
@@ -431,15 +429,8 @@ def write_export(trees: Iterable[Tree], stream: IO[str], *, start: int = 1) -> N
         stream.write(format_export(tree, number))
 
 
-def _check_column(text: str, number: int, *, is_word: bool = False) -> None:
-    """Refuse text that would not be read back from a column."""
-    node = _NODE.fullmatch(text) if is_word else None
-    if not text:
-        problem = "an empty word or label"
-    elif any(char in " \t\r\n" for char in text):
-        problem = "white space in a word or label"
-    elif is_word and (text in ("#BOS", "#EOS") or text.startswith("%%") or (node and int(node[1]) >= _FIRST_NODE)):
-        problem = "a word that reads as a mark of the format"
-    else:
-        return
-    raise InputError(f"sentence {number}: the export format cannot hold {problem}: {text!r}; write brackets instead")
+def _written(word: str) -> str:
+    """Return a word as the first column of a line."""
+    node = _NODE.fullmatch(word)
+    is_mark = word in ("#BOS", "#EOS") or word.startswith("%%") or (node and int(node[1]) >= _FIRST_NODE)
+    return code(word[0]) + _CODES.write(word[1:]) if is_mark else _CODES.write(word)

@@ -16,7 +16,17 @@ from typing import Literal, TypeAlias, TypeVar
 from sapwood.errors import InputError, TreeFormatError, UsageError
 from sapwood.files import name_of, read_lines
 from sapwood.run.plugins import named
-from sapwood.trees.brackets import OnBad, escape, format_pretty, format_tree, parse_trees, unescape
+from sapwood.trees.brackets import (
+    SLASH_TAGS,
+    TOKENS,
+    OnBad,
+    escape_label,
+    format_pretty,
+    format_tree,
+    parse_trees,
+    unescape_label,
+)
+from sapwood.trees.codes import code
 from sapwood.trees.export import format_export, parse_export
 from sapwood.trees.tree import Tree
 
@@ -91,11 +101,18 @@ def format_as(tree: Tree, format: str, number: int = 1) -> str:
 
 
 def _tokens(tree: Tree, _: int) -> str:
-    return " ".join(escape(word) for word in tree.words())
+    return _line(TOKENS.write(word) for word in tree.words())
 
 
 def _tagged(tree: Tree, _: int) -> str:
-    return " ".join(f"{escape(node.word or '')}/{escape(node.label)}" for node in tree.preterminals())
+    pairs = ((TOKENS.write(node.word or ""), escape_label(node.label, SLASH_TAGS)) for node in tree.preterminals())
+    return _line(f"{word}/{tag}" for word, tag in pairs)
+
+
+def _line(tokens: Iterable[str]) -> str:
+    line = " ".join(tokens)
+    # At the beginning of a file it would be taken for a byte order mark.
+    return code(line[0]) + line[1:] if line.startswith("\ufeff") else line
 
 
 _READERS: dict[str, Callable[..., Iterator[Tree]]] = {
@@ -129,7 +146,7 @@ def _find(
 def read_tokens(path: str | Path) -> Iterator[list[str]]:
     """Yield the tokens of each line of a file, as the output format `tokens` writes them; none for a blank line."""
     for _, line in read_lines(path):
-        yield [unescape(token) for token in _TOKEN.findall(line)]
+        yield [TOKENS.read(token) for token in _TOKEN.findall(line)]
 
 
 def read_tagged(path: str | Path, tags: Collection[str] | None = None) -> Iterator[list[tuple[str, str]]]:
@@ -143,9 +160,10 @@ def read_tagged(path: str | Path, tags: Collection[str] | None = None) -> Iterat
             word, _, tag = token.rpartition("/")
             if not word or not tag:
                 raise InputError(f"{name_of(path)}:{number}: expected word/TAG, found {token!r}")
+            tag = unescape_label(tag)
             if tags is not None and tag not in tags:
                 raise InputError(
                     f"{name_of(path)}:{number}: the model has no tag {tag!r}; it has: {' '.join(sorted(tags))}"
                 )
-            pairs.append((unescape(word), tag))
+            pairs.append((TOKENS.read(word), tag))
         yield pairs
