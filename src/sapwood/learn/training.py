@@ -10,25 +10,55 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from sapwood.errors import ModelError, UsageError
 from sapwood.evaluate.held_out import Evaluate
-from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.latent import LatentWeights
+from sapwood.grammar.tensor_grammar import TensorGrammar, weights_of
+from sapwood.learn.latent import LatentTrees, LatentWeights
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress, Stage
+from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Int
-from sapwood.storage import content_digest, read_arrays, write_arrays
+from sapwood.storage import content_digest
 from sapwood.trees.corpus import Corpus
 
-_FORMAT = 1
 # What a checkpoint has of the weights and of the state.
 _PARTS = ("states", "tensors", "root", "lexical")
 _COUNTS = ("done", "step", "worse", "measured")
 _FIGURES = ("log_likelihood", "score", "start_score")
+
+
+class _Metadata(TypedDict):
+    key: str
+    done: int
+    step: int
+    worse: int
+    measured: int
+
+
+def _columns(prefix: str) -> tuple[Column, ...]:
+    """Return the columns of weights and their levels: the present ones, or the best if there are any."""
+    along, states = prefix and f"{prefix}states", f"{prefix}states".replace(".", "_")
+    return (
+        Column(f"{prefix}states", "int32", "symbols", least=1, total=states, along=along),
+        Column(f"{prefix}tensors", "float", f"{prefix}weights".replace(".", "_"), least=0, along=along),
+        Column(f"{prefix}root", "float", states, least=0, along=along),
+        Column(f"{prefix}lexical", "float", f"{prefix}classes".replace(".", "_"), least=0, along=along),
+        Column(f"{prefix}level.*", "int64", states, least=0),
+    )
+
+
+CHECKPOINT = Schema(
+    kind="checkpoint",
+    version=1,
+    title="checkpoint",
+    remedy="copy it again",
+    columns=(*_columns(""), *_columns("best."), Column("figures", "float64", str(len(_FIGURES)), unchecked=True)),
+    metadata=_Metadata,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,14 +154,14 @@ class Checkpoints:
             arrays.update({f"{prefix}.{number}": level for number, level in enumerate(levels)})
         arrays["figures"] = np.array([getattr(state, name) for name in _FIGURES])
         metadata = {"key": self._key, **{name: getattr(state, name) for name in _COUNTS}}
-        write_arrays(self.path, arrays, metadata, kind="checkpoint", version=_FORMAT)
+        CHECKPOINT.write(self.path, arrays, metadata)
 
-    def load(self, layout: LatentWeights) -> TrainingState | None:
-        """Return the saved state, None if there is none; `layout` says which symbols and rules it is about."""
+    def load(self, trees: LatentTrees) -> TrainingState | None:
+        """Return the saved state, None if there is none; `trees` say which symbols and rules it is about."""
         if not self.path.exists():
             return None
         try:
-            arrays, metadata = read_arrays(self.path, kind="checkpoint", version=_FORMAT)
+            arrays, metadata = CHECKPOINT.read(self.path, lambda *content: content)
         except ModelError as error:
             raise ModelError(f"{error} (or remove this checkpoint to start anew)") from error
         if metadata.get("key") != self._key:
@@ -139,23 +169,24 @@ class Checkpoints:
                 f"{self.path}: the checkpoint of a training run with other settings or trees; "
                 "give the same ones again, or remove it to start anew"
             )
-        try:
-            numbers: dict[str, Any] = {name: metadata[name] for name in _COUNTS}
-            numbers.update(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
-            return TrainingState(
-                weights=_weights(layout, arrays, ""),
-                best=_weights(layout, arrays, "best.") if "best.states" in arrays else None,
-                best_levels=_levels(arrays, "best.level"),
-                levels=_levels(arrays, "level"),
-                **numbers,
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"{self.path}: not a complete checkpoint: {error}; remove it to start anew") from error
+        numbers: dict[str, Any] = {name: metadata[name] for name in _COUNTS}
+        numbers.update(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
+        return TrainingState(
+            weights=self._weights(trees, arrays, ""),
+            best=self._weights(trees, arrays, "best.") if "best.states" in arrays else None,
+            best_levels=_levels(arrays, "best.level"),
+            levels=_levels(arrays, "level"),
+            **numbers,
+        )
 
-
-def _weights(layout: LatentWeights, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:
-    parts: dict[str, Any] = {name: arrays[prefix + name] for name in _PARTS}
-    return replace(layout, **parts)
+    def _weights(self, trees: LatentTrees, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:
+        parts: dict[str, Any] = {name: arrays[prefix + name] for name in _PARTS}
+        layout, states = trees.one_state(), parts["states"]
+        fits = len(states) == len(layout.states)
+        fits = fits and len(parts["tensors"]) == weights_of(states, layout.rules)
+        if not fits or len(parts["lexical"]) != int(states[trees.pair_symbol].sum(dtype=np.int64)):
+            raise ModelError(f"{self.path}: {prefix}states: does not fit the trees; remove it to start anew")
+        return replace(layout, **parts)
 
 
 def _levels(arrays: Mapping[str, np.ndarray], prefix: str) -> tuple[np.ndarray, ...]:
