@@ -24,9 +24,9 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.methods import DEFAULT_METHOD, make_learner
 from sapwood.learn.settings import declared
+from sapwood.learn.training import CHECKPOINT
 from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress, Silent
-from sapwood.storage import read_header
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 
@@ -234,7 +234,8 @@ class TrainingRun:
         for number, grammar in enumerate(done):
             info = grammar.info
             same = self.member(number).settings() == info.get("settings") and info.get("method") == self.learner.method
-            if info["training"]["digest"] != digest or not same:
+            training = info.get("training")
+            if not isinstance(training, dict) or training.get("digest") != digest or not same:
                 raise UsageError(
                     f"{self._members}: grammars of a training run with other settings or trees; give the same ones "
                     "again, or remove it to start anew"
@@ -251,8 +252,8 @@ class TrainingRun:
         # Lines behind the last checkpoint will be written again.
         step = measured = 0
         if current := self._checkpoints():
-            metadata = read_header(current[-1])["metadata"]
-            step, measured = int(metadata["step"]), int(metadata["measured"])
+            metadata = CHECKPOINT.read(current[-1], lambda _, values: values)
+            step, measured = metadata["step"], metadata["measured"]
         return TrainingLog.resume(self.log, step=steps + step, measured=steps + measured)
 
 

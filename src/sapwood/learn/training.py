@@ -17,7 +17,8 @@ import numpy as np
 from sapwood.errors import ModelError, UsageError
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar, weights_of
-from sapwood.learn.latent import LatentTrees, LatentWeights
+from sapwood.learn.latent import LatentWeights
+from sapwood.learn.problem import LatentProblem
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress, Stage
 from sapwood.schema import Column, Schema
@@ -156,8 +157,8 @@ class Checkpoints:
         metadata = {"key": self._key, **{name: getattr(state, name) for name in _COUNTS}}
         CHECKPOINT.write(self.path, arrays, metadata)
 
-    def load(self, trees: LatentTrees) -> TrainingState | None:
-        """Return the saved state, None if there is none; `trees` say which symbols and rules it is about."""
+    def load(self, problem: LatentProblem) -> TrainingState | None:
+        """Return the saved state, None if there is none; the problem says which symbols and rules it is about."""
         if not self.path.exists():
             return None
         try:
@@ -172,19 +173,23 @@ class Checkpoints:
         numbers: dict[str, Any] = {name: metadata[name] for name in _COUNTS}
         numbers.update(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
         return TrainingState(
-            weights=self._weights(trees, arrays, ""),
-            best=self._weights(trees, arrays, "best.") if "best.states" in arrays else None,
+            weights=self._weights(problem, arrays, ""),
+            best=self._weights(problem, arrays, "best.") if "best.states" in arrays else None,
             best_levels=_levels(arrays, "best.level"),
             levels=_levels(arrays, "level"),
             **numbers,
         )
 
-    def _weights(self, trees: LatentTrees, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:
+    def _weights(self, problem: LatentProblem, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:
         parts: dict[str, Any] = {name: arrays[prefix + name] for name in _PARTS}
-        layout, states = trees.one_state(), parts["states"]
-        fits = len(states) == len(layout.states)
-        fits = fits and len(parts["tensors"]) == weights_of(states, layout.rules)
-        if not fits or len(parts["lexical"]) != int(states[trees.pair_symbol].sum(dtype=np.int64)):
+        layout, states = problem.trees.one_state(), parts["states"]
+        fits = (
+            len(states) == len(layout.states)
+            and bool((states[~problem.splittable()] == 1).all())
+            and len(parts["tensors"]) == weights_of(states, layout.rules)
+            and len(parts["lexical"]) == int(states[problem.trees.pair_symbol].sum(dtype=np.int64))
+        )
+        if not fits:
             raise ModelError(f"{self.path}: {prefix}states: does not fit the trees; remove it to start anew")
         return replace(layout, **parts)
 
