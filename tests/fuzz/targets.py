@@ -44,7 +44,7 @@ TREES = [
     "(ROOT (S (NP (NNS dogs)) (VP (VBP bark))))",
 ]
 SENTENCES = [["the", "dog", "rained", "."], ["it", "saw", "Unknown", "snow", "again"], ["dogs"]]
-_EM = EM(states=2, iterations=3, random_state=1)
+_EM = EM(states=2, iterations=3, support=1, random_state=1)
 _SPLIT_MERGE = SplitMerge(cycles=1, iterations=2, support=1)
 
 
@@ -287,6 +287,10 @@ def _saved(grammar: Any) -> Callable[[Path], object]:
     return lambda path: grammar.save(path)
 
 
+def _bundled(learner: Any) -> Callable[[Path], object]:
+    return lambda path: save_models([replace(learner, random_state=seed).fit(_corpus()) for seed in (1, 2)], path)
+
+
 def _checkpointed(learner: Any) -> Callable[[Path], object]:
     return lambda path: learner.fit(_corpus(), checkpoint=path)
 
@@ -307,8 +311,7 @@ STORED = {
     ),
     "bundle": Target(
         lambda: _content(
-            lambda path: save_models(_grammars()[:2], path),
-            lambda path: save_models([replace(_EM, random_state=seed).fit(_corpus()) for seed in (1, 2)], path),
+            *(_bundled(learner) for learner in (_EM, _SPLIT_MERGE)),
         ),
         stored,
         lambda path: _parse(load_models(path)),
