@@ -22,7 +22,7 @@ import numpy as np
 
 from sapwood.errors import ModelError, SapwoodError
 from sapwood.shapes import Array, Shaped
-from sapwood.storage import Arrays, read_arrays, unpack_strings, write_arrays
+from sapwood.storage import Arrays, count_strings, read_arrays, write_arrays
 
 _Built = TypeVar("_Built")
 _LARGEST = sys.float_info.max
@@ -83,7 +83,7 @@ class Column:
             return f"is of type {array.dtype}, not {' or '.join(wanted)}"
         shape: tuple[int, ...] = array.shape
         if self.dtype == "text":
-            shape = (len(unpack_strings(array)),) if array.ndim == 1 else shape
+            shape = (count_strings(array),) if array.ndim == 1 else shape
         axes = self.shape.split()
         if len(shape) != len(axes) or not all(
             _agree(size, axis, sizes) for size, axis in zip(shape, axes, strict=True)

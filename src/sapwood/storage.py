@@ -46,13 +46,22 @@ def pack_strings(strings: Sequence[str]) -> UInt8[Array, "bytes"]:
 
 def unpack_strings(array: Shaped[Array, "bytes"]) -> list[str]:
     """Decode `pack_strings`; raises `ModelError` for what it never returns."""
+    return _decoded(array).split("\0")[:-1]
+
+
+def count_strings(array: Shaped[Array, "bytes"]) -> int:
+    """Return how many strings there are; raises `ModelError` as `unpack_strings` does."""
+    return _decoded(array).count("\0")
+
+
+def _decoded(array: np.ndarray) -> str:
     try:
-        *strings, rest = array.tobytes().decode("utf-8", "surrogatepass").split("\0")
+        text = array.tobytes().decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise ModelError(f"stored text is not UTF-8: {error}") from error
-    if rest:
+    if not text.endswith("\0") and text:
         raise ModelError("stored text is cut off")
-    return strings
+    return text
 
 
 def content_digest(arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> str:
