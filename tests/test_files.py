@@ -215,6 +215,17 @@ def test_links_are_followed_and_pipes_written_to(tmp_path):
     assert pipe.is_fifo()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="links as on POSIX systems")
+def test_links_that_lead_back_to_themselves_are_not_replaced(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.symlink_to(other)
+    other.symlink_to(one)
+    with pytest.raises(InputError, match=r"one: cannot write it: .*symbolic links"), atomic_write(one) as stream:
+        stream.write(b"new")
+    assert one.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "other"]
+
+
 @pytest.mark.parametrize("writer", [atomic_write, open_output])
 def test_files_that_cannot_be_written(tmp_path, writer):
     def write(path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sapwood import __version__
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-DOORS = [REPOSITORY / name for name in ("CONTRIBUTING.md", "CHANGELOG.md")]
+DOORS = [REPOSITORY / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 PAGES = [*DOORS, REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 

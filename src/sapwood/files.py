@@ -7,6 +7,7 @@ the operating system becomes an `InputError` that names the file and the reason.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import importlib
 import io
@@ -134,6 +135,8 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
                 yield stream
             return
         target = Path(os.path.realpath(path))
+        if target.is_symlink():  # what is still one then leads back to itself
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
         try:
             # mkstemp makes private files; give the result the permissions any new file would have.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,11 +20,16 @@ import numpy as np
 
 from sapwood._version import __version__
 from sapwood.errors import ModelError
-from sapwood.files import atomic_write, explained
+from sapwood.files import atomic_write, explained, is_regular
 from sapwood.shapes import Array, Shaped, UInt8
 
 _ENTRY = "sapwood"
-_HEADER_LIMIT = 100_000_000
+# The longest header, and the most arrays, of a file: more than any file of ours has, and read within a second.
+_HEADER_LIMIT, _MOST_ARRAYS = 1 << 25, 20_000
+# What a kind of file and a version can look like: nothing else is shown to people.
+_PLAIN = re.compile(r"[A-Za-z0-9.+-]{1,40}", re.ASCII)
+# The types of arrays that are written, as safetensors and numpy call them.
+_TYPES = {"U8": "u1", "I32": "i4", "U32": "u4", "I64": "i8", "F32": "f4", "F64": "f8"}
 # Commands that tell what is in a file, for those kinds that `sapwood inspect` does not know.
 _SHOWN_BY = dict.fromkeys(("counts", "latent-bigram", "mixed-order", "mixture", "ngram-model"), "sapwood lm show")
 
@@ -40,13 +46,22 @@ def pack_strings(strings: Sequence[str]) -> UInt8[Array, "bytes"]:
 
 def unpack_strings(array: Shaped[Array, "bytes"]) -> list[str]:
     """Decode `pack_strings`; raises `ModelError` for what it never returns."""
+    return _decoded(array).split("\0")[:-1]
+
+
+def count_strings(array: Shaped[Array, "bytes"]) -> int:
+    """Return how many strings there are; raises `ModelError` as `unpack_strings` does."""
+    return _decoded(array).count("\0")
+
+
+def _decoded(array: np.ndarray) -> str:
     try:
-        *strings, rest = array.tobytes().decode("utf-8", "surrogatepass").split("\0")
+        text = array.tobytes().decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise ModelError(f"stored text is not UTF-8: {error}") from error
-    if rest:
+    if not text.endswith("\0") and text:
         raise ModelError("stored text is cut off")
-    return strings
+    return text
 
 
 def content_digest(arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> str:
@@ -80,6 +95,9 @@ def write_arrays(
 
 def read_header(path: str | Path) -> dict[str, Any]:
     """Return the JSON entry of a sapwood file without reading its arrays."""
+    with explained(path):
+        if Path(path).exists() and not Path(path).is_dir() and not is_regular(path):
+            raise ModelError(f"{path}: a pipe or device, and a model is read more than once; save it as a file first")
     with explained(path), Path(path).open("rb") as stream:
         start = stream.read(8)
         length = int.from_bytes(start, "little")
@@ -88,31 +106,43 @@ def read_header(path: str | Path) -> dict[str, Any]:
         header = stream.read(length)
     try:
         parsed = json.loads(header)
-        entry = json.loads(parsed["__metadata__"][_ENTRY])
-        return {**entry, "tensors": {name: value for name, value in parsed.items() if name != "__metadata__"}}
+        entry = json.loads(parsed.pop("__metadata__")[_ENTRY])
+        plain = all(_PLAIN.fullmatch(entry[name]) for name in ("kind", "sapwood"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _not_ours(path) from error
+    if not plain or type(entry.get("format")) is not int or not isinstance(entry.get("metadata"), dict):
+        raise _not_ours(path)
+    if len(parsed) > _MOST_ARRAYS:
+        raise ModelError(f"{path}: it claims to hold {len(parsed):,} arrays; no file of sapwood has so many")
+    return {**entry, "tensors": parsed}
 
 
 def read_arrays(path: str | Path, *, kind: str, version: int, mmap: bool = False) -> tuple[Arrays, dict[str, Any]]:
     """Read a file written by `write_arrays` and check its kind, version and digest.
 
-    With `mmap` the arrays are read-only views of the file, paged in as they are used.
+    What is in them is not checked: `sapwood.schema` does that. With `mmap` the arrays are read-only views of the file,
+    paged in as they are used.
     """
     entry = read_header(path)
-    if entry.get("kind") != kind:
-        raise _of_another_kind(path, str(entry.get("kind")), kind)
-    if not isinstance(entry.get("format"), int) or not 1 <= entry["format"] <= version:
+    if entry["kind"] != kind:
+        raise _of_another_kind(path, entry["kind"], kind)
+    if not 1 <= entry["format"] <= version:
         raise ModelError(
-            f"{path}: written by sapwood {entry.get('sapwood')} in format {entry.get('format')}, this version "
+            f"{path}: written by sapwood {entry['sapwood']} in format {entry['format']}, this version "
             f"reads up to format {version}; upgrade sapwood or train again"
         )
-    arrays = _map_arrays(path) if mmap else _load_arrays(path)
-    metadata = entry.get("metadata")
+    for name, tensor in entry["tensors"].items():
+        if not isinstance(tensor, dict) or tensor.get("dtype") not in _TYPES:
+            raise ModelError(f"{path}: {name[:80]!r} is of a type that sapwood does not write; copy or train it again")
+    arrays = _map_arrays(path, entry["tensors"]) if mmap else _load_arrays(path)
     signed = {name: value for name, value in entry.items() if name not in ("digest", "tensors")}
-    if not isinstance(metadata, dict) or content_digest(arrays, signed) != entry.get("digest"):
+    try:
+        found = content_digest(arrays, signed)
+    except RecursionError:
+        found = "values too deep within each other to be ours"
+    if found != entry.get("digest"):
         raise ModelError(f"{path}: damaged: its content does not match its digest; copy or train it again")
-    return arrays, metadata
+    return arrays, entry["metadata"]
 
 
 def _load_arrays(path: str | Path) -> Arrays:
@@ -127,7 +157,7 @@ def _load_arrays(path: str | Path) -> Arrays:
         raise ModelError(f"{path}: damaged or truncated ({error}); copy or train it again") from error
 
 
-def _map_arrays(path: str | Path) -> Arrays:
+def _map_arrays(path: str | Path, tensors: Mapping[str, Any]) -> Arrays:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -135,26 +165,16 @@ def _map_arrays(path: str | Path) -> Arrays:
             pass  # the library checks the header against the file's size
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path}: damaged or truncated ({error}); copy or build it again") from error
-    types = {
-        "I8": "i1",
-        "U8": "u1",
-        "I16": "i2",
-        "U16": "u2",
-        "I32": "i4",
-        "U32": "u4",
-        "I64": "i8",
-        "F32": "f4",
-        "F64": "f8",
-    }
     with Path(path).open("rb") as stream:
         base = 8 + int.from_bytes(stream.read(8), "little")
     whole = np.memmap(path, dtype=np.uint8, mode="r")
     arrays: Arrays = {}
-    for name, value in read_header(path)["tensors"].items():
-        begin, end = (base + offset for offset in value["data_offsets"])
-        if value["dtype"] not in types:
-            raise ModelError(f"{path}: {name} has the type {value['dtype']}, which sapwood does not write")
-        arrays[name] = whole[begin:end].view(types[value["dtype"]]).reshape(value["shape"])
+    try:
+        for name, value in tensors.items():
+            begin, end = (base + offset for offset in value["data_offsets"])
+            arrays[name] = whole[begin:end].view(_TYPES[value["dtype"]]).reshape(value["shape"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelError(f"{path}: damaged ({error}); copy or build it again") from error
     return arrays
 
 

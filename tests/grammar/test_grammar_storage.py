@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
+
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
+import sapwood
 from sapwood.errors import InputError, ModelError, SapwoodError
 from sapwood.grammar.tensor_grammar import FORMAT_VERSION, TensorGrammar
 from sapwood.learn.pcfg import PCFG
@@ -122,7 +128,7 @@ def test_older_formats(tmp_path, version):
     grammar = PCFG().fit(corpus)
     for thing, kind in ((grammar, "model"), (corpus, "corpus")):
         arrays, metadata = thing._content()
-        metadata["info"] = dict(grammar.info)
+        metadata |= {"info": dict(grammar.info)} if kind == "model" else {}
         old = {name: array for name, array in arrays.items() if not name.startswith("symbols.")}
         assert set(old) < set(arrays)
         write_arrays(tmp_path / kind, old, metadata, kind=kind, version=1 if kind == "corpus" else version)
@@ -135,18 +141,18 @@ def test_older_formats(tmp_path, version):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("symbols.part", lambda array: array + 1, "the symbols' part do not fit"),
-        ("symbols.offsets", lambda array: array[1:], "the symbols' offsets do not fit"),
-        ("symbols.intermediate", lambda array: array + 9, "the symbols' intermediate do not fit"),
-        ("symbols.labels", lambda array: array | 0x80, "not UTF-8"),
-        ("symbols", lambda array: array[:-1], "cut off"),
+        ("symbols.part", lambda array: array + 1, "symbols.part: has values"),
+        ("symbols.offsets", lambda array: array[1:], "symbols.offsets: has the shape"),
+        ("symbols.intermediate", lambda array: array + 9, "symbols.intermediate: has values"),
+        ("symbols.labels", lambda array: array | 0x80, "symbols.labels: .*not UTF-8"),
+        ("symbols", lambda array: array[:-1], "symbols: .*cut off"),
     ],
 )
 def test_wrong_symbols(tmp_path, grammar, name, change, message):
     corpus = Corpus.from_trees([Tree.parse("(S (NP (N a)) (V b) (X c))")])
     for thing, kind in ((grammar, "model"), (corpus, "corpus")):
         arrays, metadata = thing._content()
-        metadata["info"] = {}
+        metadata |= {"info": {}} if kind == "model" else {}
         wrong = {**arrays, name: change(arrays[name])}
         write_arrays(tmp_path / kind, wrong, metadata, kind=kind, version=FORMAT_VERSION if kind == "model" else 2)
         with pytest.raises(ModelError, match=f"{kind}: .*{message}"):
@@ -182,6 +188,48 @@ def test_not_a_model_at_all(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(ModelError, match="not a sapwood file"):
         TensorGrammar.load(tmp_path / "x")
+
+
+@pytest.mark.parametrize("changes", [{"kind": "\x1b[31mred"}, {"kind": 3}, {"sapwood": "\x1b[2J"}, {"format": True}])
+def test_what_a_header_says_is_not_shown_as_it_is(tmp_path, changes):
+    """Escapes in it would be obeyed by a terminal."""
+    entry = {"kind": "other", "format": 99, "sapwood": "1.0", "metadata": {}, "digest": "", **changes}
+    (tmp_path / "x").write_bytes(save({}, {"sapwood": json.dumps(entry)}))
+    with pytest.raises(ModelError, match="not a sapwood file") as caught:
+        sapwood.load(tmp_path / "x")
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [50_000, 1_000_000])
+def test_headers_of_very_many_arrays(tmp_path, number):
+    tensors = ",".join(f'"a{n}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' for n in range(number))
+    entry = json.dumps({"kind": "model", "format": 1, "sapwood": "1", "metadata": {}, "digest": ""})
+    header = f'{{"__metadata__":{{"sapwood":{json.dumps(entry)}}},{tensors}}}'.encode()
+    (tmp_path / "x").write_bytes(len(header).to_bytes(8, "little") + header)
+    begun = time.monotonic()
+    with pytest.raises(ModelError, match=r"claims to hold 50,000 arrays|not a sapwood file"):
+        TensorGrammar.load(tmp_path / "x")
+    assert time.monotonic() - begun < 5
+
+
+def test_values_within_values(tmp_path, grammar):
+    arrays, metadata = grammar._content()
+    deep: list = []
+    for _ in range(400):
+        deep = [deep]
+    write_arrays(tmp_path / "x", arrays, {**metadata, "info": {"deep": deep}}, kind="model", version=FORMAT_VERSION)
+    assert TensorGrammar.load(tmp_path / "x") == grammar
+    text = '{"kind": "model", "format": 1, "sapwood": "1", "metadata": ' + '{"a":' * 99_999 + "1" + "}" * 100_000
+    (tmp_path / "x").write_bytes(save({}, {"sapwood": text}))
+    with pytest.raises(ModelError, match="not a sapwood file"):
+        TensorGrammar.load(tmp_path / "x")
+
+
+def test_pipes_are_no_models(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for read in (TensorGrammar.load, Corpus.load, sapwood.load):
+        with pytest.raises(ModelError, match="pipe: a pipe or device"):
+            read(tmp_path / "pipe")
 
 
 def test_no_such_file(tmp_path):

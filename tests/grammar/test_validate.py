@@ -78,7 +78,7 @@ def test_bad_root(grammar):
         replace(grammar, root=grammar.root * 0.9).validate()
     with pytest.raises(GrammarError, match="A1, state 0: a root probability is negative"):
         replace(grammar, root=changed(grammar.root, int(grammar.states[0]), -0.1)).validate()
-    with pytest.raises(GrammarError, match=r"root has shape \(1,\)"):
+    with pytest.raises(GrammarError, match=r"root: has the shape \(1,\), expected \(states\) with states = 12"):
         replace(grammar, root=np.ones(1)).validate()
 
 
@@ -98,11 +98,11 @@ def test_bad_lexical_weight_names_tag_and_word(grammar):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (lambda g: {"n_interminals": len(g.symbols)}, "there must be preterminals"),
-        (lambda g: {"states": g.states[:-1]}, "4 state counts for 5 symbols"),
-        (lambda g: {"states": changed(g.states, 1, 0)}, "A1 has no states"),
+        (lambda g: {"n_interminals": len(g.symbols)}, "emissions.tag_of: has the shape"),
+        (lambda g: {"states": g.states[:-1]}, r"states: has the shape \(4,\), expected \(symbols\) with symbols = 5"),
+        (lambda g: {"states": changed(g.states, 1, 0)}, "states: has values from 0 to 3, not 1 or more"),
         (lambda g: {"rules": g.rules[:, :2]}, r"expected \(rules, 3\)"),
-        (lambda g: {"rules": changed(g.rules, 2, 99)}, "a symbol that does not exist"),
+        (lambda g: {"rules": changed(g.rules, 2, 99)}, "rules: has values from 0 to 99, not 0 to 4"),
         (
             lambda g: {"rules": changed(g.rules, len(g.rules) - 1, [4, 0, 0])},
             "P1 -> A0 A0: a preterminal cannot be expanded",
@@ -110,9 +110,12 @@ def test_bad_lexical_weight_names_tag_and_word(grammar):
         (lambda g: {"rules": g.rules[::-1]}, "not sorted or repeated"),
         (lambda g: {"rules": changed(g.rules, 1, g.rules[0])}, "not sorted or repeated"),
         (lambda g: {"tensors": g.tensors[:-1]}, "tensor weights, the rules need"),
-        (lambda g: {"occupancy": g.occupancy[:-1]}, "occupancy has shape"),
-        (lambda g: {"occupancy": changed(g.occupancy, 0, np.inf)}, "occupancy weight is not a finite"),
-        (lambda g: {"rule_counts": g.rule_counts[:-1]}, "rule_counts does not fit"),
+        (lambda g: {"occupancy": g.occupancy[:-1]}, "occupancy: has the shape"),
+        (
+            lambda g: {"occupancy": changed(g.occupancy, 0, np.inf)},
+            "occupancy: has a value that is not a finite number",
+        ),
+        (lambda g: {"rule_counts": g.rule_counts[:-1]}, "rule_counts: has the shape"),
     ],
 )
 @pytest.mark.usefixtures("unchecked_shapes")
@@ -125,21 +128,24 @@ def test_arrays_that_do_not_fit(grammar, changes, message):
     ("changes", "message"),
     [
         (lambda e: {"states": e.states + 1}, "other state counts"),
-        (lambda e: {"offsets": e.offsets[:-1]}, "offsets has shape"),
-        (lambda e: {"offsets": e.offsets[::-1]}, "offsets does not fit"),
-        (lambda e: {"symbol": e.symbol + 1}, "symbol is out of range"),
-        (lambda e: {"tag_of": e.tag_of - 5}, "tag_of is out of range"),
-        (lambda e: {"values": e.values[:-1]}, "values do not fit"),
-        (lambda e: {"backoff": e.backoff[:-1]}, "backoff has shape"),
+        (lambda e: {"offsets": e.offsets[:-1]}, "emissions.offsets: has the shape"),
+        (lambda e: {"offsets": e.offsets[::-1]}, "emissions.offsets: does not rise from 0 to 8"),
+        (lambda e: {"symbol": e.symbol + 1}, "emissions.symbol: has values from 1 to 2, not 0 to 1"),
+        (lambda e: {"tag_of": e.tag_of - 5}, "emissions.tag_of: has values from -5"),
+        (lambda e: {"values": e.values[:-1]}, "emissions.values: has 19 values, .* need 20"),
+        (lambda e: {"backoff": e.backoff[:-1]}, "emissions.backoff: has the shape"),
         (lambda e: {"backoff": e.backoff - 1}, "back-off probability is negative"),
-        (lambda e: {"share": np.full_like(e.share, np.nan)}, "share weight is not a finite"),
+        (
+            lambda e: {"share": np.full_like(e.share, np.nan)},
+            "emissions.share: has a value that is not a finite number",
+        ),
         (
             lambda e: {"lexicon": replace(e.lexicon, word_signature=e.lexicon.word_signature + 1)},
-            "word_signature is out of range",
+            "lexicon.word_signature: has values from 1",
         ),
         (
             lambda e: {"lexicon": replace(e.lexicon, parent=e.lexicon.parent - 1)},
-            "does not come before its parent",
+            "lexicon.parent: has values from -1",
         ),
     ],
 )

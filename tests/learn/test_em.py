@@ -38,7 +38,7 @@ seeds = st.integers(0, 2**32 - 1)
 def saved_state(learner: EM, corpus: Corpus, path: Path, *, dev: bool = False) -> TrainingState:
     """Return what a finished run left in its checkpoint."""
     key = {**learner.settings(), "method": "em", "corpus": corpus.digest(), "dev": dev}
-    state = Checkpoints(path, key).load(problem_of(learner, corpus).trees.one_state())
+    state = Checkpoints(path, key).load(problem_of(learner, corpus))
     assert state is not None
     return state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import TypedDict
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sapwood.errors import ModelError
-from sapwood.trees.symbols import Parts, Symbol, SymbolTable, as_symbol, make_symbol, parse_symbol
+from sapwood.schema import Schema
+from sapwood.trees.symbols import SYMBOLS, Parts, Symbol, SymbolTable, as_symbol, make_symbol, parse_symbol
 from strategies import odd_labels
 
 any_labels = odd_labels | st.just("")
@@ -164,33 +166,42 @@ def test_names_alone_are_read():
     assert SymbolTable.from_arrays({"symbols": arrays["symbols"]}) == SymbolTable.from_names(names)
 
 
+class Nothing(TypedDict):
+    pass
+
+
+def checked_table(arrays: dict[str, np.ndarray]) -> SymbolTable:
+    Schema("table", 1, "table", "", SYMBOLS, Nothing).check(arrays, {})
+    return SymbolTable.from_arrays(arrays)
+
+
 TABLE = SymbolTable.from_names(["S|VP^ROOT", "@VP^S~NP|N~X", "NN"]).to_arrays()
 
 
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("offsets", lambda a: a[:-1], "offsets do not fit the 3 symbols"),
-        ("offsets", lambda a: a + 1, "offsets do not fit"),
-        ("offsets", lambda a: a[::-1], "offsets do not fit"),
-        ("offsets", lambda a: np.where(a == a[1], 0, a), "offsets do not fit their parts"),
-        ("offsets", lambda a: a.astype(float), "offsets do not fit"),
-        ("offsets", lambda a: a[:, None], "offsets do not fit"),
-        ("offsets", lambda a: np.where(a == a[-1], a - 1, a), "offsets do not fit"),
-        ("part", lambda a: a + 1, "part do not fit"),
-        ("part", lambda a: a - 1, "part do not fit"),
-        ("part", lambda a: a[:-1], "do not fit"),
-        ("kind", lambda a: a + 3, "kind do not fit"),
-        ("kind", lambda a: a[:-1], "kind do not fit"),
+        ("offsets", lambda a: a[:-1], r"offsets: has the shape \(3,\), expected \(symbols\+1\)"),
+        ("offsets", lambda a: a + 1, "offsets: does not rise"),
+        ("offsets", lambda a: a[::-1], "offsets: does not rise"),
+        ("offsets", lambda a: np.where(a == a[1], 0, a), "offsets: does not rise"),
+        ("offsets", lambda a: a.astype(float), "offsets: is of type"),
+        ("offsets", lambda a: a[:, None], "offsets: has the shape"),
+        ("offsets", lambda a: np.where(a == a[-1], a - 1, a), "offsets: does not rise"),
+        ("part", lambda a: a + 1, "part: has values"),
+        ("part", lambda a: a - 1, "part: has values"),
+        ("part", lambda a: a[:-1], "kind: has the shape"),
+        ("kind", lambda a: a + 3, "kind: has values"),
+        ("kind", lambda a: a[:-1], "kind: has the shape"),
         ("kind", lambda a: a[::-1], "not in order"),
         ("kind", lambda a: np.full_like(a, 3), "not in order"),
         ("kind", lambda a: np.where(a == 2, 3, a), "not in order"),
-        ("intermediate", lambda a: a + 2, "intermediate do not fit"),
-        ("intermediate", lambda a: a[:-1], "intermediate do not fit"),
-        ("labels", lambda a: a[:2], "part do not fit"),
+        ("intermediate", lambda a: a + 2, "intermediate: has values"),
+        ("intermediate", lambda a: a[:-1], "intermediate: has the shape"),
+        ("labels", lambda a: a[:2], "part: has values"),
     ],
 )
 def test_wrong_tables_are_refused(name, change, message):
     arrays = {**TABLE, f"symbols.{name}": change(TABLE[f"symbols.{name}"])}
     with pytest.raises(ModelError, match=message):
-        SymbolTable.from_arrays(arrays)
+        checked_table(arrays)

@@ -10,14 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
 
-from sapwood.errors import GrammarError, ModelError, UsageError
-from sapwood.grammar.tensor_grammar import BUNDLE_KIND, TensorGrammar
-from sapwood.storage import read_arrays, read_header, write_arrays
+from sapwood.errors import ModelError, SapwoodError, UsageError
+from sapwood.grammar.tensor_grammar import BUNDLE_KIND, MODEL, GrammarMetadata, TensorGrammar
+from sapwood.schema import Schema
+from sapwood.storage import read_header
 
 BUNDLE_VERSION = 2
+
+
+class _Member(GrammarMetadata):
+    shared: list[str]
+
+
+class _Metadata(TypedDict):
+    members: list[_Member]
+
+
+BUNDLE = Schema(
+    kind=BUNDLE_KIND,
+    version=BUNDLE_VERSION,
+    title="bundle of grammars",
+    remedy="copy or train it again",
+    columns=(),
+    metadata=_Metadata,
+    parts=".",
+)
 
 
 def save_models(grammars: Iterable[TensorGrammar], path: str | Path) -> None:
@@ -40,7 +61,7 @@ def save_models(grammars: Iterable[TensorGrammar], path: str | Path) -> None:
         ]
         described.append({**metadata, "info": dict(grammar.info), "shared": shared})
         stored |= {f"{number}.{name}": array for name, array in arrays.items() if name not in shared}
-    write_arrays(path, stored, {"members": described}, kind=BUNDLE_KIND, version=BUNDLE_VERSION)
+    BUNDLE.write(path, stored, {"members": described})
 
 
 def load_models(path: str | Path) -> list[TensorGrammar]:
@@ -56,25 +77,26 @@ def load_models(path: str | Path) -> list[TensorGrammar]:
     """
     if read_header(path).get("kind") != BUNDLE_KIND:
         return [TensorGrammar.load(path)]
-    arrays, metadata = read_arrays(path, kind=BUNDLE_KIND, version=BUNDLE_VERSION)
-    first = _of_member(arrays, 0)
-    described = metadata.get("members")
-    if not isinstance(described, list) or not described:
-        raise ModelError(f"{path}: a bundle without grammars")
-    grammars = []
+    return BUNDLE.read(path, _members)
+
+
+def _members(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> list[TensorGrammar]:
+    described = metadata["members"]
+    if not described:
+        raise ModelError("a bundle without grammars")
+    stored = BUNDLE.all_parts(arrays, len(described))
+    first, grammars = stored[0], []
     for number, member in enumerate(described):
+        about = {name: value for name, value in member.items() if name != "shared"}
         try:
-            shared = {name: first[name] for name in member["shared"]}
-            grammars.append(TensorGrammar._from_content(shared | _of_member(arrays, number), member))
-        except (KeyError, TypeError, GrammarError, ModelError) as error:
-            raise ModelError(f"{path}: its grammar {number + 1} is not complete: {error}") from error
+            if missing := set(member["shared"]) - first.keys():
+                raise ModelError(f"{min(missing)}: missing in the first")
+            own = {name: first[name] for name in member["shared"]} | stored[number]
+            MODEL.check(own, about, prefix=f"{number}.")
+            grammars.append(TensorGrammar._from_content(own, about))
+        except SapwoodError as error:
+            raise ModelError(f"its grammar {number + 1}: {error}") from error
     return grammars
-
-
-def _of_member(arrays: Mapping[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
-    """Return the arrays that are stored for a member."""
-    prefix = f"{number}."
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _same_bits(one: np.ndarray, other: np.ndarray) -> bool:

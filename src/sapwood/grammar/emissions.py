@@ -25,13 +25,33 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sapwood import kernels
+from sapwood.schema import Column
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64, Num, Shaped
 from sapwood.storage import pack_strings, unpack_strings
-from sapwood.trees.lexicon import Lexicon
+from sapwood.trees.lexicon import LEXICON, Lexicon
 
 # The columns that are stored as they are.
 _STORED = (
     "offsets", "symbol", "values", "backoff", "climb", "tag_of", "share", "tag_offsets", "tag", "tag_values",
+)  # fmt: skip
+# The arrays in a file; messages about `values` name the rule (`grammar.validate`).
+EMISSIONS = (
+    *LEXICON,
+    Column("emissions.tags", "text", "tags"),
+    Column("emissions.tag_of", "int32", "symbols-n_interminals", least=0, below="tags"),
+    Column("emissions.symbol", "int32", "entries", least=0, below="symbols-n_interminals"),
+    Column("emissions.offsets", "int64", "words+signatures+1", offsets_of="entries"),
+    Column("emissions.values", "float", "values", unchecked=True),
+    Column("emissions.backoff", "float", "words+signatures"),
+    Column("emissions.climb", "float", "signatures"),
+    Column("emissions.share", "float", "leaf_states"),
+    Column("emissions.tag", "int32", "tag_entries", least=0, below="tags"),
+    Column("emissions.tag_offsets", "int64", "words+signatures+1", offsets_of="tag_entries"),
+    Column("emissions.tag_values", "float", "tag_entries"),
+    Column(
+        "emissions.emitter", "int32", "symbols-n_interminals", least=0, below="symbols-n_interminals",
+        along="emissions.emitter",
+    ),
 )  # fmt: skip
 
 

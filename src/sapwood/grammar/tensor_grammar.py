@@ -11,18 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from sapwood.errors import GrammarError, ModelError
-from sapwood.grammar.emissions import Emissions, offsets_of
+from sapwood.grammar.emissions import EMISSIONS, Emissions, offsets_of
+from sapwood.schema import Column, Schema, check_json
 from sapwood.shapes import Array, Float, Int, Int32, Int64
-from sapwood.storage import content_digest, read_arrays, read_header, write_arrays
+from sapwood.storage import content_digest, read_header
+from sapwood.trees.corpus import Preparation
 from sapwood.trees.lexicon import Lexicon
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.signatures import UNKNOWN, SignatureModel
-from sapwood.trees.symbols import SymbolTable
+from sapwood.trees.symbols import SYMBOLS, SymbolTable
 from sapwood.trees.transform import TreeTransform
 
 FORMAT_VERSION = 3
@@ -30,6 +32,50 @@ FORMAT_VERSION = 3
 _SPARSE = 0.4
 # Files with several grammars (`sapwood.grammar.bundle`) say that they are of this kind.
 BUNDLE_KIND = "bundle"
+
+
+class _Tokeniser(TypedDict, total=False):
+    rewrite: bool
+    split_hyphens: bool
+
+
+# What programs look at of how a grammar was made; the rest is for people.
+_INFO = {"iterations": int, "tokeniser": _Tokeniser}
+
+
+class _Required(Preparation):
+    probabilistic: bool
+    info: dict[str, Any]
+
+
+class GrammarMetadata(_Required, total=False):
+    """What a file says of a grammar beside its arrays."""
+
+    weights: int
+    levels: int
+
+
+# Messages about rule weights name the rule, and are those of `grammar.validate`.
+MODEL = Schema(
+    kind="model",
+    version=FORMAT_VERSION,
+    title="model",
+    remedy="copy or train it again",
+    columns=(
+        *SYMBOLS,
+        Column("states", "int32", "symbols", least=1, total="states"),
+        Column("rules", "int32", "rules 3", least=0, below="symbols"),
+        Column("tensors", "float", "tensors", unchecked=True, along="tensors"),
+        Column("tensors.places", "uint32", "places", below="weights", rises=True, along="tensors.places"),
+        Column("tensors.values", "float", "places", unchecked=True, along="tensors.places"),
+        Column("root", "float", "states"),
+        Column("occupancy", "float", "states"),
+        Column("rule_counts", "float", "rules"),
+        Column("level.*", "int32", "states", least=-1),
+        *EMISSIONS,
+    ),
+    metadata=GrammarMetadata,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +239,7 @@ class TensorGrammar:
         """Write the grammar to one file: whole or not at all (several: `sapwood.grammar.bundle.save_models`)."""
         arrays, metadata = self._content()
         metadata["info"] = dict(self.info)
-        write_arrays(path, arrays, metadata, kind="model", version=FORMAT_VERSION)
+        MODEL.write(path, arrays, metadata)
 
     @classmethod
     def load(cls, path: str | Path) -> TensorGrammar:
@@ -203,17 +249,20 @@ class TensorGrammar:
                 f"{path}: holds several grammars, not one; load them with sapwood.grammar.bundle.load_models, "
                 "or parse with all of them: Parser(path)"
             )
-        arrays, metadata = read_arrays(path, kind="model", version=FORMAT_VERSION)
-        try:
-            return cls._from_content(arrays, metadata)
-        except (KeyError, TypeError, GrammarError, ModelError) as error:
-            raise ModelError(f"{path}: not a complete model: {error}") from error
+        return MODEL.read(path, cls._from_content)
 
     @classmethod
     def _from_content(cls, arrays: dict[str, np.ndarray], metadata: Mapping[str, Any]) -> TensorGrammar:
-        """Build from `_content`'s result, with `info` in its metadata, and validate."""
-        n_interminals = int(metadata["n_interminals"])
-        return cls(
+        """Build from `_content`'s result, with `info` in its metadata, which fits `MODEL`, and check the rest."""
+        from sapwood.grammar.validate import check_meaning
+
+        for name in _INFO.keys() & metadata["info"].keys():
+            check_json(metadata["info"][name], _INFO[name], f"info.{name}")
+        levels = [arrays[name] for name in sorted(arrays) if name.startswith("level.")]
+        if len(levels) != metadata.get("levels", 0):
+            raise ModelError(f"level.{len(levels)}: missing, or one too many")
+        n_interminals = metadata["n_interminals"]
+        grammar = cls(
             symbols=SymbolTable.from_arrays(arrays),
             n_interminals=n_interminals,
             states=arrays["states"],
@@ -221,14 +270,16 @@ class TensorGrammar:
             tensors=_read_tensors(arrays, metadata),
             root=arrays["root"],
             emissions=Emissions.from_arrays(arrays, arrays["states"][n_interminals:]),
-            probabilistic=bool(metadata["probabilistic"]),
+            probabilistic=metadata["probabilistic"],
             occupancy=arrays["occupancy"],
             rule_counts=arrays["rule_counts"],
-            levels=tuple(arrays[f"level.{number}"] for number in range(int(metadata.get("levels", 0)))),
+            levels=tuple(arrays[f"level.{number}"] for number in range(len(levels))),
             normaliser=Normaliser.from_dict(metadata["normaliser"]),
             transform=TreeTransform.from_dict(metadata["transform"]),
             info=metadata["info"],
-        ).validate(tolerance=1e-3)
+        )
+        check_meaning(grammar, tolerance=1e-3)
+        return grammar
 
     def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {
@@ -339,15 +390,21 @@ class TensorGrammar:
 
 def _read_tensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> np.ndarray:
     """Return the rule weights, stored one way or the other."""
-    if "tensors.places" not in arrays:
+    if ("tensors" in arrays) == ("tensors.places" in arrays):
+        raise ModelError("tensors: missing, or there twice")
+    if "tensors" in arrays:
         return arrays["tensors"]
-    places, values = arrays["tensors.places"], arrays["tensors.values"]
-    size = int(metadata["weights"])
-    if places.shape != values.shape or (len(places) and int(places.max()) >= size):
-        raise GrammarError("rule weights do not fit their places")
-    tensors = np.zeros(size, values.dtype)
-    tensors[places] = values
+    # Before any room is made for them: a small file may claim to have many.
+    if metadata.get("weights") != weights_of(arrays["states"], arrays["rules"]):
+        raise ModelError("tensors.places: there are not as many weights as the rules need")
+    tensors = np.zeros(metadata["weights"], arrays["tensors.values"].dtype)
+    tensors[arrays["tensors.places"]] = arrays["tensors.values"]
     return tensors
+
+
+def weights_of(states: Int[Array, "symbols"], rules: Int[Array, "rules 3"]) -> float:
+    """Return how many weights the rules have; a float, as their number may be beyond any integer of numpy's."""
+    return float(states[rules].astype(np.float64).prod(axis=1).sum())
 
 
 def plain_emissions(

@@ -80,7 +80,7 @@ class IterativeLearner(LatentLearner):
         checkpoints = None
         if checkpoint is not None:
             checkpoints = Checkpoints.of_run(checkpoint, self.method, self.settings(), corpus, dev)
-            state = checkpoints.load(state.weights) or state
+            state = checkpoints.load(problem) or state
         operations = self._operations(problem, dev, progress, log)
         state = run_operations(operations, state, progress, log, checkpoints)
         if state.best is None:

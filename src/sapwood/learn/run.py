@@ -203,7 +203,8 @@ class TrainingRun:
         for number, grammar in enumerate(done):
             info = grammar.info
             same = self.member(number).settings() == info.get("settings") and info.get("method") == self.learner.method
-            if info["training"]["digest"] != digest or not same:
+            training = info.get("training")
+            if not isinstance(training, dict) or training.get("digest") != digest or not same:
                 raise UsageError(
                     f"{self.kept.members}: grammars of a training run with other settings or trees; give the same "
                     "ones again, or remove it to start anew"

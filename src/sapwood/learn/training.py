@@ -12,17 +12,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from sapwood.errors import GrammarError, UsageError
+from sapwood.errors import GrammarError, ModelError, UsageError
 from sapwood.evaluate.held_out import Evaluate
-from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.grammar.tensor_grammar import TensorGrammar, weights_of
 from sapwood.learn.latent import LatentWeights
+from sapwood.learn.problem import LatentProblem
 from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress, Stage
+from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Int
 from sapwood.trees.corpus import Corpus
 
@@ -31,6 +33,36 @@ _VALUES = ("tensors", "root", "lexical")
 _PARTS = ("states", *_VALUES)
 _COUNTS = ("done", "step", "worse", "measured")
 _FIGURES = ("log_likelihood", "score", "start_score")
+
+
+class _Metadata(TypedDict):
+    key: str
+    done: int
+    step: int
+    worse: int
+    measured: int
+
+
+def _columns(prefix: str) -> tuple[Column, ...]:
+    """Return the columns of weights and their levels: the present ones, or the best if there are any."""
+    along, states = prefix and f"{prefix}states", f"{prefix}states".replace(".", "_")
+    return (
+        Column(f"{prefix}states", "int32", "symbols", least=1, total=states, along=along),
+        Column(f"{prefix}tensors", "float", f"{prefix}weights".replace(".", "_"), least=0, along=along),
+        Column(f"{prefix}root", "float", states, least=0, along=along),
+        Column(f"{prefix}lexical", "float", f"{prefix}classes".replace(".", "_"), least=0, along=along),
+        Column(f"{prefix}level.*", "int64", states, least=0),
+    )
+
+
+CHECKPOINT = Schema(
+    kind="checkpoint",
+    version=1,
+    title="checkpoint",
+    remedy="copy it again",
+    columns=(*_columns(""), *_columns("best."), Column("figures", "float64", str(len(_FIGURES)), unchecked=True)),
+    metadata=_Metadata,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +135,7 @@ class Checkpoints:
     """
 
     def __init__(self, path: str | Path, key: Mapping[str, Any]) -> None:
-        self._file = Checkpoint(path, key, data="trees")
+        self._file = Checkpoint(path, key, CHECKPOINT, data="trees")
         self._waiting: TrainingState | None = None
 
     @classmethod
@@ -138,26 +170,33 @@ class Checkpoints:
         arrays["figures"] = np.array([getattr(state, name) for name in _FIGURES])
         self._file.save(arrays, {name: getattr(state, name) for name in _COUNTS})
 
-    def load(self, layout: LatentWeights) -> TrainingState | None:
-        """Return the saved state, None if there is none; `layout` says which symbols and rules it is about."""
+    def load(self, problem: LatentProblem) -> TrainingState | None:
+        """Return the saved state, None if there is none; the problem says which symbols and rules it is about."""
         if (saved := self._file.load()) is None:
             return None
         arrays, metadata = saved
-        with self._file.being_read():
-            numbers: dict[str, Any] = {name: metadata[name] for name in _COUNTS}
-            numbers.update(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
-            return TrainingState(
-                weights=_weights(layout, arrays, ""),
-                best=_weights(layout, arrays, "best.") if "best.states" in arrays else None,
-                best_levels=_levels(arrays, "best.level"),
-                levels=_levels(arrays, "level"),
-                **numbers,
-            )
+        numbers: dict[str, Any] = {name: metadata[name] for name in _COUNTS}
+        numbers.update(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
+        return TrainingState(
+            weights=self._weights(problem, arrays, ""),
+            best=self._weights(problem, arrays, "best.") if "best.states" in arrays else None,
+            best_levels=_levels(arrays, "best.level"),
+            levels=_levels(arrays, "level"),
+            **numbers,
+        )
 
-
-def _weights(layout: LatentWeights, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:
-    parts: dict[str, Any] = {name: arrays[prefix + name] for name in _PARTS}
-    return replace(layout, **parts)
+    def _weights(self, problem: LatentProblem, arrays: Mapping[str, np.ndarray], prefix: str) -> LatentWeights:
+        parts: dict[str, Any] = {name: arrays[prefix + name] for name in _PARTS}
+        layout, states = problem.trees.one_state(), parts["states"]
+        fits = (
+            len(states) == len(layout.states)
+            and bool((states[~problem.splittable()] == 1).all())
+            and len(parts["tensors"]) == weights_of(states, layout.rules)
+            and len(parts["lexical"]) == int(states[problem.trees.pair_symbol].sum(dtype=np.int64))
+        )
+        if not fits:
+            raise ModelError(f"{self._file.path}: {prefix}states: does not fit the trees; remove it to start anew")
+        return replace(layout, **parts)
 
 
 def _levels(arrays: Mapping[str, np.ndarray], prefix: str) -> tuple[np.ndarray, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import scipy.sparse
@@ -22,6 +22,7 @@ from sapwood.lm.transitions import HeldOut, Ids
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
+from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Float, Shaped
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _SMALLEST_WORD = 1e-30
 # How much of earlier and of new expected counts an iteration over all counts takes.
 _ALL_NEW = np.array([0.0, 1.0])
 # What else a checkpoint has.
-_NUMBERS = ("step", "pivot_iterations", "iterations", "log_likelihood")
+_NUMBERS = ("step", "pivot_iterations", "iterations")
 # The most iterations of the concave problem.
 PIVOT_ITERATIONS = 200
 
@@ -62,6 +63,47 @@ class Course:
     objective: float = float("-inf")
     gained: float = float("nan")
     worse: int = 0
+
+
+class _Best(TypedDict):
+    step: int
+    pivot_iterations: int
+    iterations: int
+
+
+class _Course(TypedDict):
+    phase: str
+    iteration: int
+    worse: int
+
+
+class _State(_Best):
+    best: _Best
+    course: _Course
+    converged: bool
+
+
+def _parameters(name: str, *, along: str = "") -> Column:
+    return Column(name, "float", "words states", least=0, along=along)
+
+
+STATE = Schema(
+    kind="state",
+    version=1,
+    title="state of a training",
+    remedy="",
+    columns=(
+        _parameters("r"),
+        _parameters("s"),
+        _parameters("best.r", along="best.r"),
+        _parameters("best.s", along="best.r"),
+        _parameters("statistics.*"),
+        _parameters("ascent", along="ascent"),
+        Column("objectives", "float64", "objectives", unchecked=True),
+        Column("figures", "float64", "5", unchecked=True),
+    ),
+    metadata=_State,
+)
 
 
 class Training:
@@ -112,25 +154,32 @@ class Training:
         if self.best.r is not None and self.best.s is not None and self.best.step < self.step:
             arrays |= {"best.r": self.best.r, "best.s": self.best.s}
         arrays |= {f"statistics.{number}": array for number, array in enumerate(self.statistics)}
-        numbers = {name: getattr(self, name) for name in _NUMBERS}
-        numbers |= {"best": asdict(replace(self.best, r=None, s=None)), "course": asdict(self.course)}
+        ascent = self.ascent or Optimum(self.r, [])
         if self.ascent is not None:
-            arrays["ascent"] = self.ascent.weights
-            numbers["ascent"] = {name: getattr(self.ascent, name) for name in ("objectives", "converged", "power")}
-        return arrays, numbers
+            arrays["ascent"] = ascent.weights
+        best, course = self.best, self.course
+        arrays["objectives"] = np.array(ascent.objectives, np.float64)
+        arrays["figures"] = np.array(
+            [self.log_likelihood, best.perplexity, course.objective, course.gained, ascent.power]
+        )
+        numbers: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
+        numbers["best"] = {name: getattr(best, name) for name in _Best.__annotations__}
+        numbers["course"] = {name: getattr(course, name) for name in _Course.__annotations__}
+        return arrays, {**numbers, "converged": bool(ascent.converged)}
 
     def _restore(self, arrays: Mapping[str, Shaped[Array, "..."]], metadata: dict[str, Any]) -> bool:
         """Undo `_state`."""
-        shape = self.size, arrays["r"].shape[1]
-        for name, array in arrays.items():
-            if array.shape != shape:
-                raise ModelError(f"{name} has the shape {array.shape}, not {shape}")
+        STATE.check(arrays, metadata)
+        if arrays["r"].shape != (self.size, self.settings.states):
+            raise ModelError("r: does not fit the text")
+        self.log_likelihood, perplexity, objective, gained, power = arrays["figures"].tolist()
         self.r, self.s = (np.array(arrays[name], self.dtype) for name in "rs")
-        self.best, self.course = Best(**metadata["best"]), Course(**metadata["course"])
+        self.best = Best(perplexity, **metadata["best"])
+        self.course = Course(**metadata["course"], objective=objective, gained=gained)
         if self.best.perplexity < float("inf"):
             self.best.r, self.best.s = (np.array(arrays.get(f"best.{name}", arrays[name]), self.dtype) for name in "rs")
-        if "ascent" in metadata:
-            self.ascent = Optimum(arrays["ascent"], **metadata["ascent"])
+        if "ascent" in arrays:
+            self.ascent = Optimum(arrays["ascent"], arrays["objectives"].tolist(), metadata["converged"], power)
         self.statistics = tuple(arrays[name].copy() for name in sorted(arrays) if name.startswith("statistics."))
         for name in _NUMBERS:
             setattr(self, name, metadata[name])

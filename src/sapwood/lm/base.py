@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from sapwood.errors import ModelError, UsageError
+from sapwood.errors import UsageError
 from sapwood.lm.evaluation import Evaluation, evaluate
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.transitions import Ids, check_ids
 from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from sapwood.schema import Schema
 from sapwood.shapes import Array, Float, Float64, Int, Shaped
-from sapwood.storage import read_arrays, write_arrays
 
 # What a model is made of: arrays, and values of JSON.
 Parts: TypeAlias = tuple[dict[str, Shaped[Array, "..."]], dict[str, Any]]
@@ -32,8 +32,10 @@ class LanguageModel(ABC):
 
     Attributes
     ----------
-    kind, title, format_version
-        What its files are called inside and to people, and the newest format of them that it reads and writes.
+    schema
+        What its files hold.
+    kind, title
+        What they are called inside and to people.
     vocabulary
         The words.
     boundaries
@@ -42,15 +44,18 @@ class LanguageModel(ABC):
         How it was learned, as values of JSON.
     """
 
+    schema: ClassVar[Schema]
     kind: ClassVar[str]
     title: ClassVar[str]
-    format_version: ClassVar[int] = 1
     vocabulary: Vocabulary
     boundaries: Boundaries
     info: Mapping[str, Any] = MappingProxyType({})
     # Ids that are neither suggested nor drawn, even where they have a probability; and what is said if no other has.
     _never_said: ClassVar[tuple[int, ...]] = (BEGIN,)
     _nothing_to_draw: ClassVar[str] = "the model gives no probability to any word but <unk>: there is nothing to draw"
+
+    def __init_subclass__(cls) -> None:
+        cls.kind, cls.title = cls.schema.kind, cls.schema.title
 
     # Probabilities.
 
@@ -145,21 +150,22 @@ class LanguageModel(ABC):
     @classmethod
     @abstractmethod
     def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
-        """Undo `parts`; if they are not complete, any error of Python's or ours may be raised."""
+        """Undo `parts`, which fit the schema; raises one of our errors if they do not fit each other."""
+
+    @classmethod
+    def checked(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
+        """Undo `parts` of a model that was kept in a file with other things; raises one of our errors."""
+        cls.schema.check(arrays, metadata)
+        return cls.from_parts(arrays, metadata)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""
-        arrays, metadata = self.parts()
-        write_arrays(path, arrays, metadata, kind=self.kind, version=self.format_version)
+        self.schema.write(path, *self.parts())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a model that `save` wrote."""
-        arrays, metadata = read_arrays(path, kind=cls.kind, version=cls.format_version)
-        try:
-            return cls.from_parts(arrays, metadata)
-        except (KeyError, TypeError, ValueError, ModelError, UsageError) as error:
-            raise ModelError(f"{path}: not a complete {cls.title}: {error}; train it again") from error
+        return cls.schema.read(path, cls.from_parts)
 
     # What it is.
 

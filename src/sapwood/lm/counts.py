@@ -7,10 +7,10 @@ n-grams are sorted and counted (`grouping`). `benchmarks/lm_counts.py` compares 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import scipy.sparse
@@ -20,13 +20,37 @@ from sapwood.lm.grouping import Grouping, Table, blocks, group
 from sapwood.lm.methods import LONGEST_ORDER, Boundaries
 from sapwood.lm.store import Store
 from sapwood.lm.text import Piece, Sources, check_boundaries, read_pieces, renumber, special_ids, tokenise, total_size
-from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
+from sapwood.lm.vocabulary import BEGIN, END, MOST_COUNT, SPECIAL, UNKNOWN, VOCABULARY, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, WordTable
 from sapwood.run.progress import Progress, Silent
-from sapwood.shapes import Array, Shaped
-from sapwood.storage import Arrays, content_digest, read_arrays, write_arrays
+from sapwood.schema import Column, Schema
+from sapwood.storage import Arrays, content_digest
 
-_KIND, _FORMAT = "counts", 1
+_ORDERS = range(1, LONGEST_ORDER + 1)
+
+
+class _Metadata(TypedDict):
+    order: int
+    boundaries: Boundaries
+    tokens: int
+
+
+def _columns(k: int) -> tuple[Column, Column]:
+    names = f"ngrams_{k}", f"counts_{k}"
+    return (
+        Column(names[0], "int32", f"entries_{k} {k}", least=0, below="words", rises=True, along=names[0]),
+        Column(names[1], "int64", f"entries_{k}", least=0, most=MOST_COUNT, along=names[0]),
+    )
+
+
+COUNTS = Schema(
+    kind="counts",
+    version=1,
+    title="file of counts",
+    remedy="count again",
+    columns=(*VOCABULARY, *(column for k in _ORDERS for column in _columns(k))),
+    metadata=_Metadata,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,23 +103,20 @@ class Counts:
 
     def save(self, path: str | Path) -> None:
         """Write the counts to one file."""
-        arrays, metadata = self._content()
-        write_arrays(path, arrays, metadata, kind=_KIND, version=_FORMAT)
+        COUNTS.write(path, *self._content())
 
     @classmethod
     def load(cls, path: str | Path) -> Counts:
         """Read counts that `save` wrote; they are views of the file, paged in as they are used."""
-        arrays, metadata = read_arrays(path, kind=_KIND, version=_FORMAT, mmap=True)
-        try:
-            vocabulary = Vocabulary.from_arrays(arrays)
-            tables = [(arrays[f"ngrams_{k}"], arrays[f"counts_{k}"]) for k in range(1, metadata["order"] + 1)]
-            result = cls(metadata["order"], vocabulary, metadata["boundaries"], metadata["tokens"], tables)
-        except (KeyError, TypeError) as error:
-            raise ModelError(f"{path}: these counts lack {error}; count again") from error
-        for k, table in enumerate(tables, 1):
-            if not _is_table(*table, k, len(vocabulary)):
-                raise ModelError(f"{path}: these are no counts of n-grams of order {k}; count again")
-        return result
+        return COUNTS.read(path, cls._from_content, mmap=True)
+
+    @classmethod
+    def _from_content(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Counts:
+        vocabulary, order = Vocabulary.from_arrays(arrays), metadata["order"]
+        tables = [(arrays[f"ngrams_{k}"], arrays[f"counts_{k}"]) for k in _ORDERS if f"ngrams_{k}" in arrays]
+        if len(tables) != order or f"ngrams_{order}" not in arrays:
+            raise ModelError(f"ngrams_{len(tables) + 1}: missing, or one too many for an order of {order}")
+        return cls(order, vocabulary, metadata["boundaries"], metadata["tokens"], tables)
 
     def cut(self, min_count: int = 1, max_words: int | None = None) -> Counts:
         """Return the counts with words seen fewer than `min_count` times, or beyond the first `max_words`, `<unk>`."""
@@ -161,16 +182,6 @@ class Counts:
             "words": len(self.vocabulary),
             "ngrams": orders,
         }
-
-
-def _is_table(ngrams: Shaped[Array, "..."], counts: Shaped[Array, "..."], k: int, size: int) -> bool:
-    """Return whether arrays of a file are n-grams of so many words and their counts, as kernels trust them to be."""
-    if ngrams.dtype != np.int32 or counts.dtype != np.int64 or not (ngrams.flags.aligned and counts.flags.aligned):
-        return False
-    if counts.ndim != 1 or ngrams.shape != (len(counts), k):
-        return False
-    first = ngrams[:, 0]
-    return not ngrams.size or bool(ngrams.min() >= 0 and ngrams.max() < size and (first[1:] >= first[:-1]).all())
 
 
 def count_text(

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sapwood.errors import UsageError
+from sapwood.errors import ModelError, UsageError
 from sapwood.lm.counts import Counts
-from sapwood.lm.ngram_model import NgramModel, NgramTree
+from sapwood.lm.ngram_model import MissingBeginning, NgramModel, NgramTree
 from sapwood.lm.vocabulary import BEGIN, SPECIAL
 from sapwood.shapes import Array, Num
 
@@ -67,10 +67,16 @@ class KneserNey:
         if counts.order < self.order:
             raise UsageError(f"an order of {self.order} needs counts of it; these go up to {counts.order}")
         size = len(counts.vocabulary)
-        tree = NgramTree.build([counts.table(k)[0] for k in range(2, self.order + 1)], size)
+        try:
+            tree = NgramTree.build([counts.table(k)[0] for k in range(2, self.order + 1)], size)
+        except MissingBeginning as missing:
+            raise _incomplete(missing.order) from missing
         suffixes = [np.zeros(0, np.int64)] * 2 + [
             tree.locate(counts.table(k)[0][:, 1:]) - tree.offsets[k - 2] for k in range(2, self.order + 1)
         ]
+        for k, places in enumerate(suffixes):
+            if len(places) and places.min() < 0:
+                raise _incomplete(k)
         adjusted = [self._adjusted(counts, k, suffixes) for k in range(1, self.order + 1)]
         if not adjusted[0].any():
             raise UsageError("there is nothing to fit: the counts have no words")
@@ -143,6 +149,12 @@ def estimate_discounts(counts: Num[Array, "ngrams"], modified: bool = True) -> t
         estimate = k - (k + 1) * share * n[k + 1] / n[k] if n[k] and n[k + 1] else -1.0
         result.append(estimate if 0 < estimate <= k else _FALLBACK[k - 1])
     return result[0], result[1], result[2]
+
+
+def _incomplete(k: int) -> ModelError:
+    return ModelError(
+        f"an n-gram of order {k} has a beginning or end that is not among those of order {k - 1}; count again"
+    )
 
 
 def _targets(counts: Counts) -> np.ndarray:

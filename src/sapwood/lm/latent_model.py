@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from sapwood.errors import ModelError, UsageError
 from sapwood.lm.base import LanguageModel, Parts, top_words
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.text import check_boundaries
-from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, VOCABULARY, Vocabulary
+from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Float, Float64, Shaped
 
 Likeness = Literal["hellinger", "cosine"]
@@ -40,6 +41,11 @@ class Topic:
     contexts: list[tuple[str, float]]
 
 
+class _Metadata(TypedDict):
+    boundaries: Boundaries
+    info: dict[str, Any]
+
+
 @dataclass(eq=False)
 class LatentBigram(LanguageModel):
     """A latent bigram model.
@@ -60,8 +66,19 @@ class LatentBigram(LanguageModel):
         How it was learned.
     """
 
-    kind: ClassVar[str] = "latent-bigram"
-    title: ClassVar[str] = "latent bigram model"
+    schema: ClassVar[Schema] = Schema(
+        kind="latent-bigram",
+        version=1,
+        title="latent bigram model",
+        remedy="train it again",
+        columns=(
+            *VOCABULARY,
+            Column("given", "float", "words states", least=0, sums=1),
+            Column("emitted", "float", "words states", least=0, sums=0),
+            Column("prior", "float64", "states", least=0, sums=0),
+        ),
+        metadata=_Metadata,
+    )
     vocabulary: Vocabulary
     given: Float[Array, "words states"] = field(repr=False)
     emitted: Float[Array, "words states"] = field(repr=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 import scipy.sparse
@@ -26,10 +26,21 @@ from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.resuming import Run
 from sapwood.lm.transitions import HeldOut, Ids, check_ids, id_arrays, is_scored, lagged_pairs, since_begin
-from sapwood.lm.vocabulary import ARRAYS, Vocabulary
+from sapwood.lm.vocabulary import ARRAYS, VOCABULARY, Vocabulary
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
+from sapwood.schema import Column, Schema, check_json
 from sapwood.shapes import Array, Float64, Int, Shaped
+
+
+class _State(TypedDict):
+    model: dict[str, Any]
+    done: int
+
+
+class _Metadata(TypedDict):
+    lags: list[dict[str, Any]]
+    info: dict[str, Any]
 
 
 @dataclass(eq=False)
@@ -48,8 +59,15 @@ class MixedOrder(LanguageModel):
         Those of the lags.
     """
 
-    kind: ClassVar[str] = "mixed-order"
-    title: ClassVar[str] = "mixed-order model"
+    schema: ClassVar[Schema] = Schema(
+        kind="mixed-order",
+        version=1,
+        title="mixed-order model",
+        remedy="train it again",
+        columns=(*VOCABULARY, Column("mixing", "float64", "lags words", least=0, most=1)),
+        metadata=_Metadata,
+        parts=".",
+    )
     lags: Sequence[LatentBigram]
     mixing: Float64[Array, "_ words"] = field(repr=False)
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -98,9 +116,10 @@ class MixedOrder(LanguageModel):
         """Undo `parts`."""
         words = {name: arrays[name] for name in ARRAYS}
         lags = []
-        for number, about in enumerate(metadata["lags"], 1):
-            own = {name: arrays[f"{number}.{name}"] for name in ("given", "emitted", "prior")}
-            lags.append(LatentBigram.from_parts({**own, **words}, about))
+        for number, own in enumerate(cls.schema.all_parts(arrays, len(metadata["lags"]), 1), 1):
+            about = metadata["lags"][number - 1]
+            LatentBigram.schema.check(own | words, about, prefix=f"{number}.")
+            lags.append(LatentBigram.from_parts(own | words, about))
         return cls(lags, arrays["mixing"], metadata["info"])
 
     def _figures(self) -> dict[str, Any]:
@@ -333,7 +352,8 @@ def _state(model: MixedOrder, done: int) -> Parts:
 
 def _restored(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> tuple[MixedOrder, int]:
     """Undo `_state`."""
-    return MixedOrder.from_parts(arrays, metadata["model"]), int(metadata["done"])
+    check_json(metadata, _State)
+    return MixedOrder.checked(arrays, metadata["model"]), metadata["done"]
 
 
 def _matrix(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 
@@ -19,13 +19,24 @@ from sapwood.lm.methods import Boundaries
 from sapwood.lm.mixed_order import MixedOrder
 from sapwood.lm.ngram_model import NgramModel
 from sapwood.lm.transitions import Ids, id_arrays, is_scored
-from sapwood.lm.vocabulary import ARRAYS, Vocabulary
+from sapwood.lm.vocabulary import ARRAYS, VOCABULARY, Vocabulary
+from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Float64, Num, Shaped
 
 # What can be saved as a member.
 _MEMBERS: dict[str, type[LanguageModel]] = {member.kind: member for member in (LatentBigram, MixedOrder, NgramModel)}
 # Beyond this gain in log-likelihood per word no more iterations are worth it.
 _GAIN = 1e-7
+
+
+class _Member(TypedDict):
+    kind: str
+    metadata: dict[str, Any]
+
+
+class _Metadata(TypedDict):
+    members: list[_Member]
+    info: dict[str, Any]
 
 
 @dataclass(eq=False)
@@ -47,8 +58,19 @@ class Mixture(LanguageModel):
         Those of the members.
     """
 
-    kind: ClassVar[str] = "mixture"
-    title: ClassVar[str] = "mixture"
+    schema: ClassVar[Schema] = Schema(
+        kind="mixture",
+        version=1,
+        title="mixture",
+        remedy="train it again",
+        columns=(
+            *VOCABULARY,
+            Column("weights", "float64", "buckets members", least=0, sums=1),
+            Column("edges", "int64", "buckets-1", rises=True),
+        ),
+        metadata=_Metadata,
+        parts="/",
+    )
     models: Sequence[LanguageModel]
     weights: Float64[Array, "buckets members"]
     edges: Num[Array, "buckets-1"]
@@ -170,14 +192,15 @@ class Mixture(LanguageModel):
     @classmethod
     def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
         """Undo `parts`."""
-        models = []
-        for number, member in enumerate(metadata["members"]):
-            start = f"{number}/"
-            own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
-            own |= {name: arrays[name] for name in ARRAYS}
+        words = {name: arrays[name] for name in ARRAYS}
+        members, models = metadata["members"], []
+        for number, own in enumerate(cls.schema.all_parts(arrays, len(members))):
+            member = members[number]
             if member["kind"] not in _MEMBERS:
                 raise ModelError(f"a member is a {member['kind']!r}, which this version does not know")
-            models.append(_MEMBERS[member["kind"]].from_parts(own, member["metadata"]))
+            model = _MEMBERS[member["kind"]]
+            model.schema.check(own | words, member["metadata"], prefix=f"{number}/")
+            models.append(model.from_parts(own | words, member["metadata"]))
         return cls(models, arrays["weights"], arrays["edges"], metadata["info"])
 
     def _figures(self) -> dict[str, Any]:

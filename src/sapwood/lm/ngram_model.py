@@ -8,9 +8,10 @@ are kept in a tree (`NgramTree`), and scored without looking anything up by a st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from sapwood import kernels
 from sapwood.errors import ModelError
 from sapwood.lm.base import LanguageModel, Parts
 from sapwood.lm.methods import Boundaries
-from sapwood.lm.vocabulary import BEGIN, Vocabulary
+from sapwood.lm.vocabulary import BEGIN, VOCABULARY, Vocabulary
+from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Float64, Int, Int32, Int64, Shaped
 
 # What the arrays of a tree are called in files.
@@ -72,21 +74,22 @@ class NgramTree:
         return tree
 
     def check(self, size: int) -> None:
-        """Raise a `ModelError` unless this is a tree over so many words, as kernels trust it to be."""
+        """Raise a `ModelError` unless arrays that fit the schema are a tree over so many words."""
         words, starts, offsets = self.words, self.starts, self.offsets
         fits = (
-            words.dtype == np.int32
-            and starts.dtype == offsets.dtype == np.int64
-            and words.ndim == starts.ndim == offsets.ndim == 1
-            and len(offsets) > 1
-            and (offsets[0], offsets[1], offsets[-1]) == (0, size, len(words))
-            and bool((offsets[1:] >= offsets[:-1]).all() and (starts[1:] >= starts[:-1]).all())
+            self.order > 0
+            and offsets[1] == size
+            and np.array_equal(words[:size], np.arange(size))
             and len(starts) == offsets[-2] + 1
+            and bool((starts[1:] >= starts[:-1]).all())
             and (self.order == 1 or np.array_equal(starts[offsets[:-1]], offsets[1:]))
-            and bool((words >= 0).all() and (words < size).all())
         )
         if not fits:
-            raise ModelError("its n-grams do not make a tree")
+            raise ModelError("starts: its n-grams do not make a tree")
+        # What goes on from one context is sorted, for it is searched by halves.
+        falls = np.flatnonzero(words[1:] <= words[:-1]) + 1
+        if self.order > 1 and not np.isin(falls[falls > size], starts).all():
+            raise ModelError("last_words: n-grams are not sorted, or there twice")
 
     def locate(self, ngrams: Int32[Array, "some k"]) -> Int64[Array, "some"]:
         """Return where n-grams are, or -1."""
@@ -111,6 +114,10 @@ class MissingBeginning(Exception):
         self.order, self.row = order, row
 
 
+class _Metadata(TypedDict):
+    boundaries: Boundaries
+
+
 @dataclass(eq=False, repr=False)
 class NgramModel(LanguageModel):
     """Probabilities of words given the `order - 1` words before.
@@ -129,8 +136,22 @@ class NgramModel(LanguageModel):
         Whether the model is of sentences, in which `<s>` is never predicted, or of a stream.
     """
 
-    kind: ClassVar[str] = "ngram-model"
-    title: ClassVar[str] = "n-gram model"
+    schema: ClassVar[Schema] = Schema(
+        kind="ngram-model",
+        version=1,
+        title="n-gram model",
+        remedy="train it again",
+        columns=(
+            *VOCABULARY,
+            Column("last_words", "int32", "ngrams", least=0, below="words"),
+            Column("starts", "int64", "contexts+1", least=0, below="ngrams+1"),
+            Column("offsets", "int64", "order+1", offsets_of="ngrams"),
+            # Of rounding, a probability may be a little above 1; the weights of contexts may be anything above 0.
+            Column("log_probabilities", "float64", "ngrams", least=-math.inf, most=1e-3),
+            Column("log_backoffs", "float64", "contexts", least=-math.inf),
+        ),
+        metadata=_Metadata,
+    )
     # In a stream whose text has `<s>` it is a word like any other.
     _never_said: ClassVar[tuple[int, ...]] = ()
     _nothing_to_draw: ClassVar[str] = "this model knows only <unk>; there is nothing to draw"

@@ -9,15 +9,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from sapwood.lm.base import LanguageModel, Parts
 from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.log import Log, NoLog
+from sapwood.schema import Schema
 from sapwood.shapes import Array, Shaped
 
 Model = TypeVar("Model", bound=LanguageModel)
 State = TypeVar("State")
+
+
+class _Log(TypedDict):
+    before: int
+    last: int
+    member: int
+    lines: int
+
+
+class _Part(TypedDict):
+    name: str
+    metadata: dict[str, Any]
+
+
+class _Metadata(TypedDict):
+    key: str
+    log: _Log
+    lines: int
+    parts: list[_Part]
+
+
+# Its parts are models, and states of trainings.
+CHECKPOINT = Schema(
+    kind="lm-checkpoint",
+    version=1,
+    title="checkpoint of a language model",
+    remedy="copy it again",
+    columns=(),
+    metadata=_Metadata,
+    parts="/",
+)
 
 
 class Steps:
@@ -47,12 +79,12 @@ class Steps:
 
     def state(self) -> dict[str, int]:
         """Return where the log stands."""
-        return {name: getattr(self, name) for name in ("before", "last", "member", "lines")}
+        return {name: getattr(self, name) for name in _Log.__annotations__}
 
     def go_on(self, state: Mapping[str, int]) -> None:
         """Undo `state`."""
         for name in self.state():
-            setattr(self, name, int(state[name]))
+            setattr(self, name, state[name])
 
 
 @dataclass
@@ -79,12 +111,11 @@ class Run:
         result = cls(log, checkpoint)
         if checkpoint is not None and (saved := checkpoint.load()) is not None:
             arrays, metadata = saved
+            log.go_on(metadata["log"])
             with checkpoint.being_read():
-                log.go_on(metadata["log"])
-                for name, about in metadata["parts"].items():
-                    start = f"{name}/"
-                    own = {key.removeprefix(start): array for key, array in arrays.items() if key.startswith(start)}
-                    result.parts[name] = own, dict(about)
+                found = CHECKPOINT.all_parts(arrays, len(metadata["parts"]))
+            for own, part in zip(found, metadata["parts"], strict=True):
+                result.parts[part["name"]] = own, part["metadata"]
         return result
 
     def state(
@@ -101,8 +132,9 @@ class Run:
         """Write the state of a training that is not finished, if it is time to."""
         if self.checkpoint is not None and self.checkpoint.is_due:
             parts = {**self.parts, name: state()}
-            arrays = {f"{part}/{key}": array for part, (own, _) in parts.items() for key, array in own.items()}
-            about = {part: metadata for part, (_, metadata) in parts.items()}
+            content = enumerate(own for own, _ in parts.values())
+            arrays = {f"{number}/{key}": array for number, own in content for key, array in own.items()}
+            about = [{"name": part, "metadata": metadata} for part, (_, metadata) in parts.items()]
             self.checkpoint.save(arrays, {"log": self.log.state(), "lines": self.log.lines, "parts": about})
 
     def drop(self, start: str) -> None:
@@ -112,7 +144,7 @@ class Run:
     def model(self, name: str, kind: type[Model], learn: Callable[[], Model]) -> Model:
         """Return a model that is finished, or else learn it, in a training of this name, and keep it."""
         finished = f"{name}, finished"
-        model = self.state(finished, kind.from_parts)
+        model = self.state(finished, kind.checked)
         if model is None:
             model = learn()
         if self.checkpoint is not None:

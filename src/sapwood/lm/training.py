@@ -36,7 +36,7 @@ from sapwood.lm.mixed_order import MixedOrder, MixedOrderMarkov
 from sapwood.lm.mixture import Mixture
 from sapwood.lm.models import AnyModel, kind_of
 from sapwood.lm.reading import read_counts, read_whole
-from sapwood.lm.resuming import Run, Steps
+from sapwood.lm.resuming import CHECKPOINT, Run, Steps
 from sapwood.lm.text import Sources, source_list
 from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.log import Log, NoLog
@@ -206,7 +206,7 @@ def fit(
     run = Run(steps)
     if checkpoint is not None and method not in ("kn", "mkn"):
         key = {**about, "method": method, **text.digests()}
-        run = Run.resumed(steps, Checkpoint(checkpoint, key, data="text"))
+        run = Run.resumed(steps, Checkpoint(checkpoint, key, CHECKPOINT, data="text"))
     if not steps.lines or getattr(log, "is_new", False):
         words = len(counts.vocabulary)
         steps.write("start", step=0, method=method, settings=about, tokens=counts.tokens, words=words)

@@ -12,13 +12,17 @@ from functools import cached_property
 import numpy as np
 
 from sapwood.errors import UsageError
+from sapwood.schema import Column
 from sapwood.shapes import Array, Int32, Int64, Num, Shaped
 from sapwood.storage import pack_strings, unpack_strings
 
 UNKNOWN, BEGIN, END = 0, 1, 2
+# The largest count in a file: sums of many such do not overflow.
+MOST_COUNT = 1 << 48
 SPECIAL = ("<unk>", "<s>", "</s>")
-# What the arrays of a vocabulary are called in files.
-ARRAYS = ("words", "word_counts")
+# The arrays of a vocabulary in files.
+VOCABULARY = (Column("words", "text", "words"), Column("word_counts", "int64", "words", least=0, most=MOST_COUNT))
+ARRAYS = tuple(column.name for column in VOCABULARY)
 
 
 class Vocabulary:
@@ -60,9 +64,11 @@ class Vocabulary:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]]) -> Vocabulary:
-        """Undo `arrays`."""
+        """Undo `arrays`; raises a `UsageError` if they have a word twice."""
         words, counts = (arrays[name] for name in ARRAYS)
-        return cls(unpack_strings(words), counts)
+        vocabulary = cls(unpack_strings(words), counts)
+        _ = vocabulary.index
+        return vocabulary
 
     def __len__(self) -> int:
         return len(self.words)

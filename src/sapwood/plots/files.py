@@ -44,11 +44,13 @@ def draw_files(
     if len(kinds) > 1:
         raise UsageError("singular values are drawn for one model at a time")
     (path,) = kinds
-    info = read_header(path)["metadata"].get("info", {})
+    found: Any = read_header(path)["metadata"]
+    for name in ("info", "spectral", "symbols"):
+        found = found.get(name) if isinstance(found, dict) else None
     try:
-        records = most_frequent(info.get("spectral", {}).get("symbols", []))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        records = most_frequent(found or [])
+    except (InputError, ModelError) as error:
+        raise type(error)(f"{path}: {error}") from error
     if output is not None:
         draw_spectra(records, output, title=title)
     return {"symbols": list(records)}

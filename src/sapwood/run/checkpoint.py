@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sapwood.errors import ModelError, UsageError
+from sapwood.errors import ModelError, SapwoodError, UsageError
 from sapwood.files import is_regular
+from sapwood.schema import Schema
 from sapwood.shapes import Array, Shaped
-from sapwood.storage import Arrays, content_digest, read_arrays, read_header, write_arrays
+from sapwood.storage import Arrays, content_digest, read_header
 
-_FORMAT = 1
 # Seconds between two checkpoints that are written now and then, and the part of the time that writing may take.
 _PAUSE, _SHARE = 1.0, 0.02
 
@@ -32,12 +32,14 @@ class Checkpoint:
         The file.
     key
         What the run depends on (settings, data): a checkpoint of another run is refused.
+    schema
+        What it holds, the key among the values.
     data
         What messages call the data.
     """
 
-    def __init__(self, path: str | Path, key: Mapping[str, Any], *, data: str) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, key: Mapping[str, Any], schema: Schema, *, data: str) -> None:
+        self.path, self._schema = Path(path), schema
         self._key, self._data = content_digest({}, key), data
         self._next = time.monotonic() + _PAUSE
 
@@ -49,7 +51,7 @@ class Checkpoint:
     def save(self, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> None:
         """Write the state."""
         began = time.monotonic()
-        write_arrays(self.path, arrays, {"key": self._key, **metadata}, kind="checkpoint", version=_FORMAT)
+        self._schema.write(self.path, arrays, {"key": self._key, **metadata})
         ended = time.monotonic()
         self._next = ended + max(_PAUSE, (ended - began) / _SHARE)
 
@@ -58,8 +60,8 @@ class Checkpoint:
         if not self.path.exists():
             return None
         with _remedy():
-            arrays, metadata = read_arrays(self.path, kind="checkpoint", version=_FORMAT)
-        if metadata.get("key") != self._key:
+            arrays, metadata = self._schema.read(self.path, lambda *content: content)
+        if metadata["key"] != self._key:
             raise UsageError(
                 f"{self.path}: the checkpoint of a training run with other settings or {self._data}; "
                 "give the same ones again, or remove it to start anew"
@@ -71,7 +73,7 @@ class Checkpoint:
         """Explain errors that content of the wrong form causes."""
         try:
             yield
-        except (KeyError, TypeError, ValueError, ModelError) as error:
+        except SapwoodError as error:
             raise ModelError(f"{self.path}: not a complete checkpoint: {error}; remove it to start anew") from error
 
 
@@ -117,13 +119,13 @@ class KeptFiles:
         """Return the checkpoints that are there."""
         return [] if self.output is None else self._beside(f"{glob.escape(self.output.name)}.checkpoint*")
 
-    def reached(self) -> dict[str, Any]:
-        """Return the values beside the arrays of the last checkpoint; nothing if there is none."""
+    def reached(self) -> dict[str, int]:
+        """Return the numbers beside the arrays of the last checkpoint; nothing if there is none."""
         if not (found := self.checkpoints()):
             return {}
         with _remedy():
-            metadata = read_header(found[-1]).get("metadata")
-        return metadata if isinstance(metadata, dict) else {}
+            metadata = read_header(found[-1])["metadata"]
+        return {name: value for name, value in metadata.items() if type(value) is int and value >= 0}
 
     def left(self) -> list[Path]:
         """Return the files that an interrupted run has left."""

@@ -13,21 +13,56 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from sapwood.errors import InputError, ModelError
 from sapwood.run.progress import Progress, Silent
+from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Int, Int32, Int64
-from sapwood.storage import content_digest, pack_strings, read_arrays, unpack_strings, write_arrays
+from sapwood.storage import content_digest, pack_strings, unpack_strings
 from sapwood.trees.normalise import Normaliser
-from sapwood.trees.symbols import SymbolTable
+from sapwood.trees.symbols import SYMBOLS, SymbolTable
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree, from_preorder
 
-_FORMAT = 2
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent", "start", "end")
+
+
+class Preparation(TypedDict):
+    """How trees were prepared, and how many of their symbols are interminals, as files say it."""
+
+    n_interminals: int
+    normaliser: Normaliser
+    transform: TreeTransform
+
+
+class _Metadata(Preparation):
+    dropped: int
+
+
+CORPUS = Schema(
+    kind="corpus",
+    version=2,
+    title="corpus",
+    remedy="make it again from the trees",
+    columns=(
+        *SYMBOLS,
+        Column("words", "text", "words"),
+        Column("rules", "int32", "rules 3", least=0, below="symbols", rises=True),
+        Column("symbol", "int32", "nodes", least=0, below="symbols"),
+        Column("rule", "int32", "nodes", least=-1, below="rules"),
+        Column("left", "int32", "nodes", least=-1, below="nodes"),
+        Column("right", "int32", "nodes", least=-1, below="nodes"),
+        Column("word", "int32", "nodes", least=-1, below="words"),
+        Column("parent", "int32", "nodes", least=-1, below="nodes"),
+        Column("start", "int32", "nodes", least=0, below="nodes"),
+        Column("end", "int32", "nodes", least=0, below="nodes+1"),
+        Column("offsets", "int64", "trees+1", offsets_of="nodes", step=1),
+    ),
+    metadata=_Metadata,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,27 +313,27 @@ class Corpus:
     def save(self, path: str | Path) -> None:
         """Write the corpus to one file."""
         arrays, metadata = self._content()
-        write_arrays(path, arrays, metadata, kind="corpus", version=_FORMAT)
+        CORPUS.write(path, arrays, metadata)
 
     @classmethod
     def load(cls, path: str | Path) -> Corpus:
         """Read a saved corpus."""
-        arrays, metadata = read_arrays(path, kind="corpus", version=_FORMAT)
-        try:
-            symbols, words = SymbolTable.from_arrays(arrays), unpack_strings(arrays["words"])
-            _check_columns(arrays, int(metadata["n_interminals"]), len(symbols), len(words))
-            columns: dict[str, Any] = {name: arrays[name] for name in (*_COLUMNS, "offsets", "rules")}
-            return cls(
-                symbols=symbols,
-                words=words,
-                n_interminals=int(metadata["n_interminals"]),
-                dropped=metadata["dropped"],
-                normaliser=Normaliser.from_dict(metadata["normaliser"]),
-                transform=TreeTransform.from_dict(metadata["transform"]),
-                **columns,
-            )
-        except (KeyError, TypeError, ModelError) as error:
-            raise ModelError(f"{path}: incomplete corpus file: {error}") from error
+        return CORPUS.read(path, cls._from_content)
+
+    @classmethod
+    def _from_content(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> Corpus:
+        columns: dict[str, Any] = {name: arrays[name] for name in (*_COLUMNS, "offsets", "rules")}
+        corpus = cls(
+            symbols=SymbolTable.from_arrays(arrays),
+            words=unpack_strings(arrays["words"]),
+            n_interminals=metadata["n_interminals"],
+            dropped=metadata["dropped"],
+            normaliser=Normaliser.from_dict(metadata["normaliser"]),
+            transform=TreeTransform.from_dict(metadata["transform"]),
+            **columns,
+        )
+        _check_trees(corpus)
+        return corpus
 
     def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         arrays = {name: getattr(self, name) for name in (*_COLUMNS, "offsets", "rules")}
@@ -321,20 +356,20 @@ def _by_frequency(names: Sequence[str], occurrences: np.ndarray) -> tuple[list[s
     return [names[number] for number in order], new
 
 
-def _check_columns(arrays: Mapping[str, np.ndarray], n_interminals: int, n_symbols: int, n_words: int) -> None:
-    """Refuse stored columns that do not fit each other, so that nothing points outside of an array."""
-    nodes, rules, offsets = len(arrays["symbol"]), arrays["rules"], arrays["offsets"]
-    least = dict.fromkeys(_COLUMNS, -1) | {"symbol": 0, "start": 0, "end": 0}
-    most = dict.fromkeys(_COLUMNS, nodes) | {"symbol": n_symbols, "rule": len(rules), "word": n_words, "end": nodes + 1}
-    for name in _COLUMNS:
-        column = arrays[name]
-        fits = column.dtype == np.int32 and column.shape == (nodes,)
-        if not fits or (nodes and not least[name] <= int(column.min()) <= int(column.max()) < most[name]):
-            raise ModelError(f"its column {name} does not fit the others")
-    if rules.dtype != np.int32 or rules.shape != (len(rules), 3) or not ((rules >= 0) & (rules < n_symbols)).all():
-        raise ModelError("its rules do not fit the symbols")
-    fits = offsets.dtype == np.int64 and offsets.ndim == 1 and len(offsets) > 1
-    if not fits or offsets[0] != 0 or offsets[-1] != nodes or (np.diff(offsets) < 1).any():
-        raise ModelError("its trees do not fit the nodes")
-    if not 0 <= n_interminals <= n_symbols:
-        raise ModelError(f"{n_interminals} interminals of {n_symbols} symbols")
+def _check_trees(corpus: Corpus) -> None:
+    """Refuse stored columns that are not those of binary trees over the rules, as `from_columns` makes them."""
+    if corpus.n_interminals > len(corpus.symbols):
+        raise ModelError(f"{corpus.n_interminals} interminals of {len(corpus.symbols)} symbols")
+    leaf = corpus.word >= 0
+    if ((corpus.symbol >= corpus.n_interminals) != leaf).any():
+        raise ModelError("symbol: an interminal stands over a word, or a preterminal over none")
+    again = Corpus.from_columns(
+        corpus.symbols, corpus.n_interminals, corpus.words, corpus.symbol, corpus.word, corpus.offsets,
+        corpus.normaliser, corpus.transform,
+    )  # fmt: skip
+    for name in ("left", "right", "parent", "start", "end"):
+        if not np.array_equal(getattr(again, name), getattr(corpus, name)):
+            raise ModelError(f"{name}: does not fit the trees that the symbols and words make")
+    fits = not ((corpus.rule < 0) != leaf).any()
+    if not fits or not np.array_equal(corpus.rules[corpus.rule[~leaf]], again.rules[again.rule[~leaf]]):
+        raise ModelError("rule: does not fit the symbols of a node and its children")

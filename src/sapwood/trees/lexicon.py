@@ -16,11 +16,21 @@ from itertools import pairwise
 
 import numpy as np
 
+from sapwood.schema import Column
 from sapwood.shapes import Array, Int32, Shaped
 from sapwood.storage import pack_strings, unpack_strings
 from sapwood.trees.signatures import UNKNOWN, SignatureModel
 
 _MIN_SEEN = 3
+# The arrays of a lexicon in a file.
+LEXICON = (
+    Column("lexicon.words", "text", "words"),
+    Column("lexicon.signatures", "text", "signatures"),
+    Column("lexicon.parent", "int32", "signatures", least=0, below="signatures"),
+    Column("lexicon.word_signature", "int32", "words", least=0, below="signatures"),
+    Column("lexicon.endings", "text", "endings"),
+    Column("lexicon.beginnings", "text", "beginnings"),
+)
 # Spellings of the same token in different treebanks and in plain text.
 _ALIASES = {"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "“": "``", "”": "''", "’": "'", "‘": "`"}
 _ESCAPE = re.compile(r"\\+(?=[/*])")

@@ -62,7 +62,7 @@ class Normaliser:
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> Normaliser:
         """Build from `to_dict`'s result."""
-        return cls(**{**settings, "drop": tuple(settings["drop"])})
+        return cls(**{**settings, "drop": tuple(settings.get("drop", cls.drop))})
 
     def __call__(self, tree: Tree) -> Tree | None:
         """Return the clean tree, or None when nothing is left of it."""

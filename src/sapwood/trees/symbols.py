@@ -22,6 +22,7 @@ from typing import NamedTuple, NoReturn, SupportsIndex, overload
 import numpy as np
 
 from sapwood.errors import ModelError
+from sapwood.schema import Column
 from sapwood.shapes import Array, Bool, Shaped
 from sapwood.storage import pack_strings, unpack_strings
 
@@ -35,6 +36,15 @@ _OF_CHAIN, _ANCESTOR, _SIBLING, _OF_SIBLING = range(4)
 # Which kinds of part may come behind each of them, and at first.
 _FOLLOWS = [[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 1, 1], [0, 0, 1, 1]]
 _FIRST = [1, 0, 0, 0]
+# The arrays of a table in a file. Each symbol has a label at least.
+SYMBOLS = (
+    Column("symbols", "text", "symbols"),
+    Column("symbols.labels", "text", "labels", along="symbols.part"),
+    Column("symbols.part", "int32", "parts", least=0, below="labels", along="symbols.part"),
+    Column("symbols.kind", "uint8", "parts", most=len(_FOLLOWS) - 1, along="symbols.part"),
+    Column("symbols.offsets", "int64", "symbols+1", offsets_of="parts", step=1, along="symbols.part"),
+    Column("symbols.intermediate", "uint8", "symbols", most=1, along="symbols.part"),
+)
 
 
 class Parts(NamedTuple):
@@ -260,7 +270,7 @@ class SymbolTable(Sequence[Symbol]):
     def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]]) -> SymbolTable:
         """Build from `to_arrays`' result, or from the names alone, which is what older files have.
 
-        Raises `ModelError` if the arrays are not such a result.
+        The arrays fit `SYMBOLS`; raises `ModelError` if parts are not in order.
         """
         names = unpack_strings(arrays["symbols"])
         if "symbols.part" not in arrays:
@@ -269,7 +279,7 @@ class SymbolTable(Sequence[Symbol]):
         offsets, part, kind, intermediate = (
             arrays[f"symbols.{name}"] for name in ("offsets", "part", "kind", "intermediate")
         )
-        _check_table(len(names), len(labels), offsets, part, kind, intermediate)
+        _check_order(offsets, kind)
         symbols = []
         bounds, spelt, kinds = offsets.tolist(), [labels[number] for number in part.tolist()], kind.tolist()
         for name, begin, end, between in zip(names, bounds, bounds[1:], intermediate.tolist(), strict=False):
@@ -284,23 +294,9 @@ class SymbolTable(Sequence[Symbol]):
         return cls(tuple(symbols))
 
 
-def _check_table(
-    n_symbols: int, n_labels: int, offsets: np.ndarray, part: np.ndarray, kind: np.ndarray, intermediate: np.ndarray
-) -> None:
-    """Refuse stored parts that are not such as `SymbolTable.to_arrays` writes."""
-    for name, array, shape, bound in (
-        ("offsets", offsets, (n_symbols + 1,), len(part) + 1),
-        ("part", part, (len(part),), n_labels),
-        ("kind", kind, (len(part),), len(_FOLLOWS)),
-        ("intermediate", intermediate, (n_symbols,), 2),
-    ):
-        fits = array.dtype.kind in "iu" and array.shape == shape
-        if not fits or (len(array) and not 0 <= int(array.min()) <= int(array.max()) < bound):
-            raise ModelError(f"the symbols' {name} do not fit the {n_symbols} symbols")
-    # Each symbol has a label at least, and its parts come in order.
-    if offsets[0] != 0 or offsets[-1] != len(part) or not (np.diff(offsets) > 0).all():
-        raise ModelError("the symbols' offsets do not fit their parts")
+def _check_order(offsets: np.ndarray, kind: np.ndarray) -> None:
+    """Refuse stored parts of symbols that do not come in the order of their kinds."""
     before = np.concatenate([[_OF_CHAIN], kind[:-1]])
     before[offsets[:-1]] = len(_FOLLOWS)
     if not np.array([*_FOLLOWS, _FIRST])[before, kind].all():
-        raise ModelError("the symbols' parts are not in order")
+        raise ModelError("symbols.kind: the symbols' parts are not in order")

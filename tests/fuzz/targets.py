@@ -1,0 +1,379 @@
+"""What is fuzzed: for each kind of file some originals, how they are changed, and what is done with the result."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse
+
+from fuzz.mutations import Content, file_of, stored, text
+from sapwood.anchors.matrix_files import read_matrix
+from sapwood.automata.wcfg_files import format_grammar, read_grammar
+from sapwood.evaluate.parameters import EvalbParameters
+from sapwood.grammar.bundle import load_models, save_models
+from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
+from sapwood.inference import Parser
+from sapwood.learn.em import EM
+from sapwood.learn.pcfg import PCFG
+from sapwood.learn.split_merge import SplitMerge
+from sapwood.lm import Counts, KneserNey, LatentBigram, MixedOrder, Mixture, count_text, load_model, write_arpa
+from sapwood.lm.base import LanguageModel
+from sapwood.run.config import read_config
+from sapwood.run.log import read_log
+from sapwood.storage import read_arrays, read_header
+from sapwood.testing.grammars import random_grammar
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.formats import format_as, read_tagged, read_tokens, read_trees
+from sapwood.trees.heads import HeadRules
+from sapwood.trees.sentences import tokenise_text
+from sapwood.trees.tree import Tree
+
+TREES = [
+    "(ROOT (S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (DT a) (NN cat))) (. .)))",
+    "(ROOT (S (NP (PRP it)) (VP (VBD rained) (ADVP (RB again)))))",
+    "(ROOT (NP (NP (NN rain)) (CC and) (NP (JJ cold) (NN snow))))",
+    "(ROOT (S (NP (NNS dogs)) (VP (VBP bark))))",
+]
+SENTENCES = [["the", "dog", "rained", "."], ["it", "saw", "Unknown", "snow", "again"], ["dogs"]]
+_EM = EM(states=2, iterations=3, support=1, random_state=1)
+_SPLIT_MERGE = SplitMerge(cycles=1, iterations=2, support=1)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One thing to fuzz.
+
+    Attributes
+    ----------
+    originals
+        Makes what is to be changed.
+    change
+        Makes the bytes of a file of an original.
+    use
+        Reads the file and does with it what people do; may raise our errors.
+    ending
+        Of the file's name.
+    share
+        How many inputs it gets for each one of others: fewer if they take long.
+    """
+
+    originals: Callable[[], Sequence[Any]]
+    change: Callable[[np.random.Generator, Any], bytes]
+    use: Callable[[Path], object]
+    ending: str = ""
+    share: float = 1.0
+
+
+def _corpus() -> Corpus:
+    return Corpus.from_trees(Tree.parse(tree) for tree in TREES)
+
+
+def _content(*saves: Callable[[Path], object]) -> list[Content]:
+    """Return what the files that are saved hold."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for save in saves:
+            path = Path(folder) / "file"
+            save(path)
+            header = read_header(path)
+            arrays, metadata = read_arrays(path, kind=header["kind"], version=header["format"])
+            found.append((arrays, metadata, header["kind"], header["format"]))
+            path.unlink()
+    return found
+
+
+# Grammars, corpora and checkpoints.
+
+
+def _grammars() -> list[TensorGrammar]:
+    corpus = _corpus()
+    real = random_grammar(np.random.default_rng(1), interminals=2, preterminals=2, states=(1, 3))
+    sparse = replace(real, tensors=np.where(real.tensors > 0.1, real.tensors, 0), probabilistic=False)
+    latent = _SPLIT_MERGE.fit(corpus)
+    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse]
+
+
+def _parse(grammars: list[TensorGrammar]) -> None:
+    for grammar in grammars:
+        grammar.describe()
+    for threshold in (6e-6, 0.0):
+        parser = Parser(grammars if len(grammars) > 1 else grammars[0], threshold=threshold)
+        for sentence in SENTENCES:
+            parser.parse_one(sentence)
+
+
+def _use_corpus(path: Path) -> None:
+    corpus = Corpus.load(path)
+    for number in range(corpus.n_trees):
+        corpus.transform.invert(corpus.tree(number))
+        corpus.sentence(number)
+    PCFG().fit(corpus)
+    replace(_EM, iterations=1).fit(corpus)
+
+
+def _use_checkpoint(learner: Any, path: Path) -> None:
+    learner.fit(_corpus(), checkpoint=path)
+
+
+# Language models.
+
+
+def _text(folder: Path) -> Path:
+    path = folder / "text"
+    path.write_text("a b a c\nb a b d\na a c\n<unk> b\n" * 2)
+    return path
+
+
+def _counts(order: int, boundaries: Any) -> Counts:
+    with tempfile.TemporaryDirectory() as folder:
+        return count_text(_text(Path(folder)), order=order, boundaries=boundaries)
+
+
+def _latent(counts: Counts, seed: int, dtype: type = np.float64) -> LatentBigram:
+    rng, size = np.random.default_rng(seed), len(counts.vocabulary)
+    given, emitted = (rng.dirichlet(np.ones(n), m) for n, m in ((2, size), (size, 2)))
+    both = (matrix.astype(dtype) for matrix in (given, emitted.T))
+    return LatentBigram(counts.vocabulary, *both, np.array([0.4, 0.6]), counts.boundaries, {"method": "em"})
+
+
+def _models() -> list[LanguageModel]:
+    models: list[LanguageModel] = []
+    for boundaries in ("sentence", "stream"):
+        counts = _counts(3, boundaries)
+        ngrams, latent = KneserNey(order=3).fit(counts), _latent(counts, 1)
+        lags = [_latent(counts, seed) for seed in (2, 3)]
+        mixed = MixedOrder(lags, np.full((1, len(counts.vocabulary)), 0.3), {})
+        ids = counts.vocabulary.encode(["a", "b", "a", "c"])
+        models += [ngrams, latent, mixed, Mixture.fit([ngrams, mixed, latent], ids, edges=[2])]
+    return [*models, KneserNey(order=1).fit(_counts(1, "stream")), _latent(_counts(1, "stream"), 4, np.float32)]
+
+
+def _use_model(path: Path) -> None:
+    model = load_model(path)
+    ids = np.arange(len(model.vocabulary), dtype=np.int32)
+    text = np.concatenate([ids, ids[::-1], ids % 3])
+    model.log_probabilities(text)
+    model.evaluate(text)
+    model.next_words(["a", "b"], 3)
+    model.describe()
+    model.sample(1, max_words=4)
+    if isinstance(model, LatentBigram):
+        model.topics(2)
+        model.nearest(model.vocabulary.words[-1], 2)
+
+
+def _use_counts(path: Path) -> None:
+    counts = Counts.load(path)
+    counts.describe()
+    for k in range(1, counts.order + 1):
+        counts.most_frequent(k, 2)
+    counts.merge(counts)
+    counts.cut(2)
+    if counts.order > 1:
+        counts.bigrams()
+    KneserNey(order=counts.order).fit(counts)
+
+
+# Text.
+
+
+def _export() -> bytes:
+    return (
+        "#FORMAT 3\n" + "\n".join(format_as(Tree.parse(tree), "export", n) for n, tree in enumerate(TREES, 1))
+    ).encode()
+
+
+def _arpa() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.arpa"
+        found = []
+        for order in (1, 3):
+            write_arpa(KneserNey(order=order).fit(_counts(3, "sentence")), path)
+            found.append(path.read_bytes())
+        return found
+
+
+def _use_trees(path: Path) -> None:
+    trees = list(read_trees(path))
+    for tree in trees:
+        for form in ("brackets", "pretty", "export", "tokens", "tagged", "draw"):
+            format_as(tree, form)
+    if trees:
+        Corpus.from_trees(trees)
+
+
+def _matrices(kind: str) -> list[bytes]:
+    dense = np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.5]])
+    sparse = scipy.sparse.csr_array(dense)
+    stream = io.BytesIO()
+    if kind == "npy":
+        np.save(stream, dense)
+    elif kind == "mtx":
+        scipy.io.mmwrite(stream, sparse)
+    elif kind == "npz":
+        scipy.sparse.save_npz(stream, scipy.sparse.csr_matrix(sparse), compressed=False)
+    else:
+        table = ",a,b,c\nx,1,0,2\ny,0,3,0.5\n"
+        stream.write(table.replace(",", "\t" if kind == "tsv" else ",").encode())
+    return [stream.getvalue()]
+
+
+def _written(tokens: str, *originals: str | bytes, ending: str = "", use: Callable[[Path], object]) -> Target:
+    raw = [each.encode() if isinstance(each, str) else each for each in originals]
+    odd = [*tokens.encode().split(), *[b"\n", b" ", b"\t"] * 3, b"\0", b"\xff", b"\xc2\xa0", b"\r\n"]
+    return Target(lambda: raw, partial(text, tokens=odd), use, ending)
+
+
+# Grammars in memory.
+
+
+def _extreme(rng: np.random.Generator, grammar: TensorGrammar) -> bytes:
+    """Return a valid grammar with weights from 1 down to next to nothing, as a file."""
+    power = float(rng.choice([1, 3, 20, 60]))
+
+    def normalised(weights: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        weights = weights**power
+        sums = np.bincount(groups, weights)
+        return np.where(
+            sums[groups] > 0, weights / np.where(sums > 0, sums, 1)[groups], 1 / np.bincount(groups)[groups]
+        )
+
+    offsets, states = grammar.state_offsets, grammar.states
+    groups = np.concatenate(
+        [np.repeat(offsets[a] + np.arange(states[a]), states[b] * states[c]) for a, b, c in grammar.rules]
+    )
+    tensors = normalised(rng.random(len(grammar.tensors)), groups)
+    symbol = np.repeat(grammar.emissions.symbol, states[grammar.n_interminals :][grammar.emissions.symbol])
+    within = np.arange(len(symbol)) - np.repeat(
+        grammar.emissions.value_offsets[:-1], np.diff(grammar.emissions.value_offsets)
+    )
+    values = normalised(rng.random(len(symbol)), grammar.emissions.state_offsets[symbol] + within)
+    root = np.zeros(len(grammar.root))
+    inner = int(offsets[grammar.n_interminals])
+    root[:inner] = normalised(rng.random(inner), np.zeros(inner, np.int64))
+    changed = replace(grammar, tensors=tensors, root=root, emissions=replace(grammar.emissions, values=values))
+    arrays, metadata = changed._content()
+    return file_of((arrays, {**metadata, "info": {}}, MODEL.kind, MODEL.version))
+
+
+def _use_poisoned(path: Path) -> None:
+    grammar = TensorGrammar.load(path)
+    words = [word for word in grammar.lexicon.words for _ in range(2)][:7]
+    threshold = (6e-6, 1e-3, 0.0)[zlib.crc32(path.read_bytes()) % 3]
+    parser, fresh = (Parser(grammar, threshold=threshold) for _ in range(2))
+    parser.parse_one(words)
+    parser._workspace.native.poison(0x7F)
+    assert parser.parse_one(words) == fresh.parse_one(words), "memory shows in the result"
+
+
+def _valid() -> list[TensorGrammar]:
+    sizes = [(2, 2, (1, 1)), (4, 3, (1, 3)), (6, 4, (1, 1)), (3, 3, (2, 2))]
+    return [
+        random_grammar(np.random.default_rng(seed), interminals=a, preterminals=b, states=c)
+        for seed, (a, b, c) in enumerate(sizes)
+    ]
+
+
+def _saved(grammar: Any) -> Callable[[Path], object]:
+    return lambda path: grammar.save(path)
+
+
+def _bundled(learner: Any) -> Callable[[Path], object]:
+    return lambda path: save_models([replace(learner, random_state=seed).fit(_corpus()) for seed in (1, 2)], path)
+
+
+def _checkpointed(learner: Any) -> Callable[[Path], object]:
+    return lambda path: learner.fit(_corpus(), checkpoint=path)
+
+
+_NUMBERS = "0 -1 1e999 nan inf 99999999999999999999 0.5 -0"
+_GRAMMARS = (
+    "S -> NP VP [0.5] | 'a' [0.5]\nNP -> 'dogs' [1.0]\nVP -> 'bark' [1.0]\n",
+    '1 S -> A B\n0.5 A -> "a"\n0.5 A -> A A\n1 B -> "b"\n',
+)
+_LOG = (
+    '{"event": "start", "step": 0, "seconds": 0.1, "method": "em", "settings": {}, "trees": 3, "words": 9}\n'
+    '{"event": "iteration", "step": 1, "seconds": 0.2, "log_likelihood": -3.5, "states": 4}\n'
+)
+_SETTINGS = 'method = "em"\nstates = 4\nsmoothing = 0.5\nfix = true\nnames = ["a", "b"]\n'
+STORED = {
+    "model": Target(
+        lambda: _content(*map(_saved, _grammars())), stored, lambda path: _parse([TensorGrammar.load(path)]), share=0.4
+    ),
+    "bundle": Target(
+        lambda: _content(
+            *(_bundled(learner) for learner in (_EM, _SPLIT_MERGE)),
+        ),
+        stored,
+        lambda path: _parse(load_models(path)),
+        share=0.4,
+    ),
+    "corpus": Target(lambda: _content(_saved(_corpus())), stored, _use_corpus, share=0.4),
+    "checkpoint-em": Target(lambda: _content(_checkpointed(_EM)), stored, partial(_use_checkpoint, _EM), share=0.3),
+    "checkpoint-split-merge": Target(
+        lambda: _content(_checkpointed(_SPLIT_MERGE)), stored, partial(_use_checkpoint, _SPLIT_MERGE), share=0.3
+    ),
+    "counts": Target(
+        lambda: _content(*(_saved(_counts(order, kind)) for order in (1, 2, 3) for kind in ("sentence", "stream"))),
+        stored,
+        _use_counts,
+    ),
+    "language-model": Target(lambda: _content(*map(_saved, _models())), stored, _use_model),
+}
+TEXTS = {
+    "brackets": _written("( ) (( )) (NP -LRB- /* */ # *x* ( ) -NONE- *T*-1 | @ ^ ~", "\n".join(TREES), use=_use_trees),
+    "export": _written("#BOS #EOS #FORMAT #500 500 0 501 #501 -- %% $. 4 3", _export(), use=_use_trees),
+    "arpa": _written(
+        "\\data\\ \\end\\ \\1-grams: \\2-grams: ngram 1=3 ngram 2=99 <s> </s> <unk> -99 " + _NUMBERS,
+        *_arpa(),
+        ending=".arpa",
+        use=_use_model,
+    ),
+    "weighted-grammar": _written(
+        "-> | ' \" [ ] [0.5] S NP # % 'a' \\ " + _NUMBERS,
+        *_GRAMMARS,
+        use=lambda path: format_grammar(read_grammar(path)),
+    ),
+    "config": _written(
+        '= [ ] { } " \' """ true false 1979-05-27 [[a]] a.b ' + _NUMBERS,
+        _SETTINGS,
+        ending=".toml",
+        use=lambda path: read_config(path, ["method", "states", "smoothing", "fix", "names"]),
+    ),
+    "tokens": _written("-LRB- -RRB- / a/B", "the dog -LRB- barks\n\na b\n", use=lambda path: [*read_tokens(path)]),
+    "tagged": _written("-LRB- -RRB- / a/B", "the/DT dog/NN\n\na/NN b/VB\n", use=lambda path: [*read_tagged(path)]),
+    "plain-text": _written(
+        ". ! ? Mr. e.g. ... '' `` -- n't 's $ % http://a.b",
+        "Mr. Dog didn't bark. He said: \"No!\" (It's 3.5% e.g. of $5.)\n\nWhy not?\n",
+        use=lambda path: list(tokenise_text(path.read_text("utf-8", "replace"))),
+    ),
+    "counted-text": _written("<s> </s> <unk> a b", "a b c\n\nb a\n", use=lambda path: count_text(path, order=3)),
+    "heads": _written(
+        "left right leftdis leftexcept * # VP", "S left VP S\nNP rightdis NN\n* left\n", use=HeadRules.read
+    ),
+    "evalb": _written(
+        "DELETE_LABEL EQ_LABEL CUTOFF_LEN # 10 -1 DEBUG MAX_ERROR",
+        "DELETE_LABEL ROOT\nEQ_LABEL ADVP PRT\nCUTOFF_LEN 9\n",
+        use=EvalbParameters.read,
+    ),
+    "log": _written('{ } [ ] : , "event" "step" null true "start" "iteration" 1e99 ' + _NUMBERS, _LOG, use=read_log),
+    **{
+        f"matrix-{kind}": _written(
+            "% %%MatrixMarket coordinate array real pattern symmetric , ; descr <f8 |O " + _NUMBERS,
+            *_matrices(kind),
+            ending=f".{kind}",
+            use=read_matrix,
+        )
+        for kind in ("csv", "tsv", "mtx", "npy", "npz")
+    },
+}
+TARGETS = {**STORED, **TEXTS, "extreme-weights": Target(_valid, _extreme, _use_poisoned, share=0.05)}

@@ -1,0 +1,61 @@
+"""A short run over all targets, and that what goes wrong in a child is seen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+BROKEN = """
+import os, signal, sys, time
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from fuzz import run
+from fuzz.targets import Target
+from sapwood.errors import ModelError
+
+def use(path):
+    number = int(path.read_text())
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if number == 5:
+        raise KeyError(number)
+    if number == 7:
+        time.sleep(60)
+    if number % 2:
+        raise ModelError("refused")
+
+run.SECONDS = 1
+run.TARGETS["broken"] = Target(lambda: [0], None, use)
+run.make_input = lambda name, target, originals, number: str(number).encode()
+work = run.Run({{"broken": 10}}, 1, Path({keep!r}))
+work.go()
+print(work.report().splitlines()[1].split()[1:], work.failures)
+"""
+
+
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=300)
+
+
+def test_a_short_run(tmp_path):
+    result = started(str(FOLDER / "run.py"), "--inputs", "1000", "--jobs", "2", "--keep", str(tmp_path / "kept"))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert not (tmp_path / "kept").exists()
+    *rows, total, _ = result.stdout.splitlines()[1:]
+    assert len(rows) > 20
+    assert all(sum(map(int, row.replace(",", "").split()[1:])) > 0 for row in rows)
+    assert sum(map(int, total.replace(",", "").split()[1:])) >= 1000
+
+
+def test_what_goes_wrong_is_seen_and_kept(tmp_path):
+    result = started("-c", BROKEN.format(tests=str(FOLDER.parent), keep=str(tmp_path)))
+    # Of ten inputs five are used, two refused, one raises an error of another kind, one crashes and one hangs.
+    assert result.stdout == "['5', '2', '1', '2'] 3\n", result.stderr
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir() if path.suffix != ".txt"}
+    assert len(kept) == 3
+    assert kept["broken-hang-7"] == "7"
+    assert kept["broken-signal-11-3"] == "3"
+    assert "5" in kept.values()
