@@ -56,6 +56,13 @@ def test_odd_sentences(parser):
         assert result.tree.words() == sentence
 
 
+def test_trees_of_odd_tokens_are_read_back(parser):
+    for sentence in (["New York", "is", "big"], [""], ["a\nb", "\x0c", "\t"], ["\u00a0", "(", "-LRB-", "\ud800"]):
+        tree = parser.parse_one(sentence).tree
+        assert sapwood.Tree.parse(str(tree)) == tree
+        assert "\n" not in str(tree)
+
+
 def test_empty_and_too_long(parser):
     assert parser.parse_one([]).status == "empty"
     short = Parser(parser.grammar, max_words=3)

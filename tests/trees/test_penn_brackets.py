@@ -196,6 +196,32 @@ def test_labels_with_parentheses():
     assert parse("(-LRB- -LRB-)") == [Tree("-LRB-", word="(")]
     assert str(Tree("-LRB-", word="(")) == "(-LRB- -LRB-)"
     assert parse("(-RRB- (-RRB- -RRB-))") == [Tree("-RRB-", [Tree("-RRB-", word=")")])]
+    assert str(Tree("(", [Tree(")", word=")")])) == "(-U+0028- (-U+0029- -RRB-))"
+    assert parse("(-U+0028- (-U+0029- -RRB-))") == [Tree("(", [Tree(")", word=")")])]
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("New York", "New-U+0020-York"),
+        ("", "-U+-"),
+        ("\n\f", "-U+000A--U+000C-"),
+        ("a\u00a0b", "a\u00a0b"),
+        ("\ud800", "-U+D800-"),
+        ("-LRB-", "-U+002D-LRB-"),
+        ("-LRB(", "-U+002D-LRB-LRB-"),
+        ("-U+0020-", "-U+002D-U+0020-"),
+        ("-U+FFFFFF-", "-U+002D-U+FFFFFF-"),
+        ("-x-", "-x-"),
+    ],
+)
+def test_codes(word, written):
+    assert str(Tree("X", word=word)) == f"(X {written})"
+    assert parse(f"(X {written})") == [Tree("X", word=word)]
+
+
+def test_a_code_of_no_character_is_text():
+    assert parse("(X -U+FFFFFF-)") == [Tree("X", word="-U+FFFFFF-")]
 
 
 @given(any_trees)
