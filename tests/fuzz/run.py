@@ -33,7 +33,7 @@ from fuzz.targets import TARGETS, Target
 from sapwood.errors import SapwoodError
 
 SECONDS = 10
-_BATCH, _MEMORY = 2000, 8 << 30
+_BATCH, _MEMORY = 500, 8 << 30
 # What a child shows while it runs: the input it is at, and how many it has used, had refused and failed at.
 _AT, _USED, _REFUSED, _FAILED = range(4)
 
@@ -90,14 +90,20 @@ class Run:
             for name, count in inputs.items()
             for begin in range(first, first + count, _BATCH)
         ]
+        # All targets by turns, so that a run that is short of time has something of each.
+        self.waiting.sort(key=lambda batch: batch[1].start)
         self.results: Counter[tuple[str, str]] = Counter()
         self.shown = np.frombuffer(mmap.mmap(-1, 32 * jobs), np.int64).reshape(jobs, 4)
         self.running: dict[int, tuple[int, str, range]] = {}
 
-    def go(self) -> None:
-        """Do it."""
-        free = list(range(self.jobs))
+    def go(self, seconds: float = math.inf) -> None:
+        """Do it, or as much of it as can be begun in so many seconds."""
+        free, begun = list(range(self.jobs)), time.monotonic()
         while self.waiting or self.running:
+            if time.monotonic() - begun > seconds:
+                self.waiting.clear()
+                if not self.running:
+                    break
             while self.waiting and free:
                 self._start(free.pop())
             child, status = os.wait()
@@ -150,6 +156,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"which ones (default: all): {', '.join(TARGETS)}")
     parser.add_argument("--inputs", type=int, default=100_000, help="how many in all (default: 100,000)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="how long, at most (default: until it is done)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first input of each target")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many children at a time")
     parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"), help="where failing inputs are kept")
@@ -165,7 +172,7 @@ def main() -> int:
         arguments.keep,
         arguments.first,
     )
-    run.go()
+    run.go(60 * arguments.minutes)
     print(f"{run.report()}\n{time.monotonic() - begun:.0f} s")
     if run.failures:
         print(f"{run.failures:,} failures; see {arguments.keep}")

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import is_regular, name_of
 from sapwood.plots.curves import XAxis, draw_curves, make_curves
 from sapwood.plots.spectra import draw_spectra, most_frequent
 from sapwood.run.log import read_log
+from sapwood.schema import check_json
 from sapwood.storage import read_header
+
+
+class _Record(TypedDict):
+    symbol: str
+    count: int
+    states: int
+    singular_values: list[float]
+
+
+_USED = _Record.__required_keys__
 
 
 def draw_files(
@@ -44,16 +55,28 @@ def draw_files(
     if len(kinds) > 1:
         raise UsageError("singular values are drawn for one model at a time")
     (path,) = kinds
-    found: Any = read_header(path)["metadata"]
-    for name in ("info", "spectral", "symbols"):
-        found = found.get(name) if isinstance(found, dict) else None
     try:
-        records = most_frequent(found or [])
+        records = most_frequent(_records(path))
     except (InputError, ModelError) as error:
         raise type(error)(f"{path}: {error}") from error
     if output is not None:
         draw_spectra(records, output, title=title)
     return {"symbols": list(records)}
+
+
+def _records(path: str) -> list[dict[str, Any]]:
+    """Return what a model says of its singular values."""
+    found: Any = read_header(path)["metadata"]
+    for name in ("info", "spectral", "symbols"):
+        found = found.get(name, []) if isinstance(found, dict) else []
+    if not isinstance(found, list):
+        raise ModelError("its singular values are no list")
+    for number, record in enumerate(found):
+        used = {name: record[name] for name in _USED & record.keys()} if isinstance(record, dict) else record
+        check_json(used, _Record, f"info.spectral.symbols[{number}]")
+        if not record["singular_values"] or not record["singular_values"][0] > 0:
+            raise ModelError(f"{record['symbol']!r} has no singular value above 0")
+    return list(found)
 
 
 def _kind_of(path: str) -> str:

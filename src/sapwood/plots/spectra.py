@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from sapwood.errors import InputError, ModelError
+from sapwood.errors import InputError
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.schema import check_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,25 +15,10 @@ if TYPE_CHECKING:
 Records = Sequence[Mapping[str, Any]]
 
 
-class _Required(TypedDict):
-    symbol: str
-    count: int
-    states: int
-    singular_values: list[float]
-
-
-class _Record(_Required, total=False):
-    smallest: float
-    condition: float | None
-
-
 def most_frequent(records: Records, top: int = 12) -> Records:
     """Return the records (`symbol`, `count`, `states`, `singular_values`) of the symbols that occur most often."""
     if not records:
         raise InputError("the model has no singular values: only those made by spectral learning have")
-    check_json(records, list[_Record], "info.spectral.symbols")
-    if not all(record["singular_values"] and record["singular_values"][0] > 0 for record in records):
-        raise ModelError("a symbol's largest singular value is missing or not above 0")
     return sorted(records, key=lambda record: -record["count"])[:top]
 
 
