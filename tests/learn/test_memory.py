@@ -13,6 +13,7 @@ from sapwood.inference import observed
 from sapwood.learn.latent import LatentWeights
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.split_merge import SplitMerge
+from sapwood.learn.training import TrainingState
 from sapwood.trees.corpus import Corpus
 
 CORPUS = Corpus.from_trees(made_up_treebank(60))
@@ -60,6 +61,17 @@ def test_splitting_holds_sums_and_new_weights():
         assert peak(lambda: problem.trees.split(weights, twice, 0.1, rng)) < 12 * after + SMALL
 
 
+def test_merging_holds_sums_before_and_after():
+    problem, weights = problem_with_states(40)
+    twins = np.arange(int(weights.states.sum())) - weights.state_offsets[weights.symbol_of_state]
+    state = TrainingState(weights, levels=(twins // 2,))
+    learner = SplitMerge()
+    vectors = 8 * int(weights.states[problem.trees.corpus.symbol].sum())
+    after = len(learner._merge(problem, state).weights.tensors)
+    assert after < len(weights.tensors) / 2
+    assert peak(lambda: learner._merge(problem, state)) < 8 * len(weights.tensors) + 8 * after + vectors + SMALL
+
+
 def test_vectors_are_held_for_some_shards_only(monkeypatch):
     problem, weights = problem_with_states(3)
     trees = observed.ObservedTrees(problem.trees.corpus, shards=8)
@@ -79,10 +91,9 @@ def test_vectors_are_held_for_some_shards_only(monkeypatch):
                 assert np.array_equal(getattr(found, name), value), name
 
 
-def test_folding_holds_one_parents_tensors_at_a_time():
-    problem, weights = problem_with_states(16)
+def test_a_grammar_is_made_one_tensor_at_a_time():
+    problem, weights = problem_with_states(40)
     made = problem.grammar(weights, {})
-    most = np.bincount(made.rules[:, 0], weights=np.diff(made.tensor_offsets)).max()
-    iteration = 8 * len(weights.tensors)  # the sums that steps are taken from
-    bound = max(iteration, 4 * len(made.tensors) + 4 * 8 * most)
-    assert peak(lambda: problem.grammar(weights, {})) < bound + 8 * SMALL
+    sums = 8 * len(weights.tensors) + 8 * int(weights.states[problem.trees.corpus.symbol].sum())
+    folding = 4 * len(made.tensors) + 10 * 8 * int(np.diff(made.tensor_offsets).max())
+    assert peak(lambda: problem.grammar(weights, {})) < max(sums, folding) + SMALL

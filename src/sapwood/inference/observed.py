@@ -272,7 +272,7 @@ class ObservedTrees:
         threads: int = 1,
         executor: Executor | None = None,
     ) -> Expectations:
-        """Return expected counts and likelihoods; arguments as in `inside`. Sums are taken in float64."""
+        """Return expected counts and likelihoods; arguments as in `inside`. Sums are taken in float64, on `threads`."""
         weights = self._weights(grammar, lexical, dtype)
         tensors = np.zeros(len(weights.tensors))
         lexical_sums = np.zeros(len(weights.lexical))

@@ -128,5 +128,6 @@ class SplitMerge(SmoothingLearner):
         first = np.concatenate([[0], np.cumsum(np.bincount(symbol, weights=~gone).astype(np.int64))])
         new_state = number - first[symbol]
         layout, counts = trees.merge(weights, trees.counts(weights, expected), new_state)
+        del expected  # as large as all that follows
         levels = tuple(level[~gone] for level in state.levels)
         return state.moved(trees.maximise(layout, counts, threads=problem.threads), levels=levels)
