@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
+import unittest.mock
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,9 @@ from sapwood.learn.em import EM
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.lm import Counts, KneserNey, LatentBigram, MixedOrder, Mixture, count_text, load_model, write_arpa
+from sapwood.lm import train as train_language
 from sapwood.lm.base import LanguageModel
+from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.config import read_config
 from sapwood.run.log import read_log
 from sapwood.storage import read_arrays, read_header
@@ -125,6 +128,18 @@ def _use_checkpoint(learner: Any, path: Path) -> None:
 
 
 # Language models.
+
+
+def _learn_language(method: Any, path: Path) -> None:
+    """Learn with a checkpoint after every iteration, or go on from one."""
+    settings: dict[str, Any] = {"states": 2, "iterations": 3, "min_count": 1}
+    if method != "em":
+        settings["anchor_count"] = 0.0
+    if method == "mix":
+        settings["lags"] = 2
+    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(Checkpoint, "is_due", True):
+        text = _text(Path(folder))
+        train_language(text, method=method, dev=text, checkpoint=path, **settings)
 
 
 def _text(folder: Path) -> Path:
@@ -321,6 +336,12 @@ STORED = {
     "checkpoint-em": Target(lambda: _content(_checkpointed(_EM)), stored, partial(_use_checkpoint, _EM), share=0.3),
     "checkpoint-split-merge": Target(
         lambda: _content(_checkpointed(_SPLIT_MERGE)), stored, partial(_use_checkpoint, _SPLIT_MERGE), share=0.3
+    ),
+    "checkpoint-lm": Target(
+        lambda: _content(partial(_learn_language, "em")), stored, partial(_learn_language, "em"), share=0.3
+    ),
+    "checkpoint-mix": Target(
+        lambda: _content(partial(_learn_language, "mix")), stored, partial(_learn_language, "mix"), share=0.1
     ),
     "counts": Target(
         lambda: _content(*(_saved(_counts(order, kind)) for order in (1, 2, 3) for kind in ("sentence", "stream"))),

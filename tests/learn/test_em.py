@@ -27,6 +27,7 @@ from sapwood.learn.run import train
 from sapwood.learn.training import Checkpoints, TrainingState
 from sapwood.learn.unary import EMPTY
 from sapwood.run import checkpoint
+from sapwood.schema import Schema
 from sapwood.testing.grammars import random_bases
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
@@ -368,13 +369,13 @@ def test_checkpoints_are_written_now_and_then_and_at_the_end(tmp_path, monkeypat
         def monotonic(self) -> float:
             return 8.0 * len(self.lines)
 
-    def note(path: Path, arrays: object, metadata: dict[str, int], **_: object) -> None:
+    def note(schema: Schema, path: Path, arrays: object, metadata: dict[str, int]) -> None:
         written.append(metadata["done"])
 
     clock = Clock()
     monkeypatch.setattr(checkpoint, "time", clock)
     monkeypatch.setattr(checkpoint, "_PAUSE", 20.0)
-    monkeypatch.setattr(checkpoint, "write_arrays", note)
+    monkeypatch.setattr(Schema, "write", note)
     EM(states=2, iterations=8).fit(MADE_UP, checkpoint=tmp_path / "run", log=clock)
     # Operations: the start, then eight iterations, each of which takes eight seconds.
     assert written == [4, 7, 9]

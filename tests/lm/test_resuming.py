@@ -17,7 +17,9 @@ from sapwood.anchors.concave import maximise
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm import train
 from sapwood.lm.methods import METHODS
+from sapwood.lm.resuming import CHECKPOINT
 from sapwood.run.checkpoint import Checkpoint
+from sapwood.schema import Schema
 from sapwood.storage import read_arrays, write_arrays
 
 SMALL = {"states": 3, "iterations": 6}
@@ -134,19 +136,19 @@ def test_a_damaged_checkpoint(
             train("train.txt", **same)
     # Whole, but with something left out or of another shape.
     Path("c").write_bytes(whole)
-    arrays, metadata = read_arrays("c", kind="checkpoint", version=1)
+    arrays, metadata = read_arrays("c", kind="lm-checkpoint", version=1)
     for name in arrays:
         for other in (None, arrays[name][:-1]):
-            if other is not None and name.endswith(("words", "counts")):
+            if other is not None and name.endswith(("words", "counts", "objectives")):
                 continue
             changed = {**arrays, name: other} if other is not None else {k: v for k, v in arrays.items() if k != name}
             if other is None and name.split("/")[-1].startswith("best."):
                 continue  # the present parameters may be the best
-            write_arrays("c", changed, metadata, kind="checkpoint", version=1)
+            write_arrays("c", changed, metadata, kind="lm-checkpoint", version=1)
             with pytest.raises(ModelError, match=r"^c: not a complete checkpoint: .*; remove it to start anew"):
                 train("train.txt", **same)
     for name in ("parts", "log"):
-        write_arrays("c", arrays, {k: v for k, v in metadata.items() if k != name}, kind="checkpoint", version=1)
+        write_arrays("c", arrays, {k: v for k, v in metadata.items() if k != name}, kind="lm-checkpoint", version=1)
         with pytest.raises(ModelError, match="c: not a complete checkpoint"):
             train("train.txt", **same)
     assert folder.is_dir()
@@ -155,13 +157,13 @@ def test_a_damaged_checkpoint(
 def test_checkpoints_take_a_small_part_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    checkpoint = Checkpoint(tmp_path / "c", {}, data="text")
     taken = 3.0
 
-    def write(*_: Any, **__: Any) -> None:
+    def write(*_: Any) -> None:
         now[0] += taken
 
-    monkeypatch.setattr("sapwood.run.checkpoint.write_arrays", write)
+    monkeypatch.setattr(Schema, "write", write)
+    checkpoint = Checkpoint(tmp_path / "c", {}, CHECKPOINT, data="text")
     written = []
     while now[0] < 1000:
         if checkpoint.is_due:
