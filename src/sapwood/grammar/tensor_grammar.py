@@ -281,7 +281,8 @@ class TensorGrammar:
         check_meaning(grammar, tolerance=1e-3)
         return grammar
 
-    def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def _content(self, *, as_it_is: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return what is stored; with `as_it_is`, zero weights among them."""
         arrays = {
             **self.symbols.to_arrays(),
             "states": self.states,
@@ -298,8 +299,9 @@ class TensorGrammar:
             "normaliser": self.normaliser.to_dict(),
             "transform": self.transform.to_dict(),
         }
-        places = np.flatnonzero(self.tensors)
-        if len(places) <= _SPARSE * len(self.tensors) and 0 < len(self.tensors) < 1 << 32:
+        found = len(self.tensors) if as_it_is else np.count_nonzero(self.tensors)
+        if found <= _SPARSE * len(self.tensors) and 0 < len(self.tensors) < 1 << 32:
+            places = np.flatnonzero(self.tensors)
             metadata["weights"] = len(self.tensors)
             arrays["tensors.places"], arrays["tensors.values"] = places.astype(np.uint32), self.tensors[places]
         else:
