@@ -19,7 +19,19 @@ import sapwood as package
 from sapwood.cli.main import run
 from sapwood.trees import Tree
 
-COMMANDS = ("train", "parse", "eval", "inspect", "convert", "minimise", "plot", "decompose", "lm", "identify")
+COMMANDS = (
+    "train",
+    "parse",
+    "eval",
+    "compare",
+    "inspect",
+    "convert",
+    "minimise",
+    "plot",
+    "decompose",
+    "lm",
+    "identify",
+)
 
 
 def words_of(line: str) -> list[str]:

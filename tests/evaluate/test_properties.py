@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from effort import slow
 from sapwood.evaluate import EvalbParameters, Scorer, get_parameters, score_tree
+from sapwood.evaluate.resampling import FIGURES, figures
 from sapwood.trees.brackets import read_brackets
 from sapwood.trees.tree import Tree
 from treebank_files import treebank
@@ -112,6 +113,28 @@ def test_a_tree_against_itself_is_right(pair: tuple[Tree, Tree], parameters: Eva
 
 
 @given(pairs(), PARAMETERS)
+def test_every_bracket_that_does_not_match_is_in_one_mistake(
+    pair: tuple[Tree, Tree], parameters: EvalbParameters
+) -> None:
+    found = score_tree(*pair, parameters)
+    if found.status == "skipped":
+        return
+    kinds = found.mistakes
+    # A wrong label or span is a gold and a predicted bracket, all others are one.
+    both = kinds["wrong_label"] + kinds["wrong_span"]
+    one = kinds["wrong_unary"] + kinds["missing"] + kinds["spurious"]
+    assert 2 * both + one == found.gold + found.predicted - 2 * found.matched
+    assert kinds["missing"] <= found.gold - found.matched - both
+    # Spans that both trees have, with one bracket each at least: whatever is wrong there is a label or a unary.
+    assert kinds["wrong_label"] == found.unlabeled_matched - found.matched
+    # The other way round what was missing is spurious.
+    back = score_tree(*reversed(pair), parameters).mistakes
+    assert (back["wrong_label"], back["wrong_unary"]) == (kinds["wrong_label"], kinds["wrong_unary"])
+    if not kinds["wrong_span"]:
+        assert (back["missing"], back["spurious"]) == (kinds["spurious"], kinds["missing"])
+
+
+@given(pairs(), PARAMETERS)
 def test_swapping_the_trees_swaps_precision_and_recall(pair: tuple[Tree, Tree], parameters: EvalbParameters) -> None:
     one, other = score_tree(*pair, parameters), score_tree(*reversed(pair), parameters)
     assert one.status == other.status
@@ -133,6 +156,7 @@ def test_parts_add_up(many: list[tuple[tuple[Tree, Tree], bool]], parameters: Ev
         assert total == sum(getattr(score, key) for score in scorer.scores)
     assert result.sentences == len(many) == result.parsed + result.failed + result.errors + result.skipped
     assert result.failed == sum(failed for _, failed in many)
+    assert figures(result.counts.sum(axis=0)).tolist() == [getattr(result, name) for name in FIGURES]
     assert result.matched <= result.unlabeled_matched <= min(result.gold, result.predicted)
     ordered = [part.gold for part in result.labels.values()]
     assert all(a >= b for a, b in pairwise(ordered))

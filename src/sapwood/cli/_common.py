@@ -108,6 +108,37 @@ threads_option = click.option(
 )
 
 
+params_option = click.option(
+    "--params",
+    default="default",
+    show_default=True,
+    help="What counts: default, collins, or an EVALB parameter file (.prm).",
+)
+
+
+def resampling_options(function: F) -> F:
+    """Add the options that say how sentences are resampled."""
+    for option in (
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random numbers."),
+        click.option(
+            "--resamples",
+            type=click.IntRange(min=1),
+            default=10_000,
+            show_default=True,
+            help="Samples of the sentences that are drawn.",
+        ),
+        click.option(
+            "--confidence",
+            type=click.FloatRange(0, 1, min_open=True, max_open=True),
+            default=0.95,
+            show_default=True,
+            help="Of the intervals.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 def normaliser_options(function: F) -> F:
     """Add the options that say how trees are cleaned."""
     # Decorators apply from the last to the first, and so does this.

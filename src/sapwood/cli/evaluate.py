@@ -26,11 +26,15 @@ from sapwood.trees.formats import InputFormat
     help="Parse the gold sentences with this model, or the product of several, and score the result. "
     "[default: bundled]",
 )
+@common.params_option
+@common.resampling_options
 @click.option(
-    "--params",
-    default="default",
-    show_default=True,
-    help="What counts: default, collins, or an EVALB parameter file (.prm).",
+    "--sentences",
+    type=click.IntRange(min=0),
+    is_flag=False,
+    flag_value=0,
+    help="Print the scores of each sentence instead, the worst first; with N, of that many.",
+    metavar="[N]",
 )
 @click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
 @common.parser_options
@@ -48,6 +52,10 @@ def command(
     predicted: str | None,
     models: tuple[str, ...],
     params: str,
+    confidence: float,
+    resamples: int,
+    seed: int,
+    sentences: int | None,
     gold_tags: bool,
     decoder: str,
     threshold: float,
@@ -73,7 +81,10 @@ def command(
       sapwood eval test.mrg -m model.sapwood
       sapwood eval test.mrg -m seed1.sapwood -m seed2.sapwood
       sapwood eval test.mrg parsed.mrg --params collins --json
+      sapwood eval test.mrg parsed.mrg --sentences 20
     """
+    if sentences is not None:
+        common.refuse_given(context, ["confidence", "resamples", "seed"], "does not go with --sentences")
     if predicted is not None and models:
         raise UsageError("give either PREDICTED trees or a model (-m), not both")
     if predicted is not None:
@@ -111,10 +122,20 @@ def command(
         )
     seconds = time.perf_counter() - started
     _report_problems(result, gold, progress)
+    if sentences is not None:
+        chosen = result.worst()[: sentences or None]
+        if as_json:
+            for row in result.sentence_dicts(chosen):
+                common.print_json(row)
+        else:
+            click.echo(result.format_sentences(chosen))
+        return
+    intervals = result.intervals(confidence=confidence, resamples=resamples, seed=seed)
     if as_json:
-        common.print_json({**result.to_dict(), "seconds": round(seconds, 3)})
+        found = {"confidence": confidence, "resamples": resamples, "seed": seed, **intervals}
+        common.print_json({**result.to_dict(), "intervals": found, "seconds": round(seconds, 3)})
     else:
-        click.echo(result.format())
+        click.echo(result.format(intervals, f"{100 * confidence:.4g} % of all"))
 
 
 def _report_problems(result: EvaluationResult, gold: str, progress: Progress) -> None:

@@ -16,6 +16,7 @@ _COMMANDS = {
     "train": "sapwood.cli.train",
     "parse": "sapwood.cli.parse",
     "eval": "sapwood.cli.evaluate",
+    "compare": "sapwood.cli.compare",
     "inspect": "sapwood.cli.inspect",
     "convert": "sapwood.cli.convert",
     "minimise": "sapwood.cli.minimise",

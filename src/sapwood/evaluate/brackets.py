@@ -27,15 +27,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from sapwood.errors import InputError
+from sapwood.evaluate.mistakes import Bracket, count_mistakes
 from sapwood.evaluate.parameters import PARAMETER_SETS, UNLABELED, EvalbParameters, get_parameters
 from sapwood.evaluate.result import EvaluationResult, LabelScore, Matched
 from sapwood.trees.tree import Tree
-
-Bracket = tuple[int, int, str]
 
 _QUOTE_WORDS = frozenset({"'", '"', "/"})
 
@@ -46,7 +45,8 @@ class SentenceScore(Matched):
 
     `gold` and `predicted` are the numbers of brackets; they are the same for labeled and unlabeled
     figures. `matched` obeys the parameter `labeled`; `unlabeled_matched` compares spans alone.
-    `labels` has the counts `(gold, predicted, matched)` of each label.
+    `labels` has the counts `(gold, predicted, matched)` of each label, and `mistakes` how many there are
+    of each kind (see `sapwood.evaluate.mistakes`).
     """
 
     status: Literal["ok", "failed", "skipped", "error"]
@@ -60,6 +60,12 @@ class SentenceScore(Matched):
     unlabeled_matched: int = 0
     crossing: int = 0
     labels: Mapping[str, tuple[int, int, int]] = field(default_factory=dict, repr=False)
+    mistakes: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def scored(self) -> bool:
+        """Whether the sentence counts."""
+        return self.status in ("ok", "failed")
 
     @property
     def exact(self) -> bool:
@@ -109,6 +115,7 @@ def score_tree(
         unlabeled_matched=(gold_spans & predicted_spans).total(),
         crossing=_count_crossing(gold_spans, predicted_spans),
         labels=_by_label(left.brackets, right.brackets, matched),
+        mistakes=count_mistakes(gold_brackets, predicted_brackets),
     )
 
 
@@ -122,10 +129,13 @@ class Scorer:
     def __init__(self, parameters: EvalbParameters | str = "default") -> None:
         self.parameters = get_parameters(parameters) if isinstance(parameters, str) else parameters
         self.scores: list[SentenceScore] = []
+        self._texts: list[str] = []
         self._errors = 0
 
-    def add(self, gold: Tree, predicted: Tree | None) -> SentenceScore:
+    def add(self, gold: Tree, predicted: Tree | None, place: str = "") -> SentenceScore:
         """Score a sentence and return its score; None for `predicted` counts as a failure to parse.
+
+        `place` says where the trees are from, if they cannot be compared.
 
         Raises
         ------
@@ -133,7 +143,10 @@ class Scorer:
             When this makes more sentences in error than the parameter `max_error` allows.
         """
         score = score_tree(gold, predicted, self.parameters)
+        if place and score.status == "error":
+            score = replace(score, message=f"{score.message} ({place})")
         self.scores.append(score)
+        self._texts.append(" ".join(gold.words()))
         if score.status == "error":
             self._errors += 1
             limit = self.parameters.max_error
@@ -154,7 +167,10 @@ class Scorer:
                 for index, count in enumerate(counts):
                     sums[index] += count
         return EvaluationResult.of_scores(
-            self.scores, self.parameters, {label: LabelScore(*sums) for label, sums in labels.items()}
+            self.scores,
+            self.parameters,
+            {label: LabelScore(*sums) for label, sums in labels.items()},
+            self._texts,
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sapwood.errors import InputError, TreeFormatError
 from sapwood.evaluate.brackets import Scorer
 from sapwood.evaluate.parameters import EvalbParameters
@@ -9,8 +11,7 @@ from sapwood.evaluate.result import EvaluationResult
 from sapwood.files import name_of, read_lines
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.brackets import parse_trees
-from sapwood.trees.export import parse_export
-from sapwood.trees.formats import INPUT_FORMATS, InputFormat, detect_format, read_trees
+from sapwood.trees.formats import InputFormat, detect_format, locate_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
 
@@ -39,35 +40,39 @@ def score_files(
     progress
         What to report to.
     """
-    gold_trees = list(read_trees(gold, format=format))
+    gold_trees = list(locate_trees(read_lines(gold), source=name_of(gold), format=format))
     predicted_trees = _read_predictions(predicted, format, len(gold_trees))
     if len(gold_trees) != len(predicted_trees):
         raise InputError(
             f"{name_of(gold)} has {len(gold_trees)} trees, {name_of(predicted)} has {len(predicted_trees)}; "
-            "they must line up (write a blank line for a sentence without a parse)"
+            "they must line up (write a blank line for a sentence without a parse); the first tree without a partner "
+            f"ends on {_place_of_first_alone((gold, gold_trees), (predicted, predicted_trees))}"
         )
     scorer = Scorer(parameters)
     pairs = zip(gold_trees, predicted_trees, strict=True)
-    for gold_tree, predicted_tree in track(pairs, progress or Silent(), "scoring", len(gold_trees), "trees"):
-        if normaliser is None:
-            scorer.add(gold_tree, predicted_tree)
+    for pair in track(pairs, progress or Silent(), "scoring", len(gold_trees), "trees"):
+        (gold_tree, gold_line), (predicted_tree, line) = pair
+        clean = gold_tree if normaliser is None else normaliser(gold_tree)
+        if clean is None:
             continue
-        clean = normaliser(gold_tree)
-        if clean is not None:
-            scorer.add(clean, None if predicted_tree is None else normaliser(predicted_tree))
+        if normaliser is not None and predicted_tree is not None:
+            predicted_tree = normaliser(predicted_tree)
+        scorer.add(clean, predicted_tree, f"{name_of(gold)}:{gold_line}, {name_of(predicted)}:{line}")
     return scorer.result()
 
 
-def _read_predictions(path: str, input_format: InputFormat, expected: int) -> list[Tree | None]:
-    """Read predicted trees; in a file of one tree a line a blank line (or `()`) is a missing one."""
-    if input_format not in INPUT_FORMATS:  # of another package
-        return list(read_trees(path, format=input_format))
+def _place_of_first_alone(*sides: tuple[str, Sequence[tuple[Tree | None, int]]]) -> str:
+    (_, fewer), (path, more) = sorted(sides, key=lambda side: len(side[1]))
+    return f"{name_of(path)}:{more[len(fewer)][1]}"
+
+
+def _read_predictions(path: str, input_format: InputFormat, expected: int) -> list[tuple[Tree | None, int]]:
+    """Read predicted trees, with their lines; in a file of one tree a line a blank line (or `()`) is a missing one."""
     lines = list(read_lines(path))
-    if input_format == "export" or (input_format == "auto" and detect_format(lines) == "export"):
-        return list(parse_export(lines, source=name_of(path)))
-    if len(lines) == expected:
+    brackets = input_format == "brackets" or (input_format == "auto" and detect_format(lines) == "brackets")
+    if brackets and len(lines) == expected:
         try:
-            trees: list[Tree | None] = []
+            trees: list[tuple[Tree | None, int]] = []
             for number, line in lines:
                 found = (
                     []
@@ -76,9 +81,9 @@ def _read_predictions(path: str, input_format: InputFormat, expected: int) -> li
                 )
                 if len(found) > 1:
                     break
-                trees.append(found[0] if found else None)
+                trees.append((found[0] if found else None, number))
             else:
                 return trees
         except TreeFormatError:
             pass  # perhaps trees over several lines: read them as such, and let that complain
-    return list(parse_trees(lines, source=name_of(path)))
+    return list(locate_trees(lines, source=name_of(path), format=input_format))

@@ -8,11 +8,17 @@ failed ones (no prediction) count in all but those of crossing, which are over p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from sapwood.evaluate.mistakes import MISTAKES
 from sapwood.evaluate.parameters import EvalbParameters
+from sapwood.evaluate.resampling import COLUMNS, COUNTED, FIGURES, Interval, figures, intervals
+from sapwood.evaluate.tables import format_table
+from sapwood.shapes import Array, Float64, Int, Int64
 
 if TYPE_CHECKING:
     from sapwood.evaluate.brackets import SentenceScore
@@ -198,6 +204,10 @@ class EvaluationResult(Summary):
         What is wrong with each sentence in error, with its number from 1.
     parameters
         What was counted and what ignored.
+    counts
+        `sapwood.evaluate.resampling.COLUMNS` of each sentence, all zero where it counts in no score.
+    texts
+        The words of each sentence, as in its gold tree.
     """
 
     cutoff: Summary
@@ -205,10 +215,16 @@ class EvaluationResult(Summary):
     lengths: Mapping[str, Summary]
     messages: tuple[str, ...]
     parameters: EvalbParameters
+    counts: Int64[Array, "sentences columns"] = field(repr=False, compare=False)
+    texts: tuple[str, ...] = field(repr=False)
 
     @classmethod
     def of_scores(
-        cls, scores: Sequence[SentenceScore], parameters: EvalbParameters, labels: Mapping[str, LabelScore]
+        cls,
+        scores: Sequence[SentenceScore],
+        parameters: EvalbParameters,
+        labels: Mapping[str, LabelScore],
+        texts: Sequence[str],
     ) -> EvaluationResult:
         """Add up the scores of sentences; `labels` has been added up already."""
         buckets: dict[str, list[SentenceScore]] = {name: [] for name in BUCKETS}
@@ -225,7 +241,64 @@ class EvaluationResult(Summary):
                 if score.status == "error"
             ),
             parameters=parameters,
+            counts=np.array([_row(score) for score in scores], dtype=np.int64).reshape(-1, len(COLUMNS)),
+            texts=tuple(texts),
         )
+
+    def intervals(self, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> dict[str, Interval]:
+        """Return bootstrap intervals of precision, recall, F1, exact match and tag accuracy.
+
+        Parameters
+        ----------
+        confidence
+            How probable it should be that the interval has the figure of all sentences like these.
+        resamples
+            Samples of the sentences that are drawn.
+        seed
+            Of the random numbers.
+        """
+        return intervals(self.counts, confidence=confidence, resamples=resamples, seed=seed)
+
+    def sentence_f1(self) -> Float64[Array, "sentences"]:
+        """Return the F1 of each sentence; that of an exact one without brackets is 100."""
+        exact = self.counts[:, COLUMNS.index("exact")] > 0
+        return np.where(exact, 100.0, figures(self.counts)[:, FIGURES.index("f1")])
+
+    def worst(self) -> Int[Array, "scored"]:
+        """Return the sentences that count, from 0: the least F1 first and, of the same, the most mistakes."""
+        wrong = self.counts[:, COLUMNS.index("gold")] + self.counts[:, COLUMNS.index("predicted")]
+        wrong = wrong - 2 * self.counts[:, COLUMNS.index("matched")]
+        order = np.lexsort((-wrong, self.sentence_f1()))
+        return order[self.counts[order, COLUMNS.index("scored")] > 0]
+
+    def sentence_dicts(self, chosen: Iterable[int] | None = None) -> list[dict[str, Any]]:
+        """Return the counts of these sentences (without any: all that count, the worst first) for JSON."""
+        f1 = self.sentence_f1()
+        rows = []
+        for index in self.worst() if chosen is None else chosen:
+            row = dict(zip(COLUMNS, self.counts[index].tolist(), strict=True))
+            rows.append(
+                {
+                    "sentence": int(index) + 1,
+                    **{key: row[key] for key in _LABEL_COUNTS},
+                    "f1": float(f1[index]),
+                    "exact": bool(row["exact"]),
+                    "correct_tags": row["correct_tags"],
+                    "words": row["words"],
+                    "text": self.texts[index],
+                }
+            )
+        return rows
+
+    def format_sentences(self, chosen: Iterable[int] | None = None) -> str:
+        """Return the same as a table for the terminal."""
+        rows, texts = [["sentence", "gold", "predicted", "matched", "F1", "exact", "tags"]], ["words"]
+        for row in self.sentence_dicts(chosen):
+            tags = f"{row['correct_tags']}/{row['words']}"
+            counts = [str(row[key]) for key in ("sentence", *_LABEL_COUNTS)]
+            rows.append([*counts, f"{row['f1']:.2f}", "yes" if row["exact"] else "no", tags])
+            texts.append(row["text"])
+        return format_table(rows, texts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists, numbers and strings, for JSON."""
@@ -244,48 +317,45 @@ class EvaluationResult(Summary):
             "messages": list(self.messages),
         }
 
-    def format(self) -> str:
-        """Return the figures as tables for the terminal."""
+    def format(self, intervals: Mapping[str, Interval] | None = None, title: str = "interval") -> str:
+        """Return the figures as tables for the terminal, with `intervals` of some in a column of this title."""
         both = (self, self.cutoff)
         rows = [[f"parameters: {self.parameters.name}", "all", f"length <= {self.parameters.cutoff_len}"]]
-        for title, key in _COUNT_TITLES.items():
+        for name, key in _COUNT_TITLES.items():
             if key in ("sentences", "scored") or getattr(self, key):
-                rows.append([title, *(str(getattr(part, key)) for part in both)])
-        for title, key in _FIGURE_TITLES.items():
-            rows.append([title, *(f"{getattr(part, key):.2f}" for part in both)])
-        parts = [_table(rows)]
+                rows.append([name, *(str(getattr(part, key)) for part in both)])
+        for name, key in _FIGURE_TITLES.items():
+            rows.append([name, *(f"{getattr(part, key):.2f}" for part in both)])
+        if intervals is not None:
+            known = {name: intervals[key] for name, key in _FIGURE_TITLES.items() if key in intervals}
+            rows[0].append(title)
+            for row in rows[1:]:
+                row.append("[{:.2f}, {:.2f}]".format(*known[row[0]]) if row[0] in known else "")
+        parts = [format_table(rows)]
 
         rows = [["length", "sentences", "precision", "recall", "F1", "exact"]]
         for name, length in self.lengths.items():
             if length.scored:
                 rows.append([name, str(length.scored), *_figures(length, _LENGTH_FIGURES)])
         if len(rows) > 1:
-            parts.append(_table(rows))
+            parts.append(format_table(rows))
 
         rows = [["label", "gold", "predicted", "matched", "precision", "recall", "F1"]]
         for name, label in self.labels.items():
             counts = (str(getattr(label, key)) for key in _LABEL_COUNTS)
             rows.append([name, *counts, *_figures(label, _LABEL_FIGURES)])
         if len(rows) > 1:
-            parts.append(_table(rows))
+            parts.append(format_table(rows))
         merged = [f"{label} as {name}" for label, name in self.parameters.label_names.items() if label != name]
         if merged and self.parameters.labeled:
             parts.append("Counted as the same label: " + ", ".join(merged))
         return "\n\n".join(parts)
 
 
+def _row(score: SentenceScore) -> list[int]:
+    """Return `COLUMNS` of a sentence."""
+    return [*(getattr(score, name) for name in COUNTED), *(score.mistakes.get(kind, 0) for kind in MISTAKES)]
+
+
 def _figures(part: Matched, keys: Sequence[str]) -> list[str]:
     return [f"{getattr(part, key):.2f}" for key in keys]
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Return lines with the first column to the left and the others to the right, a rule below the first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if index else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

@@ -79,13 +79,27 @@ def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad 
     return _find(format, own, "read", "input format")(read_lines(path), source=name_of(path))
 
 
+def locate_trees(lines: Lines, *, source: str, format: InputFormat = "auto") -> Iterator[tuple[Tree, int]]:
+    """Yield the trees of numbered lines, each with the number of the line that it ends on."""
+    last = 0
+
+    def watched() -> Iterator[tuple[int, str]]:
+        nonlocal last
+        for line in lines:
+            last = line[0]
+            yield line
+
+    for tree in _find(format, _READERS, "read", "input format")(watched(), source=source):
+        yield tree, last
+
+
 def detect_format(lines: Lines) -> Literal["brackets", "export"]:
     """Return the format of numbered lines, going by the first that is not blank."""
     first = next((text for _, text in lines if text.strip()), "")
     return "export" if first.startswith(_EXPORT_STARTS) else "brackets"
 
 
-def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None) -> Iterator[Tree]:
+def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None) -> Iterator[Tree]:
     lines = iter(lines)
     seen = []
     for line in lines:

@@ -1,0 +1,111 @@
+"""`sapwood compare`."""
+
+from __future__ import annotations
+
+import click
+
+from sapwood.cli import _common as common
+from sapwood.errors import InputError, ModelError, UsageError
+from sapwood.evaluate import EvaluationResult, compare, get_parameters
+from sapwood.evaluate.files import score_files
+from sapwood.files import STANDARD_STREAM, is_regular, name_of
+from sapwood.models import find_model
+from sapwood.storage import read_header
+from sapwood.trees.formats import InputFormat
+
+
+@click.command("compare", short_help="Test which of two parsers is better.")
+@click.argument("gold")
+@click.argument("a")
+@click.argument("b")
+@common.params_option
+@common.resampling_options
+@click.option(
+    "--sentences",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="How many of the sentences with the largest differences to list.",
+)
+@click.option("--no-normalise", is_flag=True, help="Compare trees in files as they are.")
+@common.threads_option
+@common.normaliser_options
+@common.format_option
+@common.json_option
+@common.quiet_option
+@click.pass_context
+def command(
+    context: click.Context,
+    gold: str,
+    a: str,
+    b: str,
+    params: str,
+    confidence: float,
+    resamples: int,
+    seed: int,
+    sentences: int,
+    no_normalise: bool,
+    threads: int | None,
+    function_tags: str,
+    keep_empties: bool,
+    keep_repeated: bool,
+    input_format: InputFormat,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Compare two parsers, A and B, on the sentences of GOLD.
+
+    Each of A and B is a file of trees or a model (a file, or `en` for the included one), which then parses the gold
+    sentences. Intervals are of the paired bootstrap, p-values of approximate randomisation.
+
+    \b
+    Examples:
+      sapwood compare test.mrg old.mrg new.mrg
+      sapwood compare test.mrg pcfg.sapwood split-merge.sapwood --json
+    """
+    if gold == STANDARD_STREAM:
+        raise UsageError("GOLD is read once for A and once for B, and cannot be standard input; name a file")
+    models = [_is_model(path) for path in (a, b)]
+    if not any(models):
+        common.refuse_given(context, ["threads"], "goes with a model")
+    if all(models):
+        taken = (*common.NORMALISER_OPTIONS, "no_normalise")
+        common.refuse_given(context, taken, "does not go with two models: trees are normalised as theirs were")
+    if no_normalise:
+        common.refuse_given(context, common.NORMALISER_OPTIONS, "does not go with --no-normalise")
+    common.check_inputs(gold, *(path for path, model in zip((a, b), models, strict=True) if not model))
+    progress = common.make_progress(quiet)
+    parameters = get_parameters(params)
+    normaliser = None if no_normalise else common.make_normaliser(function_tags, keep_empties, keep_repeated)
+
+    def score(path: str, model: bool) -> EvaluationResult:
+        if not model:
+            return score_files(
+                gold, path, format=input_format, normaliser=normaliser, parameters=parameters, progress=progress
+            )
+        from sapwood.evaluate.held_out import evaluate_parser
+
+        parser = common.load_parser(path, threads=common.default_threads(threads))
+        trees = common.trees_from([gold], input_format, False, progress)
+        return evaluate_parser(parser, trees, parameters=parameters, progress=progress)
+
+    results = [score(path, model) for path, model in zip((a, b), models, strict=True)]
+    for path, result in zip((a, b), results, strict=True):
+        if result.messages:
+            raise InputError(f"{name_of(path)}: {result.messages[0]}; A and B must have the words of the gold trees")
+        if not result.scored:
+            raise InputError(f"{name_of(gold)}: no trees to score")
+    found = compare(*results, confidence=confidence, resamples=resamples, seed=seed)
+    if as_json:
+        common.print_json({"a": name_of(a), "b": name_of(b), **found.to_dict(sentences)})
+    else:
+        click.echo(f"A: {name_of(a)}\nB: {name_of(b)}\n\n{found.format(sentences)}")
+
+
+def _is_model(path: str) -> bool:
+    """Return whether this is a model rather than trees, going by what is in the file."""
+    file = find_model(path)
+    try:
+        return file.suffix == ".sapwood" or (is_regular(file) and bool(read_header(file)))
+    except ModelError:
+        return False
