@@ -404,3 +404,35 @@ def test_bad_input():
             decompose(q, 2, **settings_)
     with pytest.raises(UsageError, match="states must be"):
         half_decompose(q, 0)
+
+
+def hull_distance(point: np.ndarray, corners: np.ndarray) -> float:
+    """Return how far a point is from the affine hull of corners, by least squares."""
+    sides = (corners[1:] - corners[0]).T
+    return float(np.linalg.norm(point - corners[0] - sides @ np.linalg.lstsq(sides, point - corners[0], rcond=None)[0]))
+
+
+def slow_anchors(points: np.ndarray, count: int, *, second_loop: bool = True) -> list[int]:
+    """Return what FastAnchorWords chooses (Arora et al. 2013, algorithm 4), one distance after the other."""
+
+    def farthest(others: list[int]) -> int:
+        return int(np.argmax([hull_distance(point, points[others]) for point in points]))
+
+    chosen = [int(np.argmax(np.linalg.norm(points - points.mean(axis=0), axis=1)))]
+    while len(chosen) < count:
+        chosen.append(farthest(chosen))
+    for place in range(count if second_loop else 0):
+        chosen[place] = farthest(chosen[:place] + chosen[place + 1 :])
+    return chosen
+
+
+def test_each_anchor_is_chosen_again_given_the_others():
+    """The second loop of FastAnchorWords: among points that are in no simplex it changes what the first one chose."""
+    changed = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        points, count = rng.normal(size=(15, 5)), int(rng.integers(2, 6))
+        wanted = slow_anchors(points, count)
+        assert find_anchors(points, count).tolist() == wanted
+        changed += wanted != slow_anchors(points, count, second_loop=False)
+    assert changed >= 10
