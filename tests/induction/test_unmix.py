@@ -239,7 +239,7 @@ def test_the_symmetric_moment_suggests_the_roots(words: int) -> None:
         roots = _Roots(arguments @ arguments + arguments)
         chosen = roots.near(arguments * pi + (arguments * pi).T, pi)
         np.testing.assert_allclose(roots.matrix(chosen), arguments, atol=1e-8)
-    assert 2 <= below
+    assert below >= 2
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -309,7 +309,7 @@ def test_held_out_bigrams_are_counted():
 
 @pytest.mark.parametrize("kappa", [0.0, 3.0, 200.0])
 def test_points_of_words_are_those_of_scaled_counts(text, kappa):
-    """`E[phi(w1) | w2]`, written out; singular vectors are known but for their signs, so inner products are compared."""
+    """`E[phi(w1) | w2]`, written out. Singular vectors are known but for signs, so inner products are compared."""
     counts = bigrams(text[1], 60).toarray()
     tiles = BigramTiles(scipy.sparse.csr_array(counts), 4)
     points = word_points(tiles, 4, kappa=kappa)
