@@ -436,3 +436,25 @@ def test_each_anchor_is_chosen_again_given_the_others():
         assert find_anchors(points, count).tolist() == wanted
         changed += wanted != slow_anchors(points, count, second_loop=False)
     assert changed >= 10
+
+
+def test_rows_and_columns_are_solved_in_the_same_way():
+    q = np.random.default_rng(0).gamma(0.5, size=(12, 10))
+    for solver in ("active-set", "frank-wolfe"):
+        found = decompose(q, 3, solver=solver)
+        np.testing.assert_allclose(found.rows, half_decompose(q, 3, solver=solver).rows, atol=1e-12)
+        other = half_decompose(q.T, 3, solver=solver).rows
+        np.testing.assert_allclose(found.columns, other @ found.alignment.T, atol=1e-9)
+
+
+def test_when_to_stop_does_not_depend_on_the_size_of_the_objective():
+    rng = np.random.default_rng(1)
+    known, q = rng.dirichlet(np.ones(20), size=4), rng.dirichlet(np.ones(20))
+
+    def ended(size: float) -> int:
+        def evaluate(x):
+            return size * float(q @ np.log(x @ known)), size * (known @ (q / (x @ known)))
+
+        return len(maximise(evaluate, np.full(4, 0.25), iterations=5000, tolerance=1e-5).objectives)
+
+    assert ended(1.0) == ended(1e5) < 5000

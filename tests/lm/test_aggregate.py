@@ -338,3 +338,24 @@ def test_kappa_holds_back_words_that_are_only_seen_with_each_other():
     ]
     assert perplexities[0] < 12
     assert perplexities[1] > 30
+
+
+def test_subspace_iteration_of_counts_that_no_few_states_explain(text, monkeypatch):
+    """Of more directions than are asked for those of the largest singular values are taken."""
+    rng = np.random.default_rng(4)
+    rows, columns = (np.linalg.qr(rng.normal(size=(150, 150)))[0] for _ in range(2))
+    rows[:, 0] = columns[:, 0] = 1 / np.sqrt(150)
+    counts = scipy.sparse.csr_array(200 + 1e3 * np.abs((rows * 0.8 ** np.arange(150)) @ columns.T))
+    tiles = BigramTiles(counts, 5)
+    points = word_points(tiles, 3, kappa=20.0)
+    monkeypatch.setattr("sapwood.lm.pivot_words._DENSE", 0)
+    approximate = word_points(tiles, 3, kappa=20.0)
+    np.testing.assert_allclose(approximate @ approximate.T, points @ points.T, rtol=0.02)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_states_of_pivots_are_never_too_small_for_their_precision(text, precision):
+    """In single precision products of zeros would be words that cannot be."""
+    found = fitted(text[1], states=4, method="pivot", prior=0.0, word_prior=0.0, precision=precision, anchor_count=5)
+    smallest = found.given[np.unique(text[1])].min()
+    assert (smallest > 1e-10) == (precision == "single")
