@@ -404,3 +404,57 @@ def test_bad_input():
             decompose(q, 2, **settings_)
     with pytest.raises(UsageError, match="states must be"):
         half_decompose(q, 0)
+
+
+def hull_distance(point: np.ndarray, corners: np.ndarray) -> float:
+    """Return how far a point is from the affine hull of corners, by least squares."""
+    sides = (corners[1:] - corners[0]).T
+    return float(np.linalg.norm(point - corners[0] - sides @ np.linalg.lstsq(sides, point - corners[0], rcond=None)[0]))
+
+
+def slow_anchors(points: np.ndarray, count: int, *, second_loop: bool = True) -> list[int]:
+    """Return what FastAnchorWords chooses (Arora et al. 2013, algorithm 4), one distance after the other."""
+
+    def farthest(others: list[int]) -> int:
+        return int(np.argmax([hull_distance(point, points[others]) for point in points]))
+
+    chosen = [int(np.argmax(np.linalg.norm(points - points.mean(axis=0), axis=1)))]
+    while len(chosen) < count:
+        chosen.append(farthest(chosen))
+    for place in range(count if second_loop else 0):
+        chosen[place] = farthest(chosen[:place] + chosen[place + 1 :])
+    return chosen
+
+
+def test_each_anchor_is_chosen_again_given_the_others():
+    """The second loop of FastAnchorWords: among points that are in no simplex it changes what the first one chose."""
+    changed = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        points, count = rng.normal(size=(15, 5)), int(rng.integers(2, 6))
+        wanted = slow_anchors(points, count)
+        assert find_anchors(points, count).tolist() == wanted
+        changed += wanted != slow_anchors(points, count, second_loop=False)
+    assert changed >= 10
+
+
+def test_rows_and_columns_are_solved_in_the_same_way():
+    q = np.random.default_rng(0).gamma(0.5, size=(40, 30))
+    for solver in ("active-set", "frank-wolfe"):
+        found = decompose(q, 8, solver=solver)
+        np.testing.assert_allclose(found.rows, half_decompose(q, 8, solver=solver).rows, atol=1e-12)
+        other = half_decompose(q.T, 8, solver=solver).rows
+        np.testing.assert_allclose(found.columns, other @ found.alignment.T, atol=1e-9)
+
+
+def test_when_to_stop_does_not_depend_on_the_size_of_the_objective():
+    rng = np.random.default_rng(1)
+    known, q = rng.dirichlet(np.ones(20), size=4), rng.dirichlet(np.ones(20))
+
+    def ended(size: float) -> int:
+        def evaluate(x):
+            return size * float(q @ np.log(x @ known)), size * (known @ (q / (x @ known)))
+
+        return len(maximise(evaluate, np.full(4, 0.25), iterations=5000, tolerance=1e-5).objectives)
+
+    assert ended(1.0) == ended(1e5) < 5000

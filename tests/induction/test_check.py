@@ -82,7 +82,7 @@ def test_yes_takes_one_prime_and_no_as_many_as_asked_for() -> None:
     assert no is not None
     assert (yes.primes, yes.error) == (PRIMES[:1], 0)
     assert no.primes == PRIMES[:3]
-    assert no.error == pytest.approx(float(np.prod([6 * 4 / prime for prime in PRIMES[:3]])))
+    assert no.error == pytest.approx(float(np.prod([6 * 4 / prime for prime in PRIMES[:3]])), rel=1e-9, abs=0)
 
 
 def test_the_seed_decides() -> None:
@@ -227,3 +227,20 @@ def test_one_word_has_nothing_to_find() -> None:
 def test_reals_have_no_reduction() -> None:
     value = np.array([1e300])
     assert Reals().reduce(value) is value
+
+
+def test_the_bound_on_the_error_holds_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a small field "no" is often wrong, but not more often than the certificate says."""
+    monkeypatch.setattr("sapwood.induction.identify.PRIMES", (101,))
+    model, wrong = TestFunctions.throws(2, 3), []
+    for seed in range(300):
+        found = check_identifiability(model, random_state=seed, numerical=False)
+        assert found.certificate is not None
+        if not found.identifiable:
+            wrong.append(found)
+    assert len(wrong) >= 3
+    for found in wrong:
+        assert found.certificate.error == pytest.approx((found.rank + 1) * 4 / 101, rel=1e-12, abs=0)
+        assert len(wrong) / 300 <= found.certificate.error
+        assert f"wrong with a probability of at most {found.certificate.error:.0e}" in found.describe()
+        assert found.to_dict()["certificate"]["error"] == found.certificate.error

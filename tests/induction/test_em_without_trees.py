@@ -7,7 +7,7 @@ import pytest
 
 from induction.enumerate_topologies import dependency_weights, joint, projective_trees
 from sapwood.errors import UsageError
-from sapwood.induction.em import _Data, _distributions, fit_em
+from sapwood.induction.em import _Data, _distributions, _inwards, fit_em
 from sapwood.induction.models import MODELS, make_model
 
 
@@ -143,3 +143,11 @@ def test_longer_steps_get_further_in_as_many_iterations() -> None:
     assert (np.diff(fast) > 0).all()
     assert fast[0] == plain[0]
     assert fast[-1] > plain[-1]
+
+
+def test_zeros_of_a_start_are_moved_inwards() -> None:
+    """What begins as zero would stay so; what begins as positive is left alone."""
+    start = {"a": np.array([[0.0, 0.5], [1.0, 0.5]]), "b": np.array([0.4, 0.6])}
+    found = _inwards(start, 0.1)
+    np.testing.assert_allclose(found["a"], [[0.05, 0.5], [0.95, 0.5]])
+    np.testing.assert_array_equal(found["b"], start["b"])

@@ -12,11 +12,12 @@ import shape_checks
 from induction.enumerate_topologies import binary_trees, joint, projective_trees, sentences_of
 from sapwood.errors import UsageError
 from sapwood.induction.charts import IndependentRule
+from sapwood.induction.fields import PrimeField
 from sapwood.induction.model import ConstituencyModel, ConstituencyWeights, different
 from sapwood.induction.models import MODELS, make_model
 from sapwood.induction.posterior import best_projective, is_projective
-from sapwood.induction.simplices import Block
-from sapwood.induction.tape import Tensor
+from sapwood.induction.simplices import Block, from_chart, to_tensors
+from sapwood.induction.tape import Tensor, constant
 
 EXACT = 1e-12
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -271,3 +272,22 @@ class TestBadArguments:
             model = small(name)
             with pytest.raises(UsageError, match="length must be"):
                 model.sample(model.random(np.random.default_rng(0)), 0, 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("name", "choices"), [("pcfg-i", 11), ("pcfg-ie", 11), ("dep-i", 4), ("dep-ie", 4)])
+def test_moments_are_polynomials_of_the_degree_that_is_said(name: str, choices: int) -> None:
+    """Along a line their differences vanish beyond it: a root, two children of three nodes, and four words."""
+    field, rng = PrimeField(), np.random.default_rng(0)
+    model = make_model(name, 3, None if name.startswith("dep") else 2)
+    assert model.degree(4) == choices
+    begin, way = field.random(rng, (2, model.n_parameters))
+    weights = constant(field, field.random(rng, (1, 1, 4, 3)))
+    values = []
+    for step in range(choices + 2):
+        parameters = from_chart(model.blocks, field.reduce(begin + step * way), field)
+        values.append(model.expectation(to_tensors(model.blocks, parameters, field), weights).value[0])
+    differences = np.array(values)
+    for _ in range(choices):
+        differences = field.reduce(differences[1:] - differences[:-1])
+    assert differences[0].all()
+    assert not field.reduce(differences[1:] - differences[:-1]).any()

@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples
+from made_up import made_up_treebank
 from oracles import reference
 from sapwood.errors import GrammarError, UsageError
 from sapwood.inference import Parser
+from sapwood.inference.constraints import compile_constraints
 from sapwood.learn import PCFG
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees import Corpus, Tree, TreeTransform
@@ -181,3 +183,18 @@ def test_k_best_with_a_pruned_chart():
     best = parser.k_best(SENTENCE, 10)
     assert best
     assert all(tree.words() == SENTENCE for tree, _ in best)
+
+
+def test_all_that_is_asked_of_one_span_must_hold():
+    """Labels of a chain of unary rules together; and two that never go together leave nothing."""
+    grammar = PCFG().fit(Corpus.from_trees(made_up_treebank(30)))
+
+    def allowed(*labels: str | None) -> np.ndarray:
+        found = compile_constraints([(0, 2, label) for label in labels], 3, grammar)
+        return found.allowed[found.cells[1]]
+
+    chain = next(chain for chain in grammar.symbols.chain if chain)
+    other = next(each[0] for each in grammar.symbols.chain if each and not set(each) & set(chain))
+    assert allowed(chain[0]).any()
+    np.testing.assert_array_equal(allowed(None, chain[0]), allowed(chain[0]))
+    np.testing.assert_array_equal(allowed(chain[0], other), allowed(chain[0]) & allowed(other))

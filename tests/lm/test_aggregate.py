@@ -305,3 +305,57 @@ def test_held_out_bigrams_are_counted():
     lagged = HeldOut(np.array([1, 3, 4, 2, 1, 4, 3, 2], np.int32), 5, lag=2, boundaries="sentence")
     pairs = set(zip(lagged.contexts.tolist(), lagged.targets.tolist(), strict=True))
     assert pairs == {(1, 4), (3, 2), (1, 3), (4, 2)}
+
+
+@pytest.mark.parametrize("kappa", [0.0, 3.0, 200.0])
+def test_points_of_words_are_those_of_scaled_counts(text, kappa):
+    """`E[phi(w1) | w2]`, written out. Singular vectors are known but for signs, so inner products are compared."""
+    counts = bigrams(text[1], 60).toarray()
+    tiles = BigramTiles(scipy.sparse.csr_array(counts), 4)
+    points = word_points(tiles, 4, kappa=kappa)
+    rows, words_after = counts.sum(axis=1), counts.sum(axis=0)
+    left = np.where(rows > 0, 1 / np.sqrt(np.maximum(rows + kappa, 1e-9)), 0.0)
+    right = np.where(words_after > 0, 1 / np.sqrt(np.maximum(words_after + kappa, 1e-9)), 0.0)
+    features = left[:, None] * np.linalg.svd(left[:, None] * counts * right)[0][:, :4]
+    means = [counts[:, word] @ features / max(words_after[word], 1) for word in tiles.columns]
+    wanted = np.sqrt(counts.sum()) * np.array(means)
+    np.testing.assert_allclose(points @ points.T, wanted @ wanted.T, rtol=1e-6, atol=1e-9)
+
+
+def test_kappa_holds_back_words_that_are_only_seen_with_each_other():
+    """Without it such pairs are the first canonical correlations, and no dimension is left for the states."""
+    rng = np.random.default_rng(0)
+    # Four groups of ten words follow each other, in a circle.
+    ids = 3 + 10 * (np.arange(6000) % 4) + rng.integers(10, size=6000)
+    pairs = 43 + (2 * rng.integers(8, size=320)[:, None] + np.arange(2)).reshape(-1)
+    counts, dev = np.concatenate([ids[:5000], pairs]), ids[5000:]
+    held_back, not_at_all = (
+        fitted(counts, 59, states=4, method="pivot", prior=0.5, word_prior=1.0, kappa=kappa) for kappa in (500.0, 0.0)
+    )
+    perplexities = [
+        np.exp(-np.mean([np.log(model.given[a] @ model.emitted[b]) for a, b in itertools.pairwise(dev)]))
+        for model in (held_back, not_at_all)
+    ]
+    assert perplexities[0] < 12
+    assert perplexities[1] > 30
+
+
+def test_subspace_iteration_of_counts_that_no_few_states_explain(text, monkeypatch):
+    """Of more directions than are asked for those of the largest singular values are taken."""
+    rng = np.random.default_rng(4)
+    rows, columns = (np.linalg.qr(rng.normal(size=(150, 150)))[0] for _ in range(2))
+    rows[:, 0] = columns[:, 0] = 1 / np.sqrt(150)
+    counts = scipy.sparse.csr_array(200 + 1e3 * np.abs((rows * 0.8 ** np.arange(150)) @ columns.T))
+    tiles = BigramTiles(counts, 5)
+    points = word_points(tiles, 3, kappa=20.0)
+    monkeypatch.setattr("sapwood.lm.pivot_words._DENSE", 0)
+    approximate = word_points(tiles, 3, kappa=20.0)
+    np.testing.assert_allclose(approximate @ approximate.T, points @ points.T, rtol=0.02)
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_states_of_pivots_are_never_too_small_for_their_precision(text, precision):
+    """In single precision products of zeros would be words that cannot be."""
+    found = fitted(text[1], states=4, method="pivot", prior=0.0, word_prior=0.0, precision=precision, anchor_count=5)
+    smallest = found.given[np.unique(text[1])].min()
+    assert (smallest > 1e-10) == (precision == "single")

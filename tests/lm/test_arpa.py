@@ -166,3 +166,14 @@ def test_compressed_files_that_are_damaged_are_errors(tmp_path):
     path.write_bytes(gzip.compress(SMALL.encode())[:-20])
     with pytest.raises(InputError, match="damaged or truncated gzip"):
         read_arpa(path)
+
+
+def test_missing_beginnings_of_every_order_are_named(tmp_path):
+    """In the middle of four orders, too, where the longest n-grams have rows of their own."""
+    more = "-2\tb </s>\n\\3-grams:\n-1\ta b a\n-1\ta a b\n\\4-grams:\n-1\ta b a b\n-1\ta b a </s>\n\\end\\"
+    text = SMALL.replace("ngram 2=3\n", "ngram 2=3\nngram 3=2\nngram 4=2\n").replace("-2\tb </s>\n\n\\end\\", more)
+    (tmp_path / "model.arpa").write_text(text)
+    with pytest.raises(InputError, match="the beginning of 'a a b' is not among the 2-grams") as caught:
+        read_arpa(tmp_path / "model.arpa")
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("a a b"))
+    assert f"model.arpa:{line}" in str(caught.value)

@@ -18,6 +18,7 @@ from effort import examples
 from lm.lm_twins import count_slowly, write
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.lm import Counts, Vocabulary, count_text, encode_sentences, encode_text, zstd
+from sapwood.lm.store import Store
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
 from sapwood.run.progress import Silent
@@ -400,3 +401,12 @@ def test_sentences_in_memory_are_encoded_as_those_of_a_file(tmp_path):
     wanted = np.concatenate(list(encode_text(path, vocabulary)))
     np.testing.assert_array_equal(encode_sentences(sentences, vocabulary), wanted)
     assert encode_sentences([], vocabulary).tolist() == []
+
+
+def test_a_full_disk_is_said_where_it_is(tmp_path, monkeypatch):
+    def full(**_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(InputError, match=rf"{tmp_path.name}: cannot write to it: No space left"):
+        Store(0, tmp_path).append(np.ones(3))

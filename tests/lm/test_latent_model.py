@@ -244,3 +244,7 @@ def test_shapes_are_checked(model):
         LatentBigram(model.vocabulary, model.given, model.emitted[:5], model.prior)
     with pytest.raises(UsageError, match="boundaries"):
         LatentBigram(model.vocabulary, model.given, model.emitted, model.prior, "lines")  # type: ignore[arg-type]
+
+
+def test_ten_words_are_the_nearest():
+    assert len(random_model(np.random.default_rng(0), 30, 3).nearest("w8")) == 10

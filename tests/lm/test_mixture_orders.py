@@ -147,3 +147,9 @@ def test_settings_out_of_range():
     model = random_mixed(np.random.default_rng(0), 12, 2, "stream")
     with pytest.raises(ModelError, match="do not go with mixing weights"):
         MixedOrder(model.lags, model.mixing[:, :5])
+
+
+def test_lags_are_learned_together_only_with_held_out_text():
+    ids = np.random.default_rng(0).integers(3, 9, 400).astype(np.int32)
+    model = MixedOrderMarkov(lags=2, states=2, joint_iterations=4).fit(ids, words(9))
+    assert model.info["joint_iterations"] == 0
