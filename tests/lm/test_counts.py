@@ -18,7 +18,7 @@ from effort import examples
 from lm.lm_twins import count_slowly, write
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.lm import Counts, Vocabulary, count_text, encode_sentences, encode_text, zstd
-from sapwood.lm.store import Store, empty
+from sapwood.lm.store import Store
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
 from sapwood.run.progress import Silent
@@ -408,9 +408,3 @@ def test_a_full_disk_is_said_where_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(InputError, match=rf"{tmp_path.name}: cannot write to it: No space left"):
         Store(0, tmp_path).append(np.ones(3))
-
-
-@pytest.mark.parametrize("in_file", [True, False])
-def test_arrays_to_be_filled_may_be_empty(in_file, tmp_path):
-    assert empty((0, 3), np.int32, in_file, tmp_path).shape == (0, 3)
-    assert isinstance(empty((2, 3), np.int32, in_file, tmp_path), np.memmap) == in_file

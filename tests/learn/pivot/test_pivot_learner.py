@@ -503,9 +503,3 @@ def test_states_find_what_labels_do_not_say(tmp_path):
     assert f1(Pivot(states=8, iterations=3).fit(train), gold) > 85
     grammar.save(tmp_path / "grammar")
     assert TensorGrammar.load(tmp_path / "grammar") == grammar
-
-
-def test_at_least_one_way_to_look_at_features():
-    with pytest.raises(UsageError, match="combinations must be at least 1"):
-        Pivot(combinations=0)
-    assert Pivot(combinations=1).combinations == 1
