@@ -98,10 +98,10 @@ def test_drawn_mutants_of_all_rooms():
 
 
 def test_tests_that_run_a_mutants_lines():
-    """Those of the room, then the quickest."""
+    """Those of the room, then the quickest; of what is done at import, all in the same files."""
     known = {
-        "tests": ["tests/cli/a.py::a", "tests/lm/a.py::b", "tests/lm/a.py::c", "tests/cli/a.py::d"],
-        "seconds": [0.5, 3.0, 2.0, 0.1],
+        "tests": ["tests/cli/a.py::a", "tests/lm/a.py::b", "tests/lm/a.py::c", "tests/cli/a.py::d", "tests/lm/a.py::e"],
+        "seconds": [0.5, 3.0, 2.0, 0.1, 9.0],
         "lines": {"src/sapwood/lm/x.py": {"3": [0, 1], "4": [2], "5": [0, 3]}},
     }
 
@@ -110,6 +110,7 @@ def test_tests_that_run_a_mutants_lines():
         return "".join(name[-1] for name, _ in covering(mutant, known))
 
     assert [found(3, 3), found(3, 5), found(5, 9), found(6, 7)] == ["ba", "cbda", "da", ""]
+    assert found(1, 4) == "cbeda"
 
 
 def test_what_survives_is_counted_and_printed(capsys):

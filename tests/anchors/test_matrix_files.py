@@ -183,6 +183,7 @@ def test_matrix_market_as_scipy_writes_it(tmp_path_factory, rows, columns, seed,
         ("a\n1\n2\n", "01", "a", [[1], [2]]),
         ("x,1\ny,2\n", "xy", "0", [[1], [2]]),
         ("?,a\nx,1\ny,2\n", "xy", "a", [[1], [2]]),
+        (",a\n7,1\n8,2\n", "78", "a", [[1], [2]]),
         ("5\n", "0", "0", [[5]]),
         # Blank lines, spaces, exponents.
         ("\n\n1,2\n   \n3,4\n\n", "01", "01", [[1, 2], [3, 4]]),

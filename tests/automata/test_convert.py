@@ -129,3 +129,10 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"grammar\.txt: no tree has any weight"):
         minimise_text(str(source), str(tmp_path / "model.sapwood"))
     assert not (tmp_path / "model.sapwood").exists()
+
+
+def test_an_automaton_without_transitions_has_sentences_of_one_word() -> None:
+    leaves = np.array([[0.25, 0.0], [0.0, 0.5]])
+    automaton = TreeAutomaton(["X"], (np.array([0.5, 1.0]),), np.zeros((0, 3), np.int32), (), (leaves,), ["a", "b"])
+    grammar = to_weighted_grammar(automaton)
+    assert [grammar.weight(sentence) for sentence in (["a"], ["b"], ["a", "b"])] == [0.125, 0.5, 0.0]

@@ -244,3 +244,14 @@ def test_the_bound_on_the_error_holds_and_is_said(monkeypatch: pytest.MonkeyPatc
         assert len(wrong) / 300 <= found.certificate.error
         assert f"wrong with a probability of at most {found.certificate.error:.0e}" in found.describe()
         assert found.to_dict()["certificate"]["error"] == found.certificate.error
+
+
+@pytest.mark.parametrize(("values", "rank", "gap"), [((2, 1e-3, 1e-15), 2, 1e12), ((2, 1e-3), 2, 1e-3 / 2**-51)])
+def test_the_gap_between_singular_values(values: tuple[float, ...], rank: int, gap: float) -> None:
+    """To the largest that does not count; if there is none, to the precision of the largest of all."""
+    rows = np.concatenate([np.diag(values), np.zeros((40, len(values)))])
+    blocks = [Block(f"p{number}", 2) for number in range(len(values))]
+    found = check_identifiability(JacobianMoments(blocks, lambda _: rows)).numerical
+    assert found is not None
+    assert found.rank == rank
+    assert found.gap == pytest.approx(gap, rel=1e-6)

@@ -7,7 +7,7 @@ import pytest
 
 from induction.enumerate_topologies import dependency_weights, joint, projective_trees
 from sapwood.errors import UsageError
-from sapwood.induction.em import _Data, _distributions, _inwards, fit_em
+from sapwood.induction.em import _Data, _distributions, _inwards, _Place, _step, fit_em
 from sapwood.induction.models import MODELS, make_model
 
 
@@ -151,3 +151,14 @@ def test_zeros_of_a_start_are_moved_inwards() -> None:
     found = _inwards(start, 0.1)
     np.testing.assert_allclose(found["a"], [[0.05, 0.5], [0.95, 0.5]])
     np.testing.assert_array_equal(found["b"], start["b"])
+
+
+def test_steps_are_halved_until_the_likelihood_rises() -> None:
+    """From 0.5 the whole step leads to 1, and the best is 0.6: a quarter of the step is the first that is no loss."""
+
+    class Data:
+        def expectations(self, parameters: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
+            return -(float(parameters["a"][0] - 0.6) ** 2), {}
+
+    here = _Place({"a": np.array([0.5, 0.5])}, -0.01, {"a": np.array([1.0, 0.0])})
+    np.testing.assert_allclose(_step(Data(), here).parameters["a"], [0.625, 0.375])

@@ -148,3 +148,10 @@ def test_mixtures_that_cannot_be(models, text, tmp_path):
     inner = Mixture.fit(models, text)
     with pytest.raises(UsageError, match="a Mixture in it cannot be saved"):
         Mixture.fit([inner, models[0]], text).save(tmp_path / "m")
+
+
+def test_iterations_are_no_more_than_asked_for(models, text):
+    found = [Mixture.fit(models, text, iterations=iterations) for iterations in (1, 2, 500)]
+    assert [mixture.info["iterations"] for mixture in found[:2]] == [1, 2]
+    assert 2 < found[2].info["iterations"] < 500
+    assert found[0].perplexity(text) > found[1].perplexity(text) > found[2].perplexity(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,3 +154,16 @@ def test_lags_are_learned_together_only_with_held_out_text():
     ids = np.random.default_rng(0).integers(3, 9, 400).astype(np.int32)
     model = MixedOrderMarkov(lags=2, states=2, joint_iterations=4).fit(ids, words(9))
     assert model.info["joint_iterations"] == 0
+
+
+def test_words_never_seen_mix_as_all_words_do_together():
+    """The prior's steps are like the average of all; between it and a word's own lies the rest."""
+    rng = np.random.default_rng(0)
+    lags = [random_model(rng, 12, 3) for _ in range(2)]
+    model = MixedOrder([lags[0], replace(lags[1], vocabulary=lags[0].vocabulary)], np.full((1, 12), 0.5))
+    steps = Steps(rng.integers(3, 10, 500).astype(np.int32), model)
+    mixing = mixing_weights([steps], 12, prior=5.0, iterations=1)[0]
+    own = mixing_weights([steps], 12, prior=0.0, iterations=1)[0]
+    assert mixing[10] == mixing[11]
+    assert own[3:10].min() < mixing[11] < own[3:10].max()
+    assert ((mixing[3:10] - own[3:10]) * (mixing[11] - own[3:10]) >= 0).all()
