@@ -15,7 +15,7 @@ the tests that run its lines are run until one fails, those of the room first, t
 
 Results are written as they come, and what is in the file already is not done again. `--retry` takes the tests, as they
 are now, and runs those named on all that survived. What only other processes run counts as uncovered: the map has what
-runs inside the tests.
+runs inside the tests. With `SAPWOOD_DEBUG` set, what the tests print is shown.
 """
 
 from __future__ import annotations
