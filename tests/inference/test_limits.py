@@ -7,6 +7,7 @@ import resource
 
 import pytest
 
+from sapwood import kernels
 from sapwood.errors import OutOfMemory, TimedOut, UsageError
 from sapwood.inference import Parser
 
@@ -103,6 +104,7 @@ def test_memory_that_there_is_not(parser, monkeypatch):
     assert fresh.parse_one(SENTENCE).status == "out of memory"
 
 
+@pytest.mark.skipif(kernels.variant == "checked", reason="the sanitizer needs address space of its own")
 def test_memory_that_the_system_refuses(parser):
     fresh = limited(parser, max_words=20_000)
     before = resource.getrlimit(resource.RLIMIT_AS)
