@@ -45,7 +45,8 @@ def run_measured(arguments: list[str]) -> dict[str, float]:
         [sys.executable, "-m", "sapwood", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     assert process.stderr is not None
-    said = process.stderr.read().decode()
+    with process.stderr:
+        said = process.stderr.read().decode()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

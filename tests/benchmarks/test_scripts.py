@@ -28,7 +28,7 @@ RUNS = [
         "--keep {new} --json {new}/a.json",
         [
             rf"fixed NumPy workload {NUMBER} s",
-            rf"pcfg +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}$",
+            rf"pcfg +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER}",
             rf"pcfg +trees +{NUMBER} +{NUMBER} +{NUMBER} +{NUMBER} +{F1} +0",
             "4 sentences of up to 30 words",
             r" +2 ",

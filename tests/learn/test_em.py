@@ -25,7 +25,6 @@ from sapwood.learn.pcfg import PCFG
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.run import train
 from sapwood.learn.training import Checkpoints, TrainingState
-from sapwood.learn.unary import EMPTY
 from sapwood.run import checkpoint
 from sapwood.schema import Schema
 from sapwood.testing.grammars import random_bases
@@ -465,10 +464,14 @@ def test_it_does_as_well_as_the_grammar_that_made_the_trees():
     assert best_likelihood(corpus, 4, "collapsed") >= likelihood
 
 
+# The label of leaves that stand for nothing.
+NOTHING = "0"
+
+
 def stepping_grammar(seed: int) -> TensorGrammar:
     """Return a grammar of trees with unary steps, four states for each symbol but the empty leaf."""
     rng = np.random.default_rng(seed)
-    shapes = {("S", "NP", "V"): 4, ("S", "NP", "S"): 4, ("NP", "N", EMPTY): 1, ("NP", "N", "N"): 4}
+    shapes = {("S", "NP", "V"): 4, ("S", "NP", "S"): 4, ("NP", "N", NOTHING): 1, ("NP", "N", "N"): 4}
     tensors = {key: rng.gamma(1.0, size=(4, 4, last)) for key, last in shapes.items()}
     tensors["S", "NP", "S"] *= 0.2
     for a in ("S", "NP"):
@@ -479,14 +482,14 @@ def stepping_grammar(seed: int) -> TensorGrammar:
     lexical = {tag: rng.dirichlet(np.ones(8), size=4) for tag in ("N", "V")}
     words = {(tag, f"w{x}"): lexical[tag][:, x] for tag in ("N", "V") for x in range(8)}
     grammar = TensorGrammar.from_parts(
-        root={"S": [0.25] * 4}, rules=tensors, words={**words, (EMPTY, "nothing"): [1.0]}
+        root={"S": [0.25] * 4}, rules=tensors, words={**words, (NOTHING, "nothing"): [1.0]}
     )
     return sharpened(grammar, 4)
 
 
 def without_empty_leaves(tree: Tree) -> Tree:
     def visit(node: Tree, children: list[Tree]) -> Tree:
-        return Tree(node.label, [child for child in children if child.label != EMPTY], word=node.word)
+        return Tree(node.label, [child for child in children if child.label != NOTHING], word=node.word)
 
     return tree.fold(visit)
 

@@ -237,8 +237,11 @@ def format_pretty(tree: Tree, *, width: int = 100) -> str:
     lengths: dict[int, int] = {}
 
     def measure(node: Tree, below: list[int]) -> int:
-        inside = sum(below) + len(below) if node.word is None else 1 + len(TOKENS.write(node.word))
-        return lengths.setdefault(id(node), len(_phrase_label(node.label)) + 2 + inside)
+        if node.word is None:
+            size = len(_phrase_label(node.label)) + sum(below) + len(below)
+        else:
+            size = len(escape_label(node.label)) + 1 + len(TOKENS.write(node.word))
+        return lengths.setdefault(id(node), size + 2)
 
     tree.fold(measure)
     lines: list[str] = []
