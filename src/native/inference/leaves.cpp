@@ -67,16 +67,18 @@ Leaf make_leaf(const LeafArrays &arrays, Vector<const double> row, bool single, 
     return leaf;
 }
 
-template <class Real> void add_level(Leaf &leaf, const LevelArrays<Real> &level) {
+template <class Real>
+void add_level(Leaf &leaf, const LevelArrays<Real> &level, Vector<const int64_t> fine_offsets,
+               Vector<const int64_t> level_offsets) {
     Row<Real> added;
     const Row<Real> &row = rows_of<Real>(leaf).at(0);
     added.offsets.assign(1, 0);
     std::vector<double> sums;
     for (std::size_t x = 0; x < leaf.symbols.size(); ++x) {
         const int32_t s = leaf.symbols[x];
-        const Index begin = level.new_offsets[s];
-        sums.assign(level.new_offsets[s + 1] - begin, 0.0);
-        for (Index at = row.offsets[x], p = level.fine_offsets[s]; at < row.offsets[x + 1]; ++at, ++p)
+        const Index begin = level_offsets[s];
+        sums.assign(level_offsets[s + 1] - begin, 0.0);
+        for (Index at = row.offsets[x], p = fine_offsets[s]; at < row.offsets[x + 1]; ++at, ++p)
             if (level.target[p] >= 0) sums.at(level.target[p] - begin) += row.values[at] * level.shares[p];
         for (const double sum : sums) added.values.push_back(static_cast<Real>(sum));
         added.offsets.push_back(static_cast<int64_t>(added.values.size()));
@@ -112,7 +114,7 @@ Leaf join_leaves(const Leaves &members, Vector<const int32_t> symbols, Vector<co
     return leaf;
 }
 
-template void add_level(Leaf &, const LevelArrays<float> &);
-template void add_level(Leaf &, const LevelArrays<double> &);
+template void add_level(Leaf &, const LevelArrays<float> &, Vector<const int64_t>, Vector<const int64_t>);
+template void add_level(Leaf &, const LevelArrays<double> &, Vector<const int64_t>, Vector<const int64_t>);
 
 }  // namespace sapwood

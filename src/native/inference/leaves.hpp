@@ -23,15 +23,12 @@ struct LeafArrays {
 
 // A coarser version of a grammar; as `Level` has it.
 template <class Real> struct LevelArrays {
-    Vector<const int64_t> target;        // (states): where the finer states' weights are added up; negative: nowhere
-    Vector<const Real> shares;           // (states): how much of each
-    Vector<const int64_t> fine_offsets;  // (S + 1): where the coarse symbols' finer states begin
-    Vector<const int64_t> new_offsets;   // (S + 1): and the level's
+    Vector<const int64_t> target;  // (states): where the finer states' weights are added up; negative: nowhere
+    Vector<const Real> shares;     // (states): how much of each
 
     static constexpr auto fields() {
         using A = LevelArrays;
-        return std::tuple{field("target", &A::target), field("shares", &A::shares), field("fine_offsets", &A::fine_offsets),
-                          field("new_offsets", &A::new_offsets)};
+        return std::tuple{field("target", &A::target), field("shares", &A::shares)};
     }
 };
 
@@ -39,8 +36,11 @@ template <class Real> struct LevelArrays {
 // of the largest where the word can have the symbol at all.
 Leaf make_leaf(const LeafArrays &arrays, Vector<const double> row, bool single, double floor, bool fixed);
 
-// Add a level's row, made from the first one.
-template <class Real> void add_level(Leaf &leaf, const LevelArrays<Real> &level);
+// Add a level's row, made from the first one. The states of coarse symbols begin at `fine_offsets` (S + 1) in the grammar,
+// and at `level_offsets` (S + 1) in the level.
+template <class Real>
+void add_level(Leaf &leaf, const LevelArrays<Real> &level, Vector<const int64_t> fine_offsets,
+               Vector<const int64_t> level_offsets);
 
 // The weights of a symbol's states in row `number`; empty if the word cannot have the symbol.
 Array<double> leaf_vector(const Leaf &leaf, Index number, int32_t symbol);

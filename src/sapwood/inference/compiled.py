@@ -92,7 +92,7 @@ class CompiledGrammar:
         """Return a word's lexical weights, given as a dense row over preterminal states, with their coarse averages."""
         leaf = kernels.leaf(self, np.ascontiguousarray(row, np.float64), self.dtype is np.float32, _FLOOR, fixed)
         for level in self.levels:
-            kernels.add_level(leaf, level)
+            kernels.add_level(leaf, level, self.symbol_offsets, level.compiled.symbol_offsets)
         return leaf
 
     @cached_property
@@ -151,15 +151,12 @@ class Level(NamedTuple):
     """A version of a grammar with fewer states, those of the finer one being put together in groups.
 
     `compiled` has the coarser tensors. Its row of lexical weights is that of the finer one times `shares`, added up at
-    the places `target`, negative for states that are left out; both are in the order of rows. The states of coarse
-    symbols begin at `fine_offsets` in the finer row, and at `new_offsets` in the new one.
+    the places `target`, negative for states that are left out; both are in the order of rows.
     """
 
     compiled: CompiledGrammar
     target: Int64[Array, "fine_states"]
     shares: Float[Array, "fine_states"]
-    fine_offsets: Int64[Array, "coarse+1"]
-    new_offsets: Int64[Array, "coarse+1"]
 
 
 def _gather(target: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
@@ -201,7 +198,7 @@ def _make_level(compiled: CompiledGrammar, groups: np.ndarray) -> Level:
         tensors=tensors.astype(compiled.dtype),
         levels=(),
     )
-    return Level(level, target, shares.astype(compiled.dtype), compiled.symbol_offsets, layout.symbol_offsets)
+    return Level(level, target, shares.astype(compiled.dtype))
 
 
 class _Vectors(NamedTuple):
