@@ -31,7 +31,7 @@ from sapwood.inference._passes import NodeVectors as NodeVectors  # for others a
 from sapwood.inference._passes import ShardCounts, Weights
 from sapwood.inference._shards import Shard, prepare
 from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers
-from sapwood.shapes import Array, Float, Float64, Int, Int64
+from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
 
