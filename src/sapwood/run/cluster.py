@@ -14,18 +14,21 @@ import contextlib
 import importlib
 import logging
 import os
+import pickle
 import platform
 import shutil
 import tempfile
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+import numpy as np
 
 from sapwood._version import __version__
 from sapwood.errors import ClusterError, InputError, SapwoodError, UsageError
@@ -43,6 +46,8 @@ _AHEAD, _LEAST_AHEAD = 4, 16
 _PATIENCE = 30.0
 # How often workers of our own may die under the same call before that is taken for the call's fault.
 _DEATHS = 25
+# Bytes between places where the processor likes numbers to begin.
+_ALIGNMENT = 16
 # Packages that must have the same version everywhere: for the same bytes, and to understand each other.
 _SAME = ("numpy", "scipy", "distributed")
 
@@ -201,7 +206,7 @@ class Cluster(Workers):
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
         with self._explained():
-            return list(self._client.gather(futures))
+            return [sealed.value for sealed in self._client.gather(futures)]
 
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
         """Return names of the results."""
@@ -259,7 +264,17 @@ class Cluster(Workers):
         keys = [f"{name}-{uuid.uuid4().hex}" for _ in rows]
         # What is shared goes through the scheduler on purpose: it can be had there again.
         with self._explained(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
-            return list(self._client.map(partial(_call, call), *zip(*rows, strict=True), key=keys, pure=False))
+            columns = [[self._sealed(argument) for argument in column] for column in zip(*rows, strict=True)]
+            calls = [Sealed(call)] * len(rows)
+            return list(self._client.map(_call, calls, *columns, key=keys, pure=False))
+
+    def _sealed(self, argument: Any) -> Any:
+        """Return an argument as it is sent; what is on workers already is not."""
+        if isinstance(argument, self._distributed.Future):
+            return argument
+        if isinstance(argument, list) and argument and isinstance(argument[0], self._distributed.Future):
+            return argument
+        return Sealed(argument)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -313,10 +328,47 @@ def _quieten() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _call(call: Callable[..., R], *arguments: Any) -> R:
+class Sealed:
+    """What is sent from one process to another, pickled once, with its arrays beside it.
+
+    Dask puts arrays wherever there is room, while kernels want them where the processor likes them. And it asks what
+    things take, to know when to write them to disk.
+    """
+
+    __slots__ = ("_arrays", "_rest", "value")
+
+    def __init__(self, value: Any) -> None:
+        dump = importlib.import_module("cloudpickle").dumps
+        self.value = value
+        self._arrays: list[pickle.PickleBuffer] = []
+        self._rest: bytes = dump(value, protocol=5, buffer_callback=self._arrays.append)
+
+    def __sizeof__(self) -> int:
+        return len(self._rest) + sum(array.raw().nbytes for array in self._arrays)
+
+    def __reduce_ex__(self, _: Any) -> tuple[Callable[..., Sealed], tuple[Any, ...]]:
+        return _unsealed, (self._rest, *self._arrays)
+
+
+def _unsealed(rest: bytes, *arrays: Any) -> Sealed:
+    return Sealed(pickle.loads(rest, buffers=[_aligned(array) for array in arrays]))  # noqa: S301
+
+
+def _aligned(buffer: Any) -> Any:
+    array = np.frombuffer(buffer, np.uint8)
+    return array.copy() if array.ctypes.data % _ALIGNMENT else array
+
+
+def _opened(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_opened(each) for each in argument]
+    return argument.value
+
+
+def _call(call: Sealed, *arguments: Any) -> Sealed:
     """Run on a worker."""
     _limit_worker()
-    return call(*arguments)
+    return Sealed(call.value(*map(_opened, arguments)))
 
 
 @cache
