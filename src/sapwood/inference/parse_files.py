@@ -137,8 +137,9 @@ class Manifest:
     """
 
     def __init__(self, folder: str | Path, key: str) -> None:
-        self.path, self._key = Path(folder, MANIFEST), key
-        self.done = {entry["input"]: FileReport(**entry) for entry in self._read()} if self.path.exists() else {}
+        self.path = Path(folder, MANIFEST)
+        found = read_manifest(self.path, key) if self.path.exists() else []
+        self.done = {report.input: report for report in found}
         lines = [{"key": key}, *(report.to_dict() for report in self.done.values())]
         # Written again, without a last line that was cut short.
         with open_output(self.path) as stream:
@@ -149,29 +150,34 @@ class Manifest:
         with explained(self.path, "write"), self.path.open("ab", buffering=0) as stream:
             stream.write(_line(report.to_dict()).encode())
 
-    def _read(self) -> list[dict[str, Any]]:
-        entries = []
-        for number, text in read_lines(self.path):
-            place = f"{self.path}:{number}"
-            try:
-                line = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                if not text.endswith("\n"):
-                    break  # cut short by whatever ended the last run
-                raise InputError(f"{place}: not a line of a manifest; remove the file to parse all again") from error
-            if number == 1:
-                if not isinstance(line, dict) or line.get("key") != self._key:
-                    raise UsageError(
-                        f"{self.path}: the files here were parsed with another model or other options; "
-                        "give the same ones again, or another folder"
-                    )
-                continue
-            try:
-                check_json(line, _Entry)
-            except ModelError as error:
-                raise InputError(f"{place}: {error}; remove the file to parse all again") from error
-            entries.append(line)
-        return entries
+
+def read_manifest(path: str | Path, key: str) -> list[FileReport]:
+    """Return what a manifest says of files; a last line that was cut short is left out.
+
+    A manifest with another key raises a `UsageError`, and anything else an `InputError`.
+    """
+    reports = []
+    for number, text in read_lines(path):
+        place = f"{path}:{number}"
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            if not text.endswith("\n"):
+                break
+            raise InputError(f"{place}: not a line of a manifest; remove the file to parse all again") from error
+        if number == 1:
+            if not isinstance(line, dict) or line.get("key") != key:
+                raise UsageError(
+                    f"{path}: the files here were parsed with another model or other options; "
+                    "give the same ones again, or another folder"
+                )
+            continue
+        try:
+            check_json(line, _Entry)
+        except ModelError as error:
+            raise InputError(f"{place}: {error}; remove the file to parse all again") from error
+        reports.append(FileReport(**{name: line[name] for name in _Entry.__annotations__}))
+    return reports
 
 
 def parse_files(
@@ -272,9 +278,9 @@ def summary(reports: Sequence[FileReport]) -> str:
     bad, failed = sum(len(report.bad) for report in reports), sum(bool(report.error) for report in reports)
     parts = [f"{len(reports):,} files, {sum(report.sentences for report in reports):,} sentences ({told or 'none'})"]
     for count, what in (
-        (skipped, "files were done before"),
-        (bad, "lines could not be read"),
-        (failed, "files failed"),
+        (skipped, "file(s) were done before"),
+        (bad, "line(s) could not be read"),
+        (failed, "file(s) failed"),
     ):
         if count:
             parts.append(f"{count:,} {what}")
