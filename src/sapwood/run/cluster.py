@@ -303,8 +303,7 @@ class Cluster(Workers):
             ) from error
         except lost as error:
             raise ClusterError(
-                f"--cluster {self.address}: the scheduler is gone ({_short(error)}); start it again, or go on without "
-                "it: what is done is kept where a command can go on"
+                f"--cluster {self.address}: the scheduler is gone ({_short(error)}); start it again, or work without it"
             ) from error
 
 
@@ -346,8 +345,10 @@ class Sealed:
     def __sizeof__(self) -> int:
         return len(self._rest) + sum(array.raw().nbytes for array in self._arrays)
 
-    def __reduce_ex__(self, _: Any) -> tuple[Callable[..., Sealed], tuple[Any, ...]]:
-        return _unsealed, (self._rest, *self._arrays)
+    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Sealed], tuple[Any, ...]]:
+        # Some of Dask's messages are of a protocol that has no place for arrays but within.
+        arrays = self._arrays if protocol >= 5 else [array.raw().tobytes() for array in self._arrays]
+        return _unsealed, (self._rest, *arrays)
 
 
 def _unsealed(rest: bytes, *arrays: Any) -> Sealed:
