@@ -192,6 +192,27 @@ def test_no_scheduler_no_dask_no_number(monkeypatch: pytest.MonkeyPatch) -> None
         Cluster("local:1")
 
 
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_what_is_sent_arrives_in_place(protocol: int) -> None:
+    sealed = module.Sealed({"a": np.arange(1000.0), "b": [np.arange(3, dtype=np.int32), "text"]})
+    assert sys.getsizeof(sealed) > 8000
+    make, (rest, *arrays) = sealed.__reduce_ex__(protocol)
+    # As they come out of a message: anywhere.
+    odd = [np.frombuffer(b"x" + bytes(memoryview(array)), np.uint8)[1:] for array in arrays]
+    found = make(rest, *odd).value
+    assert np.array_equal(found["a"], np.arange(1000.0))
+    assert found["a"].flags.aligned
+    assert found["b"][0].flags.aligned
+
+
+def test_temporary_files_vanish(cluster: Cluster) -> None:
+    columns = cluster.columns({"a": np.arange(5)})
+    folder = Path(columns.folder)
+    assert columns.part(1, 3).load()["a"].tolist() == [1, 2]
+    del columns
+    assert not folder.exists()
+
+
 # What dies.
 
 

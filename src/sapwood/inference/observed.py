@@ -161,7 +161,9 @@ class ObservedTrees:
         # Trees go to the shard in which their first node falls.
         ends = np.searchsorted(corpus.offsets[:-1], np.arange(1, shards) * (corpus.n_nodes / shards))
         spans = list(pairwise(corpus.offsets[np.unique([0, *ends, corpus.n_trees])].tolist()))
-        columns = workers.columns({name: getattr(corpus, name) for name in _COLUMNS} | {"height": height})
+        self._columns = columns = workers.columns(
+            {name: getattr(corpus, name) for name in _COLUMNS} | {"height": height}
+        )
         self._shards: list[Kept] = workers.keep(
             prepare,
             [columns.part(first, last) for first, last in spans],

@@ -19,6 +19,7 @@ import platform
 import shutil
 import tempfile
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, reduce
@@ -145,7 +146,7 @@ class Cluster(Workers):
         with dask.config.set(settings):
             return self._closing.enter_context(
                 self._distributed.LocalCluster(
-                    n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
+                    n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=":0",
                     memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
                 )
             )  # fmt: skip
@@ -225,10 +226,15 @@ class Cluster(Workers):
         return self._submit(_itself, [(value,)])[0]
 
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
-        """Write the arrays to files in the folder for temporary ones, or send them if workers do not see that."""
+        """Write the arrays to files in the folder for temporary ones, or send them if workers do not see that.
+
+        The files vanish with what is returned.
+        """
         if not self.sees(self.scratch):
             return Rows(arrays)
-        return FileColumns.write(self.scratch / uuid.uuid4().hex, arrays)
+        found = FileColumns.write(self.scratch / uuid.uuid4().hex, arrays)
+        weakref.finalize(found, shutil.rmtree, found.folder, ignore_errors=True)
+        return found
 
     @property
     def scratch(self) -> Path:

@@ -83,7 +83,7 @@ class Workers(ABC):
 
     @abstractmethod
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
-        """Put arrays where parts of them can be loaded by calls."""
+        """Put arrays where parts of them can be loaded by calls, as long as what is returned is there."""
 
 
 class Threads(Workers):
