@@ -15,12 +15,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sapwood.errors import GrammarError, InputError, OutOfMemory, TimedOut, UsageError
-from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
@@ -48,6 +47,7 @@ _UNLIKELY = 1e-3
 _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
+_SETTINGS = ("decoder", "threshold", "threads", "max_words", "max_memory", "timeout", "marginals", "alternatives")
 Sentence = Iterable[str | tuple[str, str | None]]
 T = TypeVar("T")
 
@@ -147,8 +147,16 @@ class Parser:
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
-        names = ("decoder", "threshold", "threads", "max_words", "max_memory", "timeout", "marginals", "alternatives")
-        return partial(type(self), **{name: getattr(self, name) for name in names}), (self.grammars,)
+        return partial(type(self), **{name: getattr(self, name) for name in _SETTINGS}), (self.grammars,)
+
+    def adapted(self, **settings: Any) -> Parser:
+        """Return a parser with other settings, but not decoder or threshold, that shares what is large with this one."""
+        if unknown := settings.keys() - {*_SETTINGS[2:]}:
+            raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
+        other = object.__new__(type(self))
+        vars(other).update(vars(self) | settings)
+        other._direct = other.decoder in PRODUCT_DECODERS and not other.marginals and not other.alternatives
+        return other
 
     def __repr__(self) -> str:
         count = f"{len(self.grammars)} grammars like " if len(self.grammars) > 1 else ""
@@ -164,10 +172,13 @@ class Parser:
         The results' `offsets` say where in the text their words stand. Text can also be given in pieces, such as the
         lines of an open file, which are read only as they are needed.
         """
+        return self._map(self._parse_tokens, self.tokenise(text))
+
+    def tokenise(self, text: str | Iterable[str]) -> Iterator[list[Token]]:
+        """Yield the tokens of each sentence of plain text, cut and spelt as the grammar's treebank does."""
         style = self.grammar.info.get("tokeniser", {})
         rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
-        sentences = tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
-        return self._map(self._parse_tokens, sentences)
+        return tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
 
     def _parse_tokens(self, tokens: Sequence[Token]) -> ParseResult:
         found = self.parse_one([token.word for token in tokens])
@@ -184,9 +195,9 @@ class Parser:
         return self._map(self.parse_one, sentences)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
-        """Parse one sentence; `phrases` (start, end, label or None) must be in its tree.
+        """Parse one sentence; `phrases` (start, end, label or None) must be in its tree, or with True behind, must not.
 
-        Raises `UsageError` if the grammar has no parse with those phrases.
+        Raises `UsageError` if the grammar has no parse like that.
         """
         words, leaves = self._read(sentence)
         phrases = [Phrase(*phrase) for phrase in phrases]
@@ -279,7 +290,15 @@ class Parser:
                     return chart
         return None
 
-    def k_best(self, sentence: Sentence, count: int) -> list[Derivation]:
+    def posteriors(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), least: float = 0.0) -> list[Marginal]:
+        """Return all phrases and tags of all parses whose posterior is `least` or more, in the order of their words."""
+        _, leaves = self._read(sentence)
+        with self._limits():
+            chart = self._chart(leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
+            found = {} if chart is None else chart.label_posteriors()
+        return sorted(Marginal(*key, value) for key, value in found.items() if value >= least)
+
+    def k_best(self, sentence: Sentence, count: int, *, phrases: Sequence[Phrase] = ()) -> list[Derivation]:
         """Return up to `count` different trees, the most probable first, with `log p(tree)` summed over states.
 
         They are found by their rule posteriors, which with hidden states or finer symbols need not be the very most
@@ -290,7 +309,7 @@ class Parser:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
         with self._limits():
-            chart = self._chart(leaves, self._workspace)
+            chart = self._chart(leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
             return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
 
     def _k_best(
@@ -301,7 +320,12 @@ class Parser:
         return [Derivation(invert(tree), value) for tree, value in found]
 
     def sample(
-        self, sentence: Sentence, count: int, *, random_state: int | np.random.Generator | None = None
+        self,
+        sentence: Sentence,
+        count: int,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        phrases: Sequence[Phrase] = (),
     ) -> list[Tree]:
         """Draw trees from the posterior over a sentence's parses; no parse gives an empty list.
 
@@ -310,7 +334,10 @@ class Parser:
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
-        chart = self._chart(leaves, None)
+        # Of several grammars all charts are needed, not only the last.
+        workspace = self._workspace if len(self.grammars) == 1 else None
+        with self._limits():
+            chart = self._chart(leaves, workspace, [Phrase(*phrase) for phrase in phrases])
         if chart is None:
             return []
         rng = np.random.default_rng(random_state)
@@ -388,7 +415,7 @@ class Parser:
         tags = self.grammar.emissions.tags
         if tag not in tags:
             raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
-        rows = [_tagged_row(grammar.emissions, terminal, tag) for grammar in self.grammars]
+        rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self.grammars]
         return self._ensemble.leaf(rows, fixed=True)
 
     def _flat(self, words: list[str], leaves: list[Leaf]) -> Tree:
@@ -407,16 +434,6 @@ class Parser:
 def _known(status: Status, log_probability: float) -> float | None:
     """Return the log probability if it is the grammar's, and a number."""
     return None if status == "coarse" or math.isnan(log_probability) else log_probability
-
-
-def _tagged_row(emissions: Emissions, terminal: int, tag: str) -> np.ndarray:
-    """Return a word's lexical weights with those of all other tags left out."""
-    row = emissions.row(terminal)
-    allowed = (emissions.tag_of == emissions.tags.index(tag))[emissions.symbol_of_state]
-    restricted = np.where(allowed, row, 0.0)
-    if not restricted.any():  # a tag that the lexicon has never seen on such a word
-        restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
-    return restricted
 
 
 def _phrases_of(tree: Tree, chart: Posteriors) -> list[Marginal]:
