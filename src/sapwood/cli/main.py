@@ -18,6 +18,7 @@ _COMMANDS = {
     "eval": "sapwood.cli.evaluate",
     "compare": "sapwood.cli.compare",
     "inspect": "sapwood.cli.inspect",
+    "serve": "sapwood.cli.serve",
     "convert": "sapwood.cli.convert",
     "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",

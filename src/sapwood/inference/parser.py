@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sapwood.errors import GrammarError, InputError, OutOfMemory, TimedOut, UsageError
+from sapwood.errors import GrammarError, InputError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
@@ -197,7 +197,7 @@ class Parser:
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree, or with True behind, must not.
 
-        Raises `UsageError` if the grammar has no parse like that.
+        Raises `NoParse` if the grammar has no parse like that.
         """
         words, leaves = self._read(sentence)
         phrases = [Phrase(*phrase) for phrase in phrases]
@@ -218,7 +218,7 @@ class Parser:
                 raise
             failure = "out of memory" if isinstance(error, OutOfMemory) else "timed out"
         if phrases:
-            raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
+            raise NoParse(f"the grammar has no parse with the phrases {list(phrases)}")
         return ParseResult(words, self._flat(words, leaves), None, failure)
 
     @contextlib.contextmanager
