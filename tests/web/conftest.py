@@ -7,7 +7,6 @@ import json
 from urllib.parse import urlsplit
 
 import pytest
-
 from browser import browsing, resize, serving
 
 from sapwood.web.application import Application

@@ -79,7 +79,7 @@ class Page:
     def choose(self, selector: str, value: str) -> None:
         self.script(
             "const s = document.querySelector(arguments[0]); s.value = arguments[1];"
-            "s.dispatchEvent(new Event('change', {bubbles: true})); s.dispatchEvent(new Event('input', {bubbles: true}))",
+            "for (const kind of ['change', 'input']) s.dispatchEvent(new Event(kind, {bubbles: true}))",
             selector, value,
         )  # fmt: skip
 

@@ -10,12 +10,13 @@ import time
 
 import pytest
 from browser import serving
-from conftest import Client
 
 import sapwood
+from conftest import Client
 from sapwood.web.service import Limits, Service
 
-WORDS = "She saw the man with the telescope .".split()
+WORDS = ["She", "saw", "the", "man", "with", "the", "telescope", "."]
+HEAD = b"POST /api/parse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -194,11 +195,10 @@ def test_clients_that_go_away_free_their_thread():
     with serving(service) as address:
         client = Client(address)
         body = json.dumps({"sentences": [["time", "flies", "like"] * 60] * 200, "alternatives": 20}).encode()
-        head = f"POST /api/parse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         host, port = client.place.split(":")
         for _ in range(3):
             with socket.create_connection((host, int(port))) as connection:
-                connection.sendall(head.encode() + body)
+                connection.sendall(HEAD % len(body) + body)
                 time.sleep(0.2)
         began = time.monotonic()
         assert client.post("/api/parse", {"sentences": [WORDS]})[0] == 200
@@ -210,9 +210,7 @@ def test_bodies_that_do_not_come(client, monkeypatch):
     monkeypatch.setattr("sapwood.web.application._BODY_SECONDS", 0.3)
     host, port = client.place.split(":")
     with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(
-            b"POST /api/parse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{"
-        )
+        connection.sendall(HEAD % 10 + b"{")
         assert b" 408 " in connection.recv(1000).splitlines()[0]
 
 

@@ -16,6 +16,7 @@ from sapwood.web.service import Service
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is a browser")
 
+WORDS = ["She", "saw", "the", "man", "with", "the", "telescope", "."]
 NP = '.node[data-key="2 7 NP"]'
 
 
@@ -39,7 +40,7 @@ def test_a_sentence_becomes_a_tree(parsed):
     words = parsed.script(
         "return [...document.querySelector('svg.tree').querySelectorAll('.word')].map(x => x.textContent)"
     )
-    assert words == "She saw the man with the telescope .".split()
+    assert words == ["She", "saw", "the", "man", "with", "the", "telescope", "."]
     parsed.type("#text", "It rained. We stayed.")
     parsed.click("#form .main")
     parsed.wait_for(lambda: "rained" in tree_of(parsed))
@@ -72,10 +73,8 @@ def test_hovering_tells_the_probability(parsed):
     parsed.hover(f"{NP} .pill")
     parsed.wait(".tooltip")
     text = parsed.text(".tooltip")
-    probability = next(
-        value for start, end, label, value in sapwood.Parser(marginals=True).parse_one(
-            "She saw the man with the telescope .".split()).marginals if (start, end, label) == (2, 7, "NP")
-    )  # fmt: skip
+    marginals = sapwood.Parser(marginals=True).parse_one(WORDS).marginals
+    probability = next(value for *phrase, value in marginals if phrase == [2, 7, "NP"])
     assert f"{100 * probability:.1f} %" in text
     assert "the man with the telescope" in text
 
@@ -201,7 +200,7 @@ def test_a_tree_is_taken_away(parsed):
     assert copied["Link"] == parsed.driver.current_url
     found = parsed.async_script("""
         const done = arguments[0], make = URL.createObjectURL;
-        URL.createObjectURL = (blob) => { if (blob.type === "image/png") done([blob.type, blob.size]); return make(blob); };
+        URL.createObjectURL = (blob) => (blob.type === "image/png" && done([blob.type, blob.size]), make(blob));
         HTMLAnchorElement.prototype.click = () => {};
         document.querySelector("#take").click();
         [...document.querySelectorAll(".menu button")].find((b) => b.textContent === "PNG file").click();""")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import click
@@ -95,11 +94,16 @@ def command(
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
         raise UsageError("--token: a token is made of printable ASCII characters, without blanks around it")
     progress = common.make_progress(quiet)
-    given = {
-        "body": max_body, "sentences": max_sentences, "words": max_words, "seconds": max_seconds,
-        "sentence_seconds": timeout, "memory": max_memory, "queue": queue,
-    }  # fmt: skip
-    limits = dataclasses.replace(Limits(), **{name: value for name, value in given.items() if value is not None})
+    default = Limits()
+    limits = Limits(
+        body=max_body,
+        sentences=max_sentences,
+        words=max_words,
+        seconds=max_seconds,
+        sentence_seconds=default.sentence_seconds if timeout is None else timeout,
+        memory=default.memory if max_memory is None else max_memory,
+        queue=queue,
+    )
     bad = BadTrees() if skip_bad else None
     # Two at least: then no request has all of them.
     workers = max(2, common.default_threads(None)) if threads is None else threads

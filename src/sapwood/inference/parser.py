@@ -150,7 +150,7 @@ class Parser:
         return partial(type(self), **{name: getattr(self, name) for name in _SETTINGS}), (self.grammars,)
 
     def adapted(self, **settings: Any) -> Parser:
-        """Return a parser with other settings, but not decoder or threshold, that shares what is large with this one."""
+        """Return a parser with other settings (not decoder or threshold) that shares what is large with this one."""
         if unknown := settings.keys() - {*_SETTINGS[2:]}:
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))

@@ -97,8 +97,8 @@ def read_sentences(request: Request, parser: Parser) -> list[Given]:
     most = request.service.limits.sentences
     found: list[Given] = []
     if "text" in request.body:
-        for tokens in parser.tokenise(request.body["text"]):
-            found.append(Given([token.word for token in tokens], [], [(token.start, token.end) for token in tokens]))
+        for pieces in parser.tokenise(request.body["text"]):
+            found.append(Given([piece.word for piece in pieces], [], [(piece.start, piece.end) for piece in pieces]))
             if len(found) > most:
                 raise BadRequest(f"the text has more than {most} sentences; send it in parts")
         return found
@@ -108,7 +108,7 @@ def read_sentences(request: Request, parser: Parser) -> list[Given]:
         given = sentence if isinstance(sentence, dict) else {"tokens": sentence}
         tokens = [token if isinstance(token, str) else (token[0], token[1]) for token in given["tokens"]]
         phrases = [Phrase(*phrase) for phrase in given.get("phrases", ())]
-        phrases += [Phrase(*phrase, absent=True) for phrase in given.get("absent", ())]
+        phrases += [Phrase(*phrase, True) for phrase in given.get("absent", ())]
         found.append(Given(tokens, phrases, None))
     return found
 

@@ -136,7 +136,10 @@ class Workers:
                 else:
                     future.set_exception(error)
 
-        job = Job(prepare, seconds, lambda result, error: loop.call_soon_threadsafe(settle, result, error))
+        def done(result: Any, error: BaseException | None) -> None:
+            loop.call_soon_threadsafe(settle, result, error)
+
+        job = Job(prepare, seconds, done)
         self.submit(job)
         try:
             return await future

@@ -129,6 +129,7 @@ export const percent = (value) => {
   const number = 100 * value;
   return `${number >= 99.95 || number === 0 ? Math.round(number) : number.toFixed(number < 0.1 ? 3 : 1)} %`;
 };
+export const times = (value) => `× ${value >= 10 ? count(value) : value.toFixed(1)}`;
 export const count = (value) => Math.round(value).toLocaleString("en-GB");
 export const level = (value) => `p${Math.max(0, Math.min(10, Math.round(10 * value)))}`;
 export const shorten = (text, most = 60) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
