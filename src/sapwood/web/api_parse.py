@@ -108,7 +108,7 @@ def read_sentences(request: Request, parser: Parser) -> list[Given]:
         given = sentence if isinstance(sentence, dict) else {"tokens": sentence}
         tokens = [token if isinstance(token, str) else (token[0], token[1]) for token in given["tokens"]]
         phrases = [Phrase(*phrase) for phrase in given.get("phrases", ())]
-        phrases += [Phrase(*phrase, True) for phrase in given.get("absent", ())]
+        phrases += [Phrase(start, end, label, True) for start, end, label in given.get("absent", ())]
         found.append(Given(tokens, phrases, None))
     return found
 

@@ -100,7 +100,7 @@ def _examples(request: Request, model: Grammar) -> dict[int, list[list[Example]]
     gold = request.service.gold
     if gold is None:
         return {}
-    return gold.once(("examples", model.name), lambda: state_examples(model.parser.grammar, gold.trees[:_TREES]))
+    return gold.once(("examples", model.name), lambda: state_examples(model.parser.grammar, gold.trees(_TREES)))
 
 
 def _records(grammar: TensorGrammar, *names: str) -> Any:

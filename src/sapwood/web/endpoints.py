@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sapwood.web.schemas import BadRequest, Schema, check, record
-from sapwood.web.service import Service
+from sapwood.web.service import LanguageModel, Service
 from sapwood.web.work import Job, Plan
 
 
@@ -37,8 +37,6 @@ class Endpoint:
         Returns the work for a request.
     body
         What the request holds; of `GET` its query, whose values are strings and integers.
-    needs
-        What must be served for the endpoint to be there, if anything.
     """
 
     method: Literal["GET", "POST"]
@@ -47,7 +45,6 @@ class Endpoint:
     response: Schema
     plan: Callable[[Request], Plan]
     body: Schema = field(default_factory=lambda: record({}))
-    needs: Literal["", "treebank", "language model", "log"] = ""
 
     def prepare(self, service: Service, body: Mapping[str, Any], job: Job) -> Plan:
         """Check a request and return its work, whose result is the answer in bytes."""
@@ -80,14 +77,27 @@ def at_once(answer: Callable[[Request], Any]) -> Callable[[Request], Plan]:
 
 
 def endpoints_of(service: Service) -> list[Endpoint]:
-    """Return all endpoints that a service has."""
+    """Return all endpoints that a service has: of treebanks, language models and logs only if there are any."""
     from sapwood.web import api_parse, api_states
 
-    found = [
-        Endpoint("GET", "/api/info", "Say what is served: models, treebank, limits.", {"type": "object"}, at_once(
-            lambda request: request.service.describe()
-        )),
-        *api_parse.ENDPOINTS,
-        *api_states.ENDPOINTS,
-    ]  # fmt: skip
+    info = Endpoint(
+        "GET",
+        "/api/info",
+        "Say what is served: models, treebank, limits.",
+        {"type": "object"},
+        at_once(lambda request: request.service.describe()),
+    )
+    found = [info, *api_parse.ENDPOINTS, *api_states.ENDPOINTS]
+    if service.gold is not None:
+        from sapwood.web import api_treebank
+
+        found += api_treebank.ENDPOINTS
+    if any(isinstance(model, LanguageModel) for model in service.models):
+        from sapwood.web import api_words
+
+        found += api_words.ENDPOINTS
+    if service.logs:
+        from sapwood.web import api_training
+
+        found += api_training.ENDPOINTS
     return found

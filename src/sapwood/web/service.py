@@ -199,9 +199,10 @@ class Service:
                 raise UsageError(f"{name}: holds no grammar and no language model, so it cannot be served")
         gold = None
         if treebank is not None:
+            from sapwood.trees.table import TreeTable
             from sapwood.web.gold import Gold
 
-            gold = Gold(Path(treebank).name, list(read_trees(treebank, format=format, on_bad=on_bad)))
+            gold = Gold(Path(treebank).name, TreeTable.from_trees(read_trees(treebank, format=format, on_bad=on_bad)))
         return cls(found, gold, [Path(log) for log in logs], limits, threads, token)
 
     @cached_property
@@ -235,7 +236,7 @@ class Service:
         return {
             "version": __version__,
             "models": [model.describe() for model in self.models],
-            "treebank": None if self.gold is None else {"name": self.gold.name, "trees": len(self.gold.trees)},
+            "treebank": None if self.gold is None else {"name": self.gold.name, "trees": len(self.gold)},
             "logs": [log.name for log in self.logs],
             "limits": {
                 "body": self.limits.body,
