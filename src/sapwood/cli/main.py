@@ -19,6 +19,7 @@ _COMMANDS = {
     "compare": "sapwood.cli.compare",
     "inspect": "sapwood.cli.inspect",
     "convert": "sapwood.cli.convert",
+    "search": "sapwood.cli.search",
     "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",
     "decompose": "sapwood.cli.decompose",
