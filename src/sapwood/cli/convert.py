@@ -9,7 +9,7 @@ import click
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
 from sapwood.files import name_of, open_output
-from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, format_as
+from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, file_header, format_as
 from sapwood.trees.symbols import parse_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
@@ -84,8 +84,7 @@ def command(
     transform = common.make_transform(base, direction or "right", vertical, horizontal, heads, annotate_tags)
     written = dropped = 0
     with open_output(output) as stream, progress.stage("converting", unit="trees") as stage:
-        if output_format == "export":
-            stream.write("#FORMAT 3\n")
+        stream.write(file_header(output_format))
         for tree in common.trees_from([file], input_format, skip_bad, progress):
             stage.step()
             if normalise or direction:

@@ -20,6 +20,7 @@ _COMMANDS = {
     "inspect": "sapwood.cli.inspect",
     "serve": "sapwood.cli.serve",
     "convert": "sapwood.cli.convert",
+    "search": "sapwood.cli.search",
     "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",
     "decompose": "sapwood.cli.decompose",

@@ -12,7 +12,7 @@ from sapwood.cli import _common as common
 from sapwood.errors import InputError, UsageError
 from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, open_output, read_lines
 from sapwood.models import default_model_path, find_model
-from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, format_as, read_tagged, read_tokens
+from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, file_header, format_as, read_tagged, read_tokens
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
@@ -137,8 +137,7 @@ def command(
         open_output(output) as stream,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
-        if output_format == "export":
-            stream.write("#FORMAT 3\n")
+        stream.write("" if as_json else file_header(output_format))
         for number, result in enumerate(results, 1):
             if as_json:
                 line = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)

@@ -73,14 +73,16 @@ def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad 
         Called with each malformed tree, which is then skipped; without it, and in formats of other packages, the first
         one raises `TreeFormatError`.
     """
-    own: dict[str, Callable[..., Iterator[Tree]]] = {
-        name: partial(read, on_bad=on_bad) for name, read in _READERS.items()
-    }
-    return _find(format, own, "read", "input format")(read_lines(path), source=name_of(path))
+    return _reader(format, on_bad)(read_lines(path), source=name_of(path))
 
 
-def locate_trees(lines: Lines, *, source: str, format: InputFormat = "auto") -> Iterator[tuple[Tree, int]]:
-    """Yield the trees of numbered lines, each with the number of the line that it ends on."""
+def locate_trees(
+    lines: Lines, *, source: str, format: InputFormat = "auto", on_bad: OnBad | None = None
+) -> Iterator[tuple[Tree, int]]:
+    """Yield the trees of numbered lines, each with the number of the line that it ends on.
+
+    The parameters are those of `read_trees`.
+    """
     last = 0
 
     def watched() -> Iterator[tuple[int, str]]:
@@ -89,8 +91,15 @@ def locate_trees(lines: Lines, *, source: str, format: InputFormat = "auto") -> 
             last = line[0]
             yield line
 
-    for tree in _find(format, _READERS, "read", "input format")(watched(), source=source):
+    for tree in _reader(format, on_bad)(watched(), source=source):
         yield tree, last
+
+
+def _reader(format: InputFormat, on_bad: OnBad | None) -> Callable[..., Iterator[Tree]]:
+    own: dict[str, Callable[..., Iterator[Tree]]] = {
+        name: partial(read, on_bad=on_bad) for name, read in _READERS.items()
+    }
+    return _find(format, own, "read", "input format")
 
 
 def detect_format(lines: Lines) -> Literal["brackets", "export"]:
@@ -112,6 +121,11 @@ def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None) -> Iter
 def format_as(tree: Tree, format: str, number: int = 1) -> str:
     """Return a tree in an output format, without the final line end; `number` counts sentences (for `export`)."""
     return _find(format, _WRITERS, "write", "output format")(tree, number)
+
+
+def file_header(format: str) -> str:
+    """Return what stands in a file of that output format before its trees."""
+    return _HEADERS.get(format, "")
 
 
 def _tokens(tree: Tree, _: int) -> str:
@@ -142,6 +156,7 @@ _WRITERS: dict[str, Callable[[Tree, int], str]] = {
     "tagged": _tagged,
     "draw": lambda tree, _: tree.draw() + "\n",
 }
+_HEADERS = {"export": "#FORMAT 3\n"}
 INPUT_FORMATS, OUTPUT_FORMATS = tuple(_READERS), tuple(_WRITERS)
 
 
