@@ -39,7 +39,7 @@ def count_confusions(gold: Tree, predicted: Tree) -> Counter[Confusion]:
     by_span: dict[tuple[int, int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for place, left in enumerate((ours - theirs, theirs - ours)):
         for (start, end, label), number in left.items():
-            by_span[start, end][place] += [label] * number
+            by_span[start, end][place].extend([label] * number)
     found: Counter[Confusion] = Counter()
     for one, other in by_span.values():
         pairs = min(len(one), len(other))

@@ -118,6 +118,8 @@ def _mistakes(request: Request) -> dict[str, Any]:
     chosen = None
     if "kind" in body:
         chosen = Confusion(body["kind"], body.get("gold") or None, body.get("predicted") or None)
+    if comparison.problem is not None:
+        raise comparison.problem
     start, count = body.get("start", 0), body.get("count", 10)
     worst = comparison.worst(chosen)
     summary = comparison.summary()

@@ -84,7 +84,7 @@ ENDPOINTS = [
     Endpoint(
         "GET",
         "/api/lm/topics",
-        "Return the hidden states of a language model, the most frequent first: their words, and the words before them.",
+        "Return the hidden states of a language model, the most frequent first, with their words and those before.",
         record(
             {
                 "states": listing(

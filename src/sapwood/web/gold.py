@@ -81,8 +81,12 @@ class Comparison:
         self.total = min(len(gold), COMPARED)
         self.done: list[Compared] = []
         self.skipped = 0
+        self.problem: BaseException | None = None
         self._gold, self._parser = gold, parser
-        workers.submit(Job(self._plan, _LONG, lambda result, error: None))  # noqa: ARG005
+        workers.submit(Job(self._plan, _LONG, self._end))
+
+    def _end(self, result: None, error: BaseException | None) -> None:  # noqa: ARG002
+        self.problem = error
 
     def _plan(self, job: Job) -> Plan:  # noqa: ARG002
         return Plan([partial(self._compare, number) for number in range(self.total)], lambda results: None)  # noqa: ARG005

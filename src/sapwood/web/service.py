@@ -13,7 +13,7 @@ from sapwood.errors import UsageError
 from sapwood.inference.parser import Parser
 from sapwood.loading import load
 from sapwood.models import default_model_path, find_model
-from sapwood.trees.formats import BadTrees, InputFormat, read_trees
+from sapwood.trees.formats import BadTrees, InputFormat
 from sapwood.web.schemas import BadRequest
 from sapwood.web.work import Workers
 
@@ -199,10 +199,10 @@ class Service:
                 raise UsageError(f"{name}: holds no grammar and no language model, so it cannot be served")
         gold = None
         if treebank is not None:
-            from sapwood.trees.table import TreeTable
+            from sapwood.trees.table import read_table
             from sapwood.web.gold import Gold
 
-            gold = Gold(Path(treebank).name, TreeTable.from_trees(read_trees(treebank, format=format, on_bad=on_bad)))
+            gold = Gold(Path(treebank).name, read_table(treebank, format=format, on_bad=on_bad))
         return cls(found, gold, [Path(log) for log in logs], limits, threads, token)
 
     @cached_property

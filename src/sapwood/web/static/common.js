@@ -19,7 +19,7 @@ function fill(node, properties, children) {
     else if (key === "value" || key === "checked" || key === "selected" || key === "disabled") node[key] = value;
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return node;
 }
 
