@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._output import to_option, tree_output
 from sapwood.errors import InputError, UsageError
-from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, open_output, read_lines
+from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, read_lines
 from sapwood.models import default_model_path, find_model
-from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, file_header, format_as, read_tagged, read_tokens
+from sapwood.trees.formats import read_tagged, read_tokens
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
@@ -27,14 +28,7 @@ from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, file_header, format_as,
 @click.option("-s", "--sentence", "text", help="Parse this plain text instead of a file.")
 @click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
 @click.option("--tags", is_flag=True, help="Tokens are word/TAG, and the tags must hold.")
-@click.option(
-    "--to",
-    "output_format",
-    type=common.Choice(OUTPUT_FORMATS, GROUP),
-    default="brackets",
-    show_default=True,
-    help="Format of the output.",
-)
+@to_option
 @click.option("-o", "--output", help="Output file. [default: standard output]")
 @common.parser_options
 @click.option("--exact", is_flag=True, help="Do not prune (slow).")
@@ -134,19 +128,14 @@ def command(
     else:
         results = parser.parse(read_tokens(source))
     with (
-        open_output(output) as stream,
+        tree_output(output, None if as_json else output_format) as writer,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
-        stream.write("" if as_json else file_header(output_format))
-        for number, result in enumerate(results, 1):
+        for result in results:
             if as_json:
-                line = json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)
-            elif result.tree is None:
-                line = ""
+                writer.line(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
             else:
-                line = format_as(result.tree, output_format, number)
-            stream.write(line + "\n")
-            stream.flush()
+                writer.tree(result.tree)
             stage.step()
 
 

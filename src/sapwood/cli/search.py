@@ -11,9 +11,10 @@ import click
 import numpy as np
 
 from sapwood.cli import _common as common
+from sapwood.cli._output import to_option, tree_output
 from sapwood.files import STANDARD_STREAM, name_of, open_output
 from sapwood.trees import HeadRules
-from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, BadTrees, InputFormat, file_header, format_as
+from sapwood.trees.formats import BadTrees, InputFormat
 from sapwood.trees.search import Match, Searcher
 from sapwood.trees.table import TreeTable, read_tables
 
@@ -26,14 +27,7 @@ from sapwood.trees.table import TreeTable, read_tables
 @click.option("-n", "--line-number", is_flag=True, help="Print file and line before each tree.")
 @click.option("-v", "--invert-match", is_flag=True, help="Print the trees in which nothing matches.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many trees, or subtrees. [default: no limit]")
-@click.option(
-    "--to",
-    "output_format",
-    type=common.Choice(OUTPUT_FORMATS, GROUP),
-    default="brackets",
-    show_default=True,
-    help="Format of the output.",
-)
+@to_option
 @click.option("-o", "--output", help="Output file. [default: standard output]")
 @click.option("--heads", help="Head table for <# and its like. [default: Penn-style English]")
 @click.option(
@@ -113,8 +107,7 @@ def command(
             else:
                 stream.write(f"{matches:,} matches in {matching:,} of {trees:,} trees\n")
         return
-    with open_output(output) as stream:
-        stream.write("" if as_json else file_header(output_format))
+    with tree_output(output, None if as_json else output_format) as writer:
         found = (
             (path, table, number, matches)
             for path, table in tables()
@@ -133,12 +126,9 @@ def command(
                 written += 1
                 if as_json:
                     value = {**place, "text": str(part), "matches": [_described(match) for match in shown]}
-                    line = json.dumps(value, ensure_ascii=False)
+                    writer.line(json.dumps(value, ensure_ascii=False))
                 else:
-                    line = format_as(part, output_format, written)
-                    if line_number:
-                        line = f"{place['file']}:{place['line']}: {line}"
-                stream.write(line + "\n")
+                    writer.tree(part, f"{place['file']}:{place['line']}: " if line_number else "")
                 if written == limit:
                     return
 

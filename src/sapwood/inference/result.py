@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from sapwood.errors import InputError
 from sapwood.inference.forest_trees import Derivation
+from sapwood.trees.svg import format_svg
 from sapwood.trees.tree import Tree
 
 Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "out of memory", "timed out", "empty"]
@@ -77,6 +79,15 @@ class ParseResult:
         if self.alternatives is not None:
             value["alternatives"] = [{"tree": str(tree), "log_probability": score} for tree, score in self.alternatives]
         return value
+
+    def _repr_svg_(self) -> str | None:
+        """Return a picture for notebooks, with the less probable phrases shaded if there are marginals."""
+        if self.tree is None:
+            return None
+        try:
+            return format_svg(self.tree, confidences=self.marginals or ())
+        except InputError:
+            return None
 
     def __repr__(self) -> str:
         text = " ".join(self.words)

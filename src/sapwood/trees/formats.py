@@ -28,6 +28,8 @@ from sapwood.trees.brackets import (
 )
 from sapwood.trees.codes import code
 from sapwood.trees.export import format_export, parse_export
+from sapwood.trees.latex import LATEX_FOOTER, format_latex, latex_header
+from sapwood.trees.svg import format_svg
 from sapwood.trees.tree import Tree
 
 T = TypeVar("T")
@@ -128,6 +130,11 @@ def file_header(format: str) -> str:
     return _HEADERS.get(format, "")
 
 
+def file_footer(format: str) -> str:
+    """Return what stands in a file of that output format behind its trees."""
+    return _FOOTERS.get(format, "")
+
+
 def _tokens(tree: Tree, _: int) -> str:
     return _line(TOKENS.write(word) for word in tree.words())
 
@@ -155,8 +162,12 @@ _WRITERS: dict[str, Callable[[Tree, int], str]] = {
     "tokens": _tokens,
     "tagged": _tagged,
     "draw": lambda tree, _: tree.draw() + "\n",
+    "svg": lambda tree, _: format_svg(tree).rstrip("\n"),
+    "latex": lambda tree, _: format_latex(tree) + "\n",
+    "qtree": lambda tree, _: format_latex(tree, "qtree") + "\n",
 }
-_HEADERS = {"export": "#FORMAT 3\n"}
+_HEADERS = {"export": "#FORMAT 3\n", "latex": latex_header("forest"), "qtree": latex_header("qtree")}
+_FOOTERS = {"latex": LATEX_FOOTER, "qtree": LATEX_FOOTER}
 INPUT_FORMATS, OUTPUT_FORMATS = tuple(_READERS), tuple(_WRITERS)
 
 
