@@ -10,9 +10,9 @@ import time
 
 import pytest
 from browser import serving
+from client import Client
 
 import sapwood
-from conftest import Client
 from sapwood.web.service import Limits, Service
 
 WORDS = ["She", "saw", "the", "man", "with", "the", "telescope", "."]
@@ -203,7 +203,7 @@ def test_clients_that_go_away_free_their_thread():
         began = time.monotonic()
         assert client.post("/api/parse", {"sentences": [WORDS]})[0] == 200
         assert time.monotonic() - began < 10
-        assert service.workers.jobs <= 1
+        assert service.crew.jobs <= 1
 
 
 def test_bodies_that_do_not_come(client, monkeypatch):

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from browser import serving
-from conftest import Client
+from client import Client
 from made_treebank import made_treebank
 
 import sapwood
@@ -106,7 +106,7 @@ def test_mistakes_are_those_of_the_parser(served, files):
         if confusions:
             wrong[number] = (str(gold), str(parsed))
     assert found["f1"] == pytest.approx(scorer.result().f1)
-    assert {number: (one["gold"], one["predicted"]) for one in found["worst"] if (number := one["number"])} == wrong
+    assert {one["number"]: (one["gold"], one["predicted"]) for one in found["worst"]} == wrong
     assert [one["f1"] for one in found["worst"]] == sorted(one["f1"] for one in found["worst"])
     for one in found["confusions"]:
         assert expected[Confusion(one["kind"], one["gold"], one["predicted"])] == one["count"]

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sapwood.web.work import Busy, Job, Plan, Workers
+from sapwood.web.work import Busy, Crew, Job, Plan
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def workers():
     made = []
 
     def make(threads=2, queue=10):
-        made.append(Workers(threads, queue))
+        made.append(Crew(threads, queue))
         return made[-1]
 
     yield make
@@ -24,7 +24,7 @@ def workers():
         one.close()
 
 
-def settled(workers: Workers) -> bool:
+def settled(workers: Crew) -> bool:
     """Whether all jobs are off the books, soon."""
     end = time.monotonic() + 5
     while workers.jobs and time.monotonic() < end:

@@ -1,8 +1,8 @@
 """What is taken for what: pairs of labels where a predicted tree differs from the gold one.
 
-Over the same words, a gold phrase that the predicted tree does not have and a predicted one that the gold tree does not
-have are a *confusion* of their labels; so are two tags of one word. A gold phrase without such a partner is *missing*, a
-predicted one *spurious*.
+Over the same words, a gold phrase that the predicted tree does not have and a predicted one that the gold tree does
+not have are a *confusion* of their labels; so are two tags of one word. A gold phrase without such a partner is
+*missing*, a predicted one *spurious*.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ With several grammars all of this is done with the product of their posteriors (
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain, islice, repeat
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,12 +24,12 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
-from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
+from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder, flat_tree
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
-from sapwood.inference.result import Marginal, ParseResult, Status
+from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of
 from sapwood.models import default_model_path
-from sapwood.run.parallel import map_in_order
+from sapwood.run.workers import Kept, Threads, Workers
 from sapwood.trees.sentences import tokenise_text
 from sapwood.trees.tokenise import Token
 from sapwood.trees.transform import base_tree
@@ -43,7 +43,8 @@ _HARDLY = 1e-15
 _EXACT_WORDS = 60
 # How unlikely it is for a word to be used as an unknown one, when nothing else helps.
 _UNLIKELY = 1e-3
-# Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence.
+# Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence. Workers
+# elsewhere get so many at a time.
 _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
@@ -69,6 +70,8 @@ class Parser:
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
         Sentences parsed at the same time.
+    workers
+        Where to parse instead of on threads of this process: a `sapwood.run.cluster.Cluster`.
     max_words
         Longer sentences get a flat tree at once.
     max_memory, timeout
@@ -101,6 +104,7 @@ class Parser:
         decoder: str = "max-rule",
         threshold: float = 2e-5,
         threads: int = 1,
+        workers: Workers | None = None,
         max_words: int = 500,
         max_memory: int | None = None,
         timeout: float | None = None,
@@ -110,8 +114,7 @@ class Parser:
         self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
-        if threads < 1:
-            raise UsageError(f"threads must be at least 1, not {threads}")
+        self.workers = workers if workers is not None else Threads(threads)
         for name, value in (("max_words", max_words), ("alternatives", alternatives)):
             if value < 0:
                 raise UsageError(f"{name} must not be negative: {value}")
@@ -128,7 +131,7 @@ class Parser:
             raise GrammarError("viterbi needs a probabilistic grammar; this one has real-valued weights")
         self.decoder = decoder
         self.threshold = float(threshold)
-        self.threads = threads
+        self.threads = self.workers.threads
         self.max_words = max_words
         self.max_memory = max_memory
         self.timeout = timeout
@@ -150,11 +153,11 @@ class Parser:
         return partial(type(self), **{name: getattr(self, name) for name in _SETTINGS}), (self.grammars,)
 
     def adapted(self, **settings: Any) -> Parser:
-        """Return a parser with other settings (not decoder or threshold) that shares what is large with this one."""
-        if unknown := settings.keys() - {*_SETTINGS[2:]}:
+        """Return a parser with other limits or results that shares what is large with this one."""
+        if unknown := settings.keys() - {*_SETTINGS[3:]}:
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))
-        vars(other).update(vars(self) | settings)
+        vars(other).update({name: value for name, value in vars(self).items() if name != "_shared"} | settings)
         other._direct = other.decoder in PRODUCT_DECODERS and not other.marginals and not other.alternatives
         return other
 
@@ -172,7 +175,7 @@ class Parser:
         The results' `offsets` say where in the text their words stand. Text can also be given in pieces, such as the
         lines of an open file, which are read only as they are needed.
         """
-        return self._map(self._parse_tokens, self.tokenise(text))
+        return self._map(_parse_tokens, self.tokenise(text))
 
     def tokenise(self, text: str | Iterable[str]) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence of plain text, cut and spelt as the grammar's treebank does."""
@@ -180,19 +183,23 @@ class Parser:
         rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
         return tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
 
-    def _parse_tokens(self, tokens: Sequence[Token]) -> ParseResult:
-        found = self.parse_one([token.word for token in tokens])
-        return replace(found, offsets=[(token.start, token.end) for token in tokens])
+    def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
+        if self.workers.near:
+            return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
+        parts = self.workers.map(partial(_parse_part, call), repeat(self._shared), _parts(sentences))
+        return chain.from_iterable(parts)
 
-    def _map(self, call: Callable[[T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
-        return map_in_order(call, sentences, threads=self.threads, window=_WINDOW * self.threads)
+    @cached_property
+    def _shared(self) -> Kept:
+        """This parser, made where it is used."""
+        return self.workers.share(self)
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        return self._map(self.parse_one, sentences)
+        return self._map(Parser.parse_one, sentences)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree, or with True behind, must not.
@@ -204,7 +211,9 @@ class Parser:
         if not words:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
-            return ParseResult(words, self._flat(words, leaves), None, "too long")
+            return ParseResult(
+                words, flat_tree(self.compiled.coarse, self.grammar.transform.root, words, leaves), None, "too long"
+            )
         attempt = self._attempt_tree if self._direct else self._attempt_chart
         failure: Status = "fallback"
         try:
@@ -219,7 +228,9 @@ class Parser:
             failure = "out of memory" if isinstance(error, OutOfMemory) else "timed out"
         if phrases:
             raise NoParse(f"the grammar has no parse with the phrases {list(phrases)}")
-        return ParseResult(words, self._flat(words, leaves), None, failure)
+        return ParseResult(
+            words, flat_tree(self.compiled.coarse, self.grammar.transform.root, words, leaves), None, failure
+        )
 
     @contextlib.contextmanager
     def _limits(self) -> Iterator[None]:
@@ -252,7 +263,7 @@ class Parser:
             return None
         coarse = ensemble.joint.coarse
         tree = self.grammar.transform.invert_symbols(found[0], coarse.symbols.chain, coarse.n_interminals, words)
-        return ParseResult(words, tree, _known(status, found[1]), status)
+        return ParseResult(words, tree, known_log_probability(status, found[1]), status)
 
     def _attempt_chart(
         self,
@@ -269,9 +280,9 @@ class Parser:
         if tree is None or chart is None:
             return None
         clean = self.grammar.transform.invert(tree)
-        marginals = _phrases_of(clean, chart) if self.marginals else None
+        marginals = marginals_of(clean, chart.label_posteriors()) if self.marginals else None
         best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
-        return ParseResult(words, clean, _known(status, chart.log_probability), status, marginals, best)
+        return ParseResult(words, clean, known_log_probability(status, chart.log_probability), status, marginals, best)
 
     def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | ProductChart | None:
         """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse."""
@@ -418,27 +429,18 @@ class Parser:
         rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self.grammars]
         return self._ensemble.leaf(rows, fixed=True)
 
-    def _flat(self, words: list[str], leaves: list[Leaf]) -> Tree:
-        """Return the root label over the most probable tags."""
-        coarse = self.compiled.coarse
-        children = []
-        for word, leaf in zip(words, leaves, strict=True):
-            if len(leaf.symbols):
-                symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
-            else:  # a word that the grammar has no place for: the most frequent tag
-                symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
-            children.append(Tree(coarse.symbols.tags[symbol], word=word))
-        return Tree(self.grammar.transform.root, children)
+
+def _parse_tokens(parser: Parser, tokens: Sequence[Token]) -> ParseResult:
+    found = parser.parse_one([token.word for token in tokens])
+    return replace(found, offsets=[(token.start, token.end) for token in tokens])
 
 
-def _known(status: Status, log_probability: float) -> float | None:
-    """Return the log probability if it is the grammar's, and a number."""
-    return None if status == "coarse" or math.isnan(log_probability) else log_probability
+def _parts(sentences: Iterable[T]) -> Iterator[list[T]]:
+    """Cut sentences into parts that are worth sending elsewhere."""
+    rest = iter(sentences)
+    while part := list(islice(rest, _WINDOW)):
+        yield part
 
 
-def _phrases_of(tree: Tree, chart: Posteriors) -> list[Marginal]:
-    """Return the tree's phrases (without the root label, if it was added) and tags with their posteriors."""
-    posterior = chart.label_posteriors()
-    tags = [(position, position + 1, label) for position, label in enumerate(tree.tags())]
-    found = [key for key in tree.spans() if key in posterior] + tags
-    return [Marginal(*key, posterior.get(key, 0.0)) for key in found]
+def _parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:
+    return [call(parser, sentence) for sentence in sentences]

@@ -110,7 +110,7 @@ def _by_tree(matches: Iterator[Match]) -> Iterator[tuple[int, list[int]]]:
 def _comparison(request: Request) -> Comparison:
     gold = _gold(request)
     model = request.service.grammar(request.body.get("model"))
-    return gold.once(("comparison", model.name), lambda: Comparison(gold, model.parser, request.service.workers))
+    return gold.once(("comparison", model.name), lambda: Comparison(gold, model.parser, request.service.crew))
 
 
 def _mistakes(request: Request) -> dict[str, Any]:

@@ -210,7 +210,7 @@ class Application:
         try:
             body = read_json(text) if endpoint.method == "POST" else endpoint.read_query(_query(scope))
             work = asyncio.ensure_future(
-                self.service.workers.run(
+                self.service.crew.run(
                     lambda job: endpoint.prepare(self.service, body, job), self.service.limits.seconds
                 )
             )

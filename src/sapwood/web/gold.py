@@ -15,7 +15,7 @@ from sapwood.evaluate.result import Summary
 from sapwood.inference.parser import Parser
 from sapwood.trees.table import TreeTable
 from sapwood.trees.tree import Tree
-from sapwood.web.work import Job, Plan, Workers
+from sapwood.web.work import Crew, Job, Plan
 
 T = TypeVar("T")
 # Trees that are parsed to be compared: the first of a treebank.
@@ -77,13 +77,13 @@ class Comparison:
         Those that have been, in the order in which they were.
     """
 
-    def __init__(self, gold: Gold, parser: Parser, workers: Workers) -> None:
+    def __init__(self, gold: Gold, parser: Parser, crew: Crew) -> None:
         self.total = min(len(gold), COMPARED)
         self.done: list[Compared] = []
         self.skipped = 0
         self.problem: BaseException | None = None
         self._gold, self._parser = gold, parser
-        workers.submit(Job(self._plan, _LONG, self._end))
+        crew.submit(Job(self._plan, _LONG, self._end))
 
     def _end(self, result: None, error: BaseException | None) -> None:  # noqa: ARG002
         self.problem = error

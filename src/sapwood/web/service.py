@@ -15,7 +15,7 @@ from sapwood.loading import load
 from sapwood.models import default_model_path, find_model
 from sapwood.trees.formats import BadTrees, InputFormat
 from sapwood.web.schemas import BadRequest
-from sapwood.web.work import Workers
+from sapwood.web.work import Crew
 
 if TYPE_CHECKING:
     from sapwood.lm.models import AnyModel
@@ -126,7 +126,7 @@ class Service:
     limits
         What requests may ask for.
     threads
-        Workers.
+        Crew.
     token
         What clients must know (`Authorization: Bearer TOKEN`), if anything.
     """
@@ -206,14 +206,14 @@ class Service:
         return cls(found, gold, [Path(log) for log in logs], limits, threads, token)
 
     @cached_property
-    def workers(self) -> Workers:
+    def crew(self) -> Crew:
         """The threads that do what requests ask for."""
-        return Workers(self.threads, self.limits.queue)
+        return Crew(self.threads, self.limits.queue)
 
     def close(self) -> None:
         """Stop the threads, if there are any."""
-        if "workers" in vars(self):
-            self.workers.close()
+        if "crew" in vars(self):
+            self.crew.close()
 
     def grammar(self, name: str | None = None) -> Grammar:
         """Return the grammar of that name, or the first."""

@@ -55,7 +55,7 @@ class Job:
         self._unfinished = 0
         self._finish: Callable[[list[Any]], Any] = lambda results: results
         self._lock = threading.Lock()
-        # What `Workers` keep account of, under their lock.
+        # What `Crew` keep account of, under their lock.
         self.steps: deque[Callable[[], None]] = deque([self._begin])
         self.running, self.queued = 0, False
 
@@ -100,7 +100,7 @@ class Job:
         self._done(result, error)
 
 
-class Workers:
+class Crew:
     """Threads that do the work of jobs.
 
     Parameters
