@@ -359,7 +359,7 @@ function exportBar(view, result) {
   };
   const actions = {
     Brackets: () => copy(result.tree, "Brackets"),
-    "LaTeX (forest)": written("forest", "LaTeX"),
+    "LaTeX (forest)": written("latex", "LaTeX"),
     "LaTeX (qtree)": written("qtree", "LaTeX"),
     SVG: () => copy(view.toSVG().text, "SVG"),
     "SVG file": () => save("tree.svg", new Blob([view.toSVG().text], { type: "image/svg+xml" })),

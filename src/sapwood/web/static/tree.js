@@ -292,7 +292,7 @@ export class TreeView {
 
   // Look at the smallest phrase around some words, closely enough to read it.
   look(start, end) {
-    if (this.view.scale >= 0.5) return;
+    if (this.view.scale >= 0.4) return;
     const around = nodesOf(this.root).filter((node) => node.start <= start && node.end >= end && node.word === null);
     const { x, y } = this.plan.at.get(around.at(-1) ?? this.root);
     const { width, height } = this.frame.getBoundingClientRect();
