@@ -117,6 +117,7 @@ _ROOMS = (
     "models",
     "plots",
     "trees",
+    "web",
 )
 
 

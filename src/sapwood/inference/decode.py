@@ -28,7 +28,9 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import UsageError
+from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Posteriors
+from sapwood.inference.compiled import Leaf
 from sapwood.run.plugins import named
 from sapwood.shapes import Array, Float64
 from sapwood.trees.tree import Tree, from_preorder
@@ -111,3 +113,15 @@ def binary_tree(order: list[tuple[str, bool]], words: Sequence[str]) -> Tree:
     """Build a binary tree over the words from `(label, whether it is a leaf)` of its nodes in preorder."""
     remaining = iter(words)
     return from_preorder([(label, next(remaining), 0) if leaf else (label, None, 2) for label, leaf in order])
+
+
+def flat_tree(coarse: TensorGrammar, root: str, words: Sequence[str], leaves: Sequence[Leaf]) -> Tree:
+    """Return the root label over the most probable tags."""
+    children = []
+    for word, leaf in zip(words, leaves, strict=True):
+        if len(leaf.symbols):
+            symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
+        else:  # a word that the grammar has no place for: the most frequent tag
+            symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
+        children.append(Tree(coarse.symbols.tags[symbol], word=word))
+    return Tree(root, children)
