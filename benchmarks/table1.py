@@ -183,7 +183,9 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
     parser.add_argument("--threads", type=int, default=1, help="for training and parsing")
-    parser.add_argument("--results", type=Path, help="append each result here, one a line, and use those that are there")
+    parser.add_argument(
+        "--results", type=Path, help="append each result here, and use those that are there"
+    )
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell later than that")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--picture", type=Path)

@@ -133,7 +133,13 @@ def maximised_by_hand(
     )
 
 
-@given(seeds, st.sampled_from([0.0, 0.01, 0.5]), st.sampled_from([0.0, 0.1, 0.9]), st.floats(0, 0.8), st.sampled_from([0.0, 0.3, 50.0]))
+@given(
+    seeds,
+    st.sampled_from([0.0, 0.01, 0.5]),
+    st.sampled_from([0.0, 0.1, 0.9]),
+    st.floats(0, 0.8),
+    st.sampled_from([0.0, 0.3, 50.0]),
+)
 def test_maximise_equals_plain_loops(seed, smoothing, lexical_smoothing, dying, fading):
     problem = random_problem(seed, most=4)
     weights, rng = problem.weights, np.random.default_rng(seed)
