@@ -183,9 +183,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
     parser.add_argument("--threads", type=int, default=1, help="for training and parsing")
-    parser.add_argument(
-        "--results", type=Path, help="append each result here, and use those that are there"
-    )
+    parser.add_argument("--results", type=Path, help="append each result here, and use those that are there")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell later than that")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--picture", type=Path)
@@ -213,7 +211,8 @@ def main() -> None:
                 with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(results[-1]) + "\n")
     names = {directory.name for directory in options.directory}
-    shown = [result for result in results if result["treebank"] in names and result["seed"] in options.seeds]
+    chosen = {"treebank": names, "seed": options.seeds, "method": options.methods, "states": [*options.states, None]}
+    shown = [result for result in results if all(result[key] in values for key, values in chosen.items())]
     if not shown:
         raise SystemExit("nothing was measured")
     text = table(shown, options.states)

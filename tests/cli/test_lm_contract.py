@@ -100,7 +100,8 @@ def test_saved_settings_give_the_same_model_again(sapwood: Sapwood, folder: Path
     call = ["train", "train.txt", "--dev", "dev.txt", "--method", method, *as_options(small), "--seed", 2, "-q"]
     run(sapwood, *call, "-o", "first", "--save-config", "run.toml")
     saved = read_config("run.toml", [*METHODS[method], "method", "output", "dev", "min-count", "boundaries", "seed",
-                                     "memory", "word-prior", "anchor-count", "step-power", "pivot-iterations"])  # fmt: skip
+                                     "memory", "word-prior", "anchor-count", "step-power",
+                                     "pivot-iterations"])  # fmt: skip
     resolved = resolved_settings(method, **small)
     wanted = {name.replace("_", "-"): value for name, value in resolved.items() if value is not None}
     assert wanted.items() <= saved.items()

@@ -18,6 +18,7 @@ _COMMANDS = {
     "eval": "sapwood.cli.evaluate",
     "compare": "sapwood.cli.compare",
     "inspect": "sapwood.cli.inspect",
+    "diagnose": "sapwood.cli.diagnose",
     "convert": "sapwood.cli.convert",
     "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",

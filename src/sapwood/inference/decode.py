@@ -13,8 +13,8 @@
     The single most probable derivation, states included.
 
 Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, `max-rule-absolute` takes their size,
-the others count them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their posteriors,
-`max-rule-sum` and `recall` their mean; `max-rule-absolute` and `viterbi` are for one grammar only.
+the others count them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their
+posteriors, `max-rule-sum` and `recall` their mean; `max-rule-absolute` and `viterbi` are for one grammar only.
 
 Other packages can add decoders: functions like those here, `(chart, words) -> skeletal tree`, as entry points of the
 group `sapwood.decoders`.

@@ -113,8 +113,8 @@ def find_states(
         return one_state(phi.shape[1], psi.shape[1])
     left, right = left[:, :kept], right[:, :kept]
     inside_mass, outside_mass = (np.asarray(matrix.sum(axis=0)).ravel() for matrix in (phi, psi))
-    inside_points = _means(phi, scaled_psi @ right, inside_mass, settings.shrinkage)
-    outside_points = _means(psi, scaled_phi @ left, outside_mass, settings.shrinkage)
+    inside_points = mean_points(phi, scaled_psi @ right, inside_mass, settings.shrinkage)
+    outside_points = mean_points(psi, scaled_phi @ left, outside_mass, settings.shrinkage)
     # Noise lies far out: what counts as seen often grows with the data, slower than what is there of true anchors.
     support = max(settings.support, _GROWTH * np.sqrt(phi.shape[0]))
     found = half_from_points(
@@ -139,7 +139,15 @@ def find_states(
     return SymbolStates(found.prior, found.given, given, found.anchors, outside_anchors, alignment, values)
 
 
-def _means(features: scipy.sparse.csr_array, vectors: np.ndarray, mass: np.ndarray, shrinkage: float) -> np.ndarray:
-    """Return the mean vector of the nodes with each feature, drawn to the mean of all as if that had been seen too."""
+def mean_points(
+    features: scipy.sparse.csr_array,
+    vectors: Float[Array, "nodes dimensions"],
+    mass: Float[Array, "features"],
+    shrinkage: float,
+) -> Float[Array, "features dimensions"]:
+    """Return the mean vector of the nodes with each feature, drawn to the mean of all as if that had been seen too.
+
+    `features` are those of the nodes, `(nodes, features)`, and `mass` how often each occurs.
+    """
     totals = features.T @ vectors + shrinkage * vectors.mean(axis=0)
     return np.asarray(totals / np.maximum(mass + shrinkage, 1e-300)[:, None])
