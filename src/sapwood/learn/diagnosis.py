@@ -31,8 +31,9 @@ from sapwood.learn.spectral.learner import Spectral
 from sapwood.learn.spectral.matrices import SymbolFeatures, extract, scale
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import truncated_svd
-from sapwood.run.parallel import map_in_order, with_one_blas_thread
+from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
+from sapwood.run.workers import Threads
 from sapwood.shapes import Array, Float, Int
 from sapwood.trees.corpus import Corpus
 
@@ -216,7 +217,7 @@ def diagnose(
             yield _Item(a, seen.symbols[a], found.inside(a), found.outside(a), tree[found.nodes(a)])
 
     call = partial(_diagnose_symbol, found, first, states, resamples, confidence, random_state)
-    parts = map_in_order(call, items(), threads=threads)
+    parts = Threads(threads).map(call, items())
     return Diagnosis(
         seen.n_trees, states, tuple(track(parts, progress, "diagnosing", total=len(order), unit="symbols"))
     )
@@ -247,8 +248,8 @@ def _diagnose_symbol(
     if held < 2:
         return nothing
     anchors = _anchors(features, item, ours, psi, right[:, :held])
-    values, low, high = (tuple(part.round(6).tolist()) for part in (estimate, lower, upper))
-    return SymbolDiagnosis(item.name, len(ours), held, values, low, high, anchors)
+    told, low, high = (tuple(part.round(6).tolist()) for part in (estimate, lower, upper))
+    return SymbolDiagnosis(item.name, len(ours), held, told, low, high, anchors)
 
 
 def bootstrap_means(

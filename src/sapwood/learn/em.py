@@ -65,7 +65,7 @@ class EM(SmoothingLearner):
         See `SmoothingLearner`; by default there is none.
     noise, support
         See above.
-    unaries, rare, lexical, random_state, threads, executor
+    unaries, rare, lexical, random_state, threads, workers
         See `LatentLearner`. With `init`, unary chains are taken as the grammar has them, `collapsed`.
 
     Examples
@@ -133,7 +133,7 @@ class EM(SmoothingLearner):
             weights = from_grammar(problem, self.init)
         else:
             wanted = problem.wanted_states(self.states, self.support)
-            weights = trees.split(trees.one_state(), wanted, self.noise, rng, threads=problem.threads)
+            weights = trees.split(trees.one_state(), wanted, self.noise, rng)
         return state.moved(weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 
     def _iterate(self, problem: LatentProblem, state: TrainingState, *, smooth: bool = True) -> TrainingState:
