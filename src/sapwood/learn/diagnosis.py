@@ -39,6 +39,8 @@ from sapwood.trees.corpus import Corpus
 
 # Of features that say how rare ones are held back, as learners have it.
 _KAPPA, _SHRINKAGE = 5.0, 10.0
+# Smaller parts of the largest singular value are what is left of zeros.
+_ROUNDING = 1e-9
 # A pivot is sharp if it has so much of its own state.
 _SHARP = 0.8
 
@@ -243,7 +245,7 @@ def _diagnose_symbol(
         return nothing
     products = np.asarray((phi[~ours] @ left) * (psi[~ours] @ right))
     estimate, lower, upper = bootstrap_means(products, item.tree[~ours], resamples, confidence, rng)
-    sound = lower > 0
+    sound = lower > _ROUNDING * values[0]
     held = int(len(sound) if sound.all() else sound.argmin())
     if held < 2:
         return nothing
