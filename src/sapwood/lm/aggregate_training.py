@@ -321,10 +321,8 @@ class Training:
     def _warn_of_the_cap(self, iterations: int) -> None:
         """Say that the concave problem was left before its end."""
         option = "iterations" if self.settings.method == "pivot" else "pivot_iterations"
-        self.progress.note(
-            f"pivot: {iterations} iterations, the most there may be, were not enough for the concave problem; "
-            f"{option} can be raised"
-        )
+        said = f"pivot: {iterations} iterations, the most there may be, were not enough for the concave problem"
+        self.progress.note(f"{said}; {option} can be raised")
 
     def _is_enough(self) -> bool:
         """Return whether held-out text has not got better for a while, or without it the objective hardly has."""
