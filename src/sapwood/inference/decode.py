@@ -7,12 +7,14 @@
 `recall`
     The tree of the grammar's rules with the largest expected number of correct nodes, intermediate ones
     included (labelled recall, Goodman 1996; what the spectral papers use).
+`max-rule-absolute`
+    `max-rule` by the absolute values of posteriors, for real-valued grammars.
 `viterbi`
     The single most probable derivation, states included.
 
-Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, the others count
-them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their posteriors,
-`max-rule-sum` and `recall` their mean; `viterbi` is for one grammar only.
+Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, `max-rule-absolute` takes their size,
+the others count them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their
+posteriors, `max-rule-sum` and `recall` their mean; `max-rule-absolute` and `viterbi` are for one grammar only.
 
 Other packages can add decoders: functions like those here, `(chart, words) -> skeletal tree`, as entry points of the
 group `sapwood.decoders`.
@@ -39,13 +41,13 @@ from sapwood.trees.tree import Tree, from_preorder
 Decoder: TypeAlias = Callable[[Posteriors, list[str]], Tree | None]
 # Those that work with several grammars: states of different grammars have nothing to do with each other.
 PRODUCT_DECODERS = ("max-rule", "max-rule-sum", "recall")
-DECODERS = (*PRODUCT_DECODERS, "viterbi")
+DECODERS = (*PRODUCT_DECODERS, "max-rule-absolute", "viterbi")
 GROUP = "sapwood.decoders"
 
 
 def find_decoder(name: str) -> Decoder:
     """Return the decoder of that name, of those above or of other packages."""
-    own: dict[str, Decoder] = {name: partial(_by_edges, decoder=name) for name in PRODUCT_DECODERS}
+    own: dict[str, Decoder] = {name: partial(_by_edges, decoder=name) for name in DECODERS if name != "viterbi"}
     return named(name, own | {"viterbi": _viterbi}, GROUP, "decoder")
 
 
@@ -74,6 +76,10 @@ def edge_scores(
     is_leaf = chart.forest.node_symbol >= chart.compiled.coarse.n_interminals
     if decoder == "max-rule":
         log_nodes, log_edges = chart.log_posteriors()
+        return np.where(is_leaf, log_nodes, -np.inf), log_edges, np.zeros(len(log_nodes))
+    if decoder == "max-rule-absolute":
+        with np.errstate(divide="ignore"):
+            log_nodes, log_edges = np.log(np.abs(chart.node_posterior)), np.log(np.abs(chart.edge_posterior))
         return np.where(is_leaf, log_nodes, -np.inf), log_edges, np.zeros(len(log_nodes))
     nodes, edges = np.maximum(chart.node_posterior, 0), np.maximum(chart.edge_posterior, 0)
     if decoder == "max-rule-sum":

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, repeat
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -400,10 +400,34 @@ def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lex
     return table
 
 
-def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, workers: Workers = HERE) -> float:
-    """Return the log-likelihood per word of other trees, those that the grammar cannot build left out."""
+class HeldOutTrees(NamedTuple):
+    """What a grammar makes of other trees.
+
+    Attributes
+    ----------
+    log_likelihood
+        Per word, over the trees that have a probability.
+    built
+        How many trees the grammar has the rules for.
+    negative
+        How many of these have none: a real-valued grammar gives them a weight that is not positive.
+    """
+
+    log_likelihood: float
+    built: int
+    negative: int
+
+
+def held_out_trees(grammar: TensorGrammar, corpus: Corpus, *, workers: Workers = HERE) -> HeldOutTrees:
+    """Return how probable a grammar makes other trees, those that it cannot build left out."""
     known, _ = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
-    passed = ObservedTrees(known, workers=workers).inside(grammar)
-    possible = np.isfinite(passed.log_likelihoods)
+    logs = ObservedTrees(known, workers=workers).inside(grammar).log_likelihoods
+    possible = np.isfinite(logs)
     leaves = np.add.reduceat(known.word >= 0, known.offsets[:-1], dtype=np.int64)
-    return float(passed.log_likelihoods[possible].sum() / max(leaves[possible].sum(), 1))
+    mean = float(logs[possible].sum() / max(leaves[possible].sum(), 1))
+    return HeldOutTrees(mean, len(logs), int(np.isnan(logs).sum()))
+
+
+def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, workers: Workers = HERE) -> float:
+    """Return the log-likelihood per word of other trees, those without a probability left out."""
+    return held_out_trees(grammar, corpus, workers=workers).log_likelihood

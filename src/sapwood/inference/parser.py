@@ -64,9 +64,9 @@ class Parser:
         Several grammars must have the same symbols, rules and words, as those have that were trained on the same trees
         from different seeds. Without one it is the included English model.
     decoder
-        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `viterbi`, or what another
-        package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the product of posteriors,
-        `max-rule-sum` and `recall` the mean, and `viterbi`, which looks at states, is for one grammar alone.
+        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `max-rule-absolute`,
+        `viterbi`, or what another package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the
+        product of posteriors, `max-rule-sum` and `recall` the mean; the others are for one grammar alone.
     threshold
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
@@ -124,7 +124,7 @@ class Parser:
                 raise UsageError(f"{name} must be positive, not {most}")
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
-        if len(self.grammars) > 1 and decoder == "viterbi":
+        if len(self.grammars) > 1 and decoder in ("max-rule-absolute", "viterbi"):
             raise UsageError(
                 f"{decoder} takes one grammar, not {len(self.grammars)}; choose from {', '.join(PRODUCT_DECODERS)}"
             )
