@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from importlib import metadata
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -142,6 +142,10 @@ class Cluster(Workers):
             "distributed.scheduler.allowed-failures": _DEATHS,
             # Work goes where its shard is; nobody takes a copy because it is idle for a moment.
             "distributed.scheduler.work-stealing": False,
+            # What nobody looks at costs a few percent of each processor.
+            "distributed.worker.profile.enabled": False,
+            "distributed.admin.tick.interval": "200ms",
+            "distributed.admin.system-monitor.interval": "2s",
         }
         with dask.config.set(settings):
             return self._closing.enter_context(
@@ -209,6 +213,17 @@ class Cluster(Workers):
         with self._explained():
             return [sealed.value for sealed in self._client.gather(futures)]
 
+    def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
+        """Return names of the results, which are on all workers about equally."""
+        with self._explained():
+            workers = sorted(self._client.nthreads())
+        rows = list(zip(*columns, strict=False))
+        ends = np.linspace(0, len(rows), len(workers) + 1).astype(int).tolist()
+        if not workers:  # they will come
+            return self._submit(call, rows)
+        spans = zip(workers, pairwise(ends), strict=True)
+        return [each for worker, (begin, end) in spans for each in self._submit(call, rows[begin:end], worker)]
+
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
         """Return names of the results."""
         return self._submit(call, list(zip(*columns, strict=False)))
@@ -260,8 +275,8 @@ class Cluster(Workers):
             found = self._client.run(os.path.exists, str(Path(path).resolve()))
         return sorted(worker for worker, there in found.items() if not there)
 
-    def _submit(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> list[Any]:
-        """Have calls made, one for each row of arguments; return their futures."""
+    def _submit(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]], worker: str | None = None) -> list[Any]:
+        """Have calls made, one for each row of arguments, on a worker if it is still there; return their futures."""
         import dask
 
         if not rows:
@@ -272,7 +287,8 @@ class Cluster(Workers):
         with self._explained(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
             columns = [[self._sealed(argument) for argument in column] for column in zip(*rows, strict=True)]
             calls = [Sealed(call)] * len(rows)
-            return list(self._client.map(_call, calls, *columns, key=keys, pure=False))
+            where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+            return list(self._client.map(_call, calls, *columns, key=keys, pure=False, **where))
 
     def _sealed(self, argument: Any) -> Any:
         """Return an argument as it is sent; what is on workers already is not."""
@@ -343,10 +359,14 @@ class Sealed:
     __slots__ = ("_arrays", "_rest", "value")
 
     def __init__(self, value: Any) -> None:
-        dump = importlib.import_module("cloudpickle").dumps
         self.value = value
         self._arrays: list[pickle.PickleBuffer] = []
-        self._rest: bytes = dump(value, protocol=5, buffer_callback=self._arrays.append)
+        try:
+            self._rest = pickle.dumps(value, protocol=5, buffer_callback=self._arrays.append)
+        except (pickle.PicklingError, AttributeError, TypeError):  # functions of the caller's own, say
+            self._arrays.clear()
+            dump = importlib.import_module("cloudpickle").dumps
+            self._rest = dump(value, protocol=5, buffer_callback=self._arrays.append)
 
     def __sizeof__(self) -> int:
         return len(self._rest) + sum(array.raw().nbytes for array in self._arrays)
