@@ -31,7 +31,7 @@ from sapwood.inference import _passes
 from sapwood.inference._passes import CountSums, Weights
 from sapwood.inference._passes import NodeVectors as NodeVectors  # for others as well
 from sapwood.inference._shards import Shard, prepare
-from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers
+from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers, itself
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
@@ -311,12 +311,12 @@ class ObservedTrees:
             counts = workers.keep(_passes.add_counts, [counts], [shards], [own], [shared])[0]
         del runs, found
         total = np.empty(len(weights.tensors))
-        for part, each in zip(parts, _in_rows(workers.map(_itself, chain.from_iterable(sums)), sums), strict=True):
+        for part, each in zip(parts, _in_rows(workers.map(itself, chain.from_iterable(sums)), sums), strict=True):
             places = total[slice(*weights.tensor_offsets[list(part)])]
             places[:] = each[0]
             for other in each[1:]:
                 places += other
-        return total, next(workers.map(_itself, [counts]))
+        return total, next(workers.map(itself, [counts]))
 
     def _batches(self, weights: Weights, shards: Sequence[Shard]) -> Iterator[list[Shard]]:
         """Cut shards into runs whose vectors may be held at once."""
@@ -381,10 +381,6 @@ def _cuts(shards: int, workers: int) -> list[int]:
 def _in_rows(values: Iterator[T], like: Sequence[Sequence[object]]) -> Iterator[list[T]]:
     """Yield values in lists as long as others."""
     return (list(islice(values, len(each))) for each in like)
-
-
-def _itself(value: T) -> T:
-    return value
 
 
 def _step(step: Callable[[T, np.ndarray, NodeVectors], T], total: T, found: tuple[np.ndarray, NodeVectors]) -> T:

@@ -33,7 +33,6 @@ from sapwood.lm._tile_rows import (
     expect_tile,
     far_dense_row,
     far_tile_row,
-    itself,
     multiply_row,
     multiply_tile,
     passed_on,
@@ -41,7 +40,7 @@ from sapwood.lm._tile_rows import (
     tile_row,
     tile_totals,
 )
-from sapwood.run.workers import HERE, Kept, Threads, Workers
+from sapwood.run.workers import HERE, Kept, Threads, Workers, itself
 from sapwood.shapes import Array, Float, Float64, Int32
 
 T = TypeVar("T")

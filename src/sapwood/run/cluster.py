@@ -36,7 +36,7 @@ from sapwood.errors import ClusterError, InputError, SapwoodError, UsageError
 from sapwood.files import whole_number
 from sapwood.run.columns import Columns, FileColumns, Rows
 from sapwood.run.parallel import one_blas_thread
-from sapwood.run.workers import Kept, Workers
+from sapwood.run.workers import Kept, Threads, Workers, itself
 from sapwood.shapes import Array, Shaped
 
 R = TypeVar("R")
@@ -238,7 +238,7 @@ class Cluster(Workers):
 
     def share(self, value: Any) -> Kept:
         """Return a name for the value, which the scheduler keeps until all are done with it."""
-        return self._submit(_itself, [(value,)])[0]
+        return self._submit(itself, [(value,)])[0]
 
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Write the arrays to files in the folder for temporary ones, or send them if workers do not see that.
@@ -331,8 +331,6 @@ class Cluster(Workers):
 
 def open_workers(cluster: str | None, threads: int) -> contextlib.AbstractContextManager[Workers]:
     """Return the workers of a cluster or, if there is none, threads of this process; to be used in a `with` block."""
-    from sapwood.run.workers import Threads
-
     return contextlib.nullcontext(Threads(threads)) if cluster is None else Cluster(cluster, threads=threads)
 
 
@@ -402,10 +400,6 @@ def _call(call: Sealed, *arguments: Any) -> Sealed:
 def _limit_worker() -> None:
     """Keep matrix products of this process to one thread, for good."""
     one_blas_thread()
-
-
-def _itself(value: R) -> R:
-    return value
 
 
 def _short(error: BaseException) -> str:

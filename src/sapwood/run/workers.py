@@ -151,6 +151,11 @@ class Threads(Workers):
 HERE = Threads(1)
 
 
+def itself(value: R) -> R:
+    """Return the value: a call that brings here what is kept elsewhere."""
+    return value
+
+
 def in_order(submit: Callable[..., Future[R]], rows: Iterable[Sequence[Any]], ahead: int) -> Iterator[R]:
     """Yield the results of what is submitted for each row, in order; cancel what is still under way at the end."""
     waiting: deque[Future[R]] = deque()
