@@ -6,7 +6,6 @@ import contextlib
 import ipaddress
 import logging
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -79,15 +78,11 @@ def serve(
 ) -> None:
     """Serve until interrupted; `started` is called with the address when the first request can come."""
     server = make_server(service, listening, log_texts=log_texts)
-    # The thread that speaks with clients should not wait long for those that parse.
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.001)
     try:
         started(address_of(listening))
         with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
             server.run(sockets=[listening])
     finally:
-        sys.setswitchinterval(before)
         service.close()
         listening.close()
 
