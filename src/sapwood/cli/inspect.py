@@ -41,6 +41,7 @@ def command(
     symbol: str | None,
     treebank: str | None,
     function_tags: str,
+    keep_tags: tuple[str, ...],
     keep_empties: bool,
     keep_repeated: bool,
     input_format: Any,
@@ -79,7 +80,7 @@ def command(
     if symbol is not None:
         raise UsageError("--symbol is for models; to find a label in a treebank, use `sapwood search`")
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
+    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     trees = common.trees_from([path], input_format, skip_bad, progress)
     if tree_number:
         number = 0
