@@ -112,6 +112,7 @@ _ROOMS = (
     "grammar",
     "induction",
     "inference",
+    "interop",
     "learn",
     "lm",
     "models",

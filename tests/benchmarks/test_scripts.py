@@ -37,6 +37,12 @@ RUNS = [
         id="engine",
     ),
     pytest.param(
+        "serve",
+        "{trees}/dev.mrg --clients 3 --seconds 1 --queue 2",
+        [r'"200": [0-9]+', r'"broken": 0', rf'"p99_ms": {NUMBER}', rf'"share_of_parse_by_cpu": {NUMBER}'],
+        id="serve",
+    ),
+    pytest.param(
         "observed", "{trees}/train.mrg --states 1 2 --threads 1", ["in 1 shards", " +1 +1 ", " +2 +1 "], id="observed"
     ),
     pytest.param(

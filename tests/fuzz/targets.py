@@ -225,7 +225,7 @@ def _use_trees(path: Path) -> None:
     table = read_table(path)
     assert [table.tree(number) for number in range(len(table))] == trees
     for tree in trees:
-        for form in ("brackets", "pretty", "export", "tokens", "tagged", "draw", "svg", "latex", "qtree"):
+        for form in ("brackets", "pretty", "export", "tokens", "tagged", "draw", "conllu", "svg", "latex", "qtree"):
             format_as(tree, form)
     if trees:
         Corpus.from_trees(trees)

@@ -23,18 +23,18 @@ from sapwood.run.log import TrainingLog
 from sapwood.web.service import Service
 
 SENTENCE = "She saw the man with the telescope."
+CHOOSE_TWO = "for (const n of [1, 2]) document.querySelectorAll('.cards > .card[data-state] button')[n].click()"
+LOOK = "const asked = document.querySelector('#asked'); asked.value = 'the'; asked.form.requestSubmit()"
 # Name, path, what to wait for, and what to do then.
 PAGES: list[tuple[str, str, str, str]] = [
     ("parse", "parse#" + quote(json.dumps({"text": SENTENCE, "count": 3})), ".cards .node", ""),
     ("states", "states#symbol=VBD%2Ftag", ".card[data-state]", ""),
-    ("compare", "states#symbol=NP", ".card[data-state]", ("for (const n of [1, 2]) document.querySelectorAll"
-     "('.cards > .card[data-state] button')[n].click()")),
+    ("compare", "states#symbol=NP", ".card[data-state]", CHOOSE_TWO),
     ("search", "treebank#pattern=NP+%3C+PP", ".card .matched", ""),
     ("mistakes", "treebank#tab=mistakes", ".pairs .wrong", ""),
-    ("words", "words", "#topics .card", ("document.querySelector('#asked').value = 'the';"
-     "document.querySelector('#asked').form.requestSubmit()")),
+    ("words", "words", "#topics .card", LOOK),
     ("training", "training", "svg.plot .curve", ""),
-]  # fmt: skip
+]
 SHOWN = {"parse": (1200, 880), "states": (1200, 900), "search": (1200, 760), "mistakes": (1200, 820)}
 
 

@@ -48,6 +48,7 @@ def command(
     annotate_tags: bool | None,
     invert: bool,
     function_tags: str,
+    keep_tags: tuple[str, ...],
     keep_empties: bool,
     keep_repeated: bool,
     input_format: Any,
@@ -72,7 +73,7 @@ def command(
     if output is not None:
         common.check_output(output)
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
+    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     base = TreeTransform(root=normaliser.root)
     transform = common.make_transform(base, direction or "right", vertical, horizontal, heads, annotate_tags)
     written = dropped = 0

@@ -27,6 +27,7 @@ from sapwood.trees.brackets import (
     unescape_label,
 )
 from sapwood.trees.codes import code
+from sapwood.trees.dependencies import format_conllu
 from sapwood.trees.export import format_export, parse_export
 from sapwood.trees.latex import LATEX_FOOTER, format_latex, latex_header
 from sapwood.trees.svg import format_svg
@@ -162,6 +163,7 @@ _WRITERS: dict[str, Callable[[Tree, int], str]] = {
     "tokens": _tokens,
     "tagged": _tagged,
     "draw": lambda tree, _: tree.draw() + "\n",
+    "conllu": lambda tree, number: format_conllu(tree, number),
     "svg": lambda tree, _: format_svg(tree).rstrip("\n"),
     "latex": lambda tree, _: format_latex(tree) + "\n",
     "qtree": lambda tree, _: format_latex(tree, "qtree") + "\n",

@@ -19,6 +19,7 @@ from sapwood.web.schemas import (
     FLAG,
     MAYBE_NUMBER,
     MAYBE_TEXT,
+    NUMBER,
     PROBABILITY,
     TEXT,
     BadRequest,
@@ -31,7 +32,7 @@ from sapwood.web.schemas import (
 from sapwood.web.work import Plan
 
 # Nobody has more; what a service allows is checked where it is known.
-_WORDS = 10_000
+_WORDS = 2000
 WORD = {"type": "string", "minLength": 1, "maxLength": 1000}
 TOKEN = either(WORD, row(WORD, MAYBE_TEXT))
 PHRASE = row(whole(0, _WORDS), whole(1, _WORDS), MAYBE_TEXT)
@@ -43,8 +44,8 @@ SENTENCE = either(
     ),
 )
 MODEL = {"type": "string", "maxLength": 200, "description": "A name that /api/info lists; the first grammar if none."}
-MARGINAL = row(whole(), whole(1), TEXT, PROBABILITY)
-DERIVATION = record({"tree": TEXT, "log_probability": {"type": "number"}})
+MARGINAL = {**listing(either(NUMBER, TEXT), minItems=4, maxItems=4), "description": "Start, end, label, probability."}
+DERIVATION = record({"tree": TEXT, "log_probability": NUMBER})
 RESULT = record(
     {
         "words": listing(TEXT),
@@ -67,7 +68,7 @@ RESULT = record(
         },
     },
     {
-        "offsets": listing(row(whole(), whole())),
+        "offsets": listing(listing(whole(), minItems=2, maxItems=2)),
         "marginals": listing(MARGINAL),
         "alternatives": listing(DERIVATION),
     },

@@ -76,7 +76,6 @@ def _states(request: Request) -> dict[str, Any]:
         "states": [_plain(profile, examples[profile.state] if examples else []) for profile in profiles],
         "levels": [level.tolist() for level in state_levels(grammar, symbol)],
         "singular_values": _singular_values(grammar, symbol),
-        "anchors": _anchors(grammar, symbol),
     }
 
 
@@ -103,28 +102,16 @@ def _examples(request: Request, model: Grammar) -> dict[int, list[list[Example]]
     return gold.once(("examples", model.name), lambda: state_examples(model.parser.grammar, gold.trees(_TREES)))
 
 
-def _records(grammar: TensorGrammar, *names: str) -> Any:
-    """Return something that a model's file says of its making; anybody may have written it."""
-    found: Any = grammar.info
-    for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
-
-
 def _singular_values(grammar: TensorGrammar, symbol: int) -> list[float]:
-    records = _records(grammar, "spectral", "symbols")
+    # Anybody may have written what a file says of its making.
+    spectral = grammar.info.get("spectral")
+    records = spectral.get("symbols") if isinstance(spectral, dict) else None
     for one in records if isinstance(records, list) else ():
         if isinstance(one, dict) and one.get("symbol") == grammar.symbols[symbol]:
             values = one.get("singular_values")
             if isinstance(values, list) and all(isinstance(x, float | int) and x >= 0 for x in values):
                 return [float(x) for x in values]
     return []
-
-
-def _anchors(grammar: TensorGrammar, symbol: int) -> list[list[str]]:
-    found = _records(grammar, "anchors", str(grammar.symbols[symbol]))
-    rows = found if isinstance(found, list) else []
-    return [[str(part)[:300] for part in row if part is not None] for row in rows if isinstance(row, list | tuple)]
 
 
 MODEL = {**NAME, "description": "A name that /api/info lists; the first grammar if none."}
@@ -148,7 +135,6 @@ ENDPOINTS = [
                 "states": listing(STATE),
                 "levels": listing(listing(whole(-1))),
                 "singular_values": listing(NUMBER),
-                "anchors": listing(listing(TEXT)),
             }
         ),
         at_once(_states),

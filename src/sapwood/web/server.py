@@ -6,7 +6,6 @@ import contextlib
 import ipaddress
 import logging
 import socket
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +22,12 @@ def open_socket(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(1024)
+        with contextlib.ExitStack() as stack:
+            listening = stack.enter_context(socket.socket(family, kind, protocol))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(1024)
+            stack.pop_all()
     except OSError as error:
         raise InputError(
             f"{host}:{port}: cannot listen there: {error.strerror or error}; give another --host or --port"
@@ -79,15 +80,11 @@ def serve(
 ) -> None:
     """Serve until interrupted; `started` is called with the address when the first request can come."""
     server = make_server(service, listening, log_texts=log_texts)
-    # The thread that speaks with clients should not wait long for those that parse.
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.001)
     try:
         started(address_of(listening))
         with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
             server.run(sockets=[listening])
     finally:
-        sys.setswitchinterval(before)
         service.close()
         listening.close()
 

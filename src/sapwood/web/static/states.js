@@ -203,8 +203,6 @@ function lists(state, most = 9) {
   if (state.words.length) parts.push(element("div", {}, element("p", { class: "subtle", text: view.symbol.preterminal ? "Words" : "Words right below" }), chips(state.words.slice(0, most))));
   if (state.rules.length) parts.push(element("div", {}, element("p", { class: "subtle", text: "Rules" }), telling(state.rules.slice(0, 5), (name) => `→ ${name}`)));
   if (state.contexts.length) parts.push(element("div", {}, element("p", { class: "subtle", text: "Contexts" }), telling(state.contexts.slice(0, 5), (name) => name)));
-  const anchor = shown.anchors[state.state];
-  if (anchor?.length) parts.push(element("div", {}, element("p", { class: "subtle", text: "Anchors" }), element("ul", { class: "examples" }, anchor.map((text) => element("li", { class: "mono", text })))));
   if (state.examples.length) {
     parts.push(element("div", {}, element("p", { class: "subtle", text: "Examples" }), element("ul", { class: "examples" }, state.examples.map(example))));
   }

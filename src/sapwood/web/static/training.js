@@ -98,7 +98,8 @@ function plot(title, curves, of) {
   const points = curves.map((curve) => of(curve).x.map((x, number) => [x, of(curve).y[number]]).filter(([, y]) => y !== null));
   const all = points.flat();
   if (!all.length) return "";
-  const [width, height, left, bottom] = [900, 300, 84, 34];
+  const width = Math.max(320, Math.min(900, innerWidth - 60));
+  const [height, left, bottom] = [Math.max(200, width / 3), 66, 34];
   const spread = (values) => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return high > low ? [low, high] : [low - 1, high + 1];
