@@ -108,7 +108,7 @@ def command(
     if len(files) > 1 and not into_folder:
         raise UsageError("several files are parsed into a folder: -o OUT/")
     if into_folder and output_format in PICTURES:
-        raise UsageError(f"--to {output_format}: one picture holds all trees, so it goes with one output file")
+        raise UsageError(f"--to {output_format} is for one file: -o trees.{output_format}")
     if tags and (raw or text is not None):
         raise UsageError("--tags is for tokens (word/TAG), not for plain text")
     if as_json:
@@ -156,7 +156,7 @@ def command(
     ):
         for result in results:
             if as_json:
-                writer.line(form.written(result, 0))
+                writer.line(form.written(result, 1))
             else:
                 writer.tree(result.tree)
             stage.step()
