@@ -21,6 +21,7 @@ NB_MODULE(SAPWOOD_MODULE, module) {
     module.def("has_avx2", &has_avx2);
     bind_trees(module);
     bind_grammar(module);
+    bind_network(module);
     bind_anchors(module);
     bind_automata(module);
     bind_lm(module);
