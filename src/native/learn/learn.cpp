@@ -8,6 +8,7 @@ void bind_learn(nanobind::module_ &module) {
     bind_latent(module);
     bind_equation_one(module);
     bind_features(module);
+    bind_layer(module);
 }
 
 }  // namespace sapwood
