@@ -156,7 +156,7 @@ def command(
     if dev is not None:
         with common.naming([dev]):
             trees = common.trees_from([dev], input_format, skip_bad, progress)
-            held_out = HeldOut(trees, corpus, threads=learner.threads)
+            held_out = HeldOut(trees, corpus, workers=learner.where)
     with common.resumable(run.kept):
         grammars = run(corpus, held_out, progress)
     seconds = time.perf_counter() - started

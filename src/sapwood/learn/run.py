@@ -100,7 +100,7 @@ def train(
         learner = make_learner(method, **settings)
     corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
-        dev = HeldOut(dev, corpus, threads=learner.threads)
+        dev = HeldOut(dev, corpus, workers=learner.where)
     run = TrainingRun(learner, ensemble=ensemble, output=output, resume=resume, log=log)
     grammars = run(corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
