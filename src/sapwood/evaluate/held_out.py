@@ -106,7 +106,7 @@ class HeldOut:
     def score(self, grammars: Sequence[TensorGrammar], progress: Progress | None = None) -> EvaluationResult:
         """Return the scores of a grammar, or of the product of several."""
         for known, result in self._last:
-            if len(grammars) == 1 and known.tensors is grammars[0].tensors:
+            if len(grammars) == 1 and known.tensors is grammars[0].tensors and known.layer is grammars[0].layer:
                 return result
         return self._measured(grammars, progress)
 

@@ -2,8 +2,8 @@
 
 A feature is a template, the symbol or rule that it is about, and what it sees of the words around: it is known by its
 hash alone, which is its place in a table of `2 ** bits` weights (Weinberger et al. 2009). Nothing about the features
-needs to be kept, then, but the weights that are not zero, and which words and endings of words are frequent enough to be
-told apart.
+needs to be kept, then, but the weights that are not zero, and which words and endings of words are frequent enough to
+be told apart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ GROUPS = ("words", "endings", "tags", "spelling", "lengths", "rules", "splits", 
 DENSE = 10
 _BITS = range(8, 27)
 _COLUMNS = 12
+_KEPT_ROWS = 1 << 15
+# The table of no words.
+NO_WORDS = np.zeros((0, _COLUMNS), np.uint32)
 _LONGEST_ENDING, _LONGEST_BEGINNING = 5, 3
+# An ending is frequent if a thousandth of all words have it, between these bounds.
 _FEW_TOKENS, _MANY_TOKENS, _SHARE = 10, 100, 1000
 
 
@@ -78,6 +82,10 @@ class WordClasses:
         )
 
     @cached_property
+    def _rows(self) -> dict[tuple[str, bool], np.ndarray]:
+        return {}  # rows that are kept at hand
+
+    @cached_property
     def _known(self) -> tuple[frozenset[str], frozenset[str]]:
         return frozenset(self.words), frozenset(self.endings)
 
@@ -96,9 +104,16 @@ class WordClasses:
 
     def table(self, words: Sequence[str]) -> UInt32[Array, "sentence_words columns"]:
         """Return the rows of a sentence's words."""
-        return np.array([self.row(word, place == 0) for place, word in enumerate(words)], np.uint32).reshape(
-            -1, _COLUMNS
-        )
+        rows = []
+        for place, word in enumerate(words):
+            key = word, place == 0
+            row = self._rows.get(key)
+            if row is None:
+                if len(self._rows) >= _KEPT_ROWS:
+                    self._rows.clear()
+                row = self._rows[key] = self.row(*key)
+            rows.append(row)
+        return np.array(rows, np.uint32).reshape(-1, _COLUMNS)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,8 +173,12 @@ class Layer:
         return {"bits": self.bits, "groups": list(self.groups), "threshold": self.threshold}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: LayerMetadata) -> Layer:
-        """Build from what was stored."""
+    def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: LayerMetadata | None) -> Layer | None:
+        """Build from what was stored; None if there is no layer."""
+        if (metadata is None) != ("layer.places" not in arrays):
+            raise ModelError("layer.places: missing, or there is nothing said about a layer")
+        if metadata is None:
+            return None
         bits, groups, threshold = metadata["bits"], tuple(metadata["groups"]), metadata["threshold"]
         places = arrays["layer.places"]
         if bits not in _BITS:
@@ -171,4 +190,12 @@ class Layer:
         if not 0 <= threshold < 1:
             raise ModelError(f"layer.threshold: {threshold} is not at least 0 and below 1")
         words, endings = (tuple(unpack_strings(arrays[f"layer.{name}"])) for name in ("words", "endings"))
-        return cls(bits, places, arrays["layer.values"], arrays["layer.dense"], WordClasses(words, endings), groups, float(threshold))  # fmt: skip
+        return cls(
+            bits=bits,
+            places=places,
+            values=arrays["layer.values"],
+            dense=arrays["layer.dense"],
+            classes=WordClasses(words, endings),
+            groups=groups,
+            threshold=float(threshold),
+        )
