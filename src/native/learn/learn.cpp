@@ -9,6 +9,7 @@ void bind_learn(nanobind::module_ &module) {
     bind_equation_one(module);
     bind_features(module);
     bind_learn_network(module);
+    bind_layer(module);
 }
 
 }  // namespace sapwood

@@ -46,6 +46,9 @@ class _TrainCommand(GroupedCommand):
 @click.option(
     "--ensemble", type=click.IntRange(1, 64), default=1, help="Grammars to train, from as many seeds. [default: 1]"
 )
+@click.option(
+    "--layer", is_flag=True, help="Learn weights of words and spans on top, by cross-validation: more accurate."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
@@ -74,6 +77,7 @@ def command(
     method: str,
     dev: str | None,
     ensemble: int,
+    layer: bool,
     seed: int,
     resume: bool,
     log_path: str | None,
@@ -109,6 +113,7 @@ def command(
       sapwood train train.mrg -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --log train.jsonl -o model.sapwood
       sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
+      sapwood train train.mrg --method split-merge --layer -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
@@ -139,7 +144,7 @@ def command(
         learner = make_learner(method, **settings)
     if "random_state" in declared(learner) and "random_state" not in settings:
         learner = learner.replace(random_state=seed)
-    run = TrainingRun(learner, ensemble=ensemble, output=output, resume=resume, log=log_path)
+    run = TrainingRun(learner, ensemble=ensemble, layer=layer, output=output, resume=resume, log=log_path)
     if save_config is not None:
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)
@@ -156,7 +161,7 @@ def command(
     if dev is not None:
         with common.naming([dev]):
             trees = common.trees_from([dev], input_format, skip_bad, progress)
-            held_out = HeldOut(trees, corpus, threads=learner.threads)
+            held_out = HeldOut(trees, corpus, workers=learner.where)
     with common.resumable(run.kept):
         grammars = run(corpus, held_out, progress)
     seconds = time.perf_counter() - started

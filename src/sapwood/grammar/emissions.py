@@ -147,6 +147,15 @@ class Emissions:
         symbol = self.symbol_of_state
         return positions - self.state_offsets[symbol] + self.state_offsets[self.emitter[symbol]]
 
+    def tagged_row(self, terminal: int, tag: str) -> Float[Array, "leaf_states"]:
+        """Return a word's lexical weights with those of all other tags left out."""
+        row = self.row(terminal)
+        allowed = (self.tag_of == self.tags.index(tag))[self.symbol_of_state]
+        restricted = np.where(allowed, row, 0.0)
+        if not restricted.any():  # a tag that the lexicon has never seen on such a word
+            restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
+        return restricted
+
     def row(self, terminal: int) -> Float64[Array, "leaf_states"]:
         """Return `q(a -> x)` for all preterminals: a dense row of all their states."""
         terminals, weights = self._terms(terminal)

@@ -8,7 +8,7 @@
     The tree of the grammar's rules with the largest expected number of correct nodes, intermediate ones
     included (labelled recall, Goodman 1996; what the spectral papers use).
 `viterbi`
-    The single most probable derivation, states included.
+    The single most probable derivation, states included; with a layer, which has no states, its best tree.
 
 Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, the others count
 them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their posteriors,
@@ -28,7 +28,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.inference.chart import Chart, Posteriors
+from sapwood.inference.chart import Chart, Forest, Posteriors
 from sapwood.run.plugins import named
 from sapwood.shapes import Array, Float64
 from sapwood.trees.tree import Tree, from_preorder
@@ -48,9 +48,23 @@ def find_decoder(name: str) -> Decoder:
 
 
 def _by_edges(chart: Posteriors, words: list[str], decoder: str) -> Tree | None:
-    forest, coarse = chart.forest, chart.compiled.coarse
     leaf_score, score, gain = edge_scores(chart, decoder)
+    return best_tree(chart, words, leaf_score, score, gain)
+
+
+def best_tree(
+    chart: Posteriors,
+    words: list[str],
+    leaf_score: Float64[Array, "nodes"],
+    score: Float64[Array, "edges"],
+    gain: Float64[Array, "nodes"],
+    root_score: Float64[Array, "nodes"] | None = None,
+) -> Tree | None:
+    """Return the skeletal tree that scores most: sums over its leaves, its edges, its inner nodes, and its root."""
+    forest, coarse = chart.forest, chart.compiled.coarse
     best, choice = kernels.best_by_edges(kernels.forest(*forest), leaf_score, score, gain)
+    if root_score is not None:
+        best = best + root_score
     top = chart.n * (chart.n - 1) // 2
     roots = range(forest.node_offsets[top], forest.node_offsets[top + 1])
     candidates = [node for node in roots if coarse.root[forest.node_symbol[node]] > 0 and best[node] > -np.inf]
@@ -79,7 +93,22 @@ def edge_scores(
     return np.where(is_leaf, nodes, -np.inf), np.zeros(len(edges)), nodes
 
 
+def forest_edges(forest: Forest) -> dict[int, list[int]]:
+    """Return the edges of each node that has any."""
+    found: dict[int, list[int]] = {}
+    for group, parent in enumerate(forest.group_parent.tolist()):
+        edges = range(forest.group_offsets[group], forest.group_offsets[group + 1])
+        found.setdefault(parent, []).extend(edges)
+    return found
+
+
 def _viterbi(chart: Posteriors, words: list[str]) -> Tree | None:
+    from sapwood.inference.layered import LayeredChart
+
+    if isinstance(chart, LayeredChart):
+        return best_tree(
+            chart, words, chart.leaf_score, chart.edge_score, np.zeros(len(chart.leaf_score)), chart.root_score
+        )
     if not isinstance(chart, Chart):
         raise UsageError(f"viterbi takes one grammar; for several choose from {', '.join(PRODUCT_DECODERS)}")
     compiled = chart.compiled

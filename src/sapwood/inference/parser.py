@@ -15,22 +15,22 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain, islice, repeat
 from typing import TypeVar
 
 import numpy as np
 
 from sapwood.errors import GrammarError, InputError, OutOfMemory, TimedOut, UsageError
-from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
 from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
-from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
+from sapwood.inference.product import AnyChart, Ensemble, Model, gather_grammars
 from sapwood.inference.result import Marginal, ParseResult, Status
 from sapwood.models import default_model_path
-from sapwood.run.parallel import map_in_order
+from sapwood.run.workers import Kept, Threads, Workers
 from sapwood.trees.sentences import tokenise_text
 from sapwood.trees.tokenise import Token
 from sapwood.trees.transform import base_tree
@@ -44,7 +44,8 @@ _HARDLY = 1e-15
 _EXACT_WORDS = 60
 # How unlikely it is for a word to be used as an unknown one, when nothing else helps.
 _UNLIKELY = 1e-3
-# Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence.
+# Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence. Workers
+# elsewhere get so many at a time.
 _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
@@ -69,6 +70,8 @@ class Parser:
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
         Sentences parsed at the same time.
+    workers
+        Where to parse instead of on threads of this process: a `sapwood.run.cluster.Cluster`.
     max_words
         Longer sentences get a flat tree at once.
     max_memory, timeout
@@ -78,6 +81,8 @@ class Parser:
         Whether results tell how probable each phrase of the tree is.
     alternatives
         How many of the best trees results come with.
+    layer
+        Whether to use the layer on top of the first grammar's posteriors, if it has one (`sapwood.inference.layered`).
 
     Attributes
     ----------
@@ -101,17 +106,18 @@ class Parser:
         decoder: str = "max-rule",
         threshold: float = 2e-5,
         threads: int = 1,
+        workers: Workers | None = None,
         max_words: int = 500,
         max_memory: int | None = None,
         timeout: float | None = None,
         marginals: bool = False,
         alternatives: int = 0,
+        layer: bool = True,
     ) -> None:
         self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
-        if threads < 1:
-            raise UsageError(f"threads must be at least 1, not {threads}")
+        self.workers = workers if workers is not None else Threads(threads)
         for name, value in (("max_words", max_words), ("alternatives", alternatives)):
             if value < 0:
                 raise UsageError(f"{name} must not be negative: {value}")
@@ -120,15 +126,17 @@ class Parser:
                 raise UsageError(f"{name} must be positive, not {most}")
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
-        if len(self.grammars) > 1 and decoder == "viterbi":
+        self.layer = layer
+        used = self.grammar.layer if layer else None
+        if len(self.grammars) > 1 and decoder == "viterbi" and used is None:
             raise UsageError(
                 f"{decoder} takes one grammar, not {len(self.grammars)}; choose from {', '.join(PRODUCT_DECODERS)}"
             )
-        if decoder == "viterbi" and not self.grammar.probabilistic:
+        if decoder == "viterbi" and not self.grammar.probabilistic and used is None:
             raise GrammarError("viterbi needs a probabilistic grammar; this one has real-valued weights")
         self.decoder = decoder
         self.threshold = float(threshold)
-        self.threads = threads
+        self.threads = self.workers.threads
         self.max_words = max_words
         self.max_memory = max_memory
         self.timeout = timeout
@@ -138,7 +146,7 @@ class Parser:
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
         self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
-        self._ensemble = Ensemble(self.grammars, self._dtype)
+        self._ensemble = Ensemble(self.grammars, self._dtype, used)
         self.compiled = self._ensemble.joint
         self._leaves: dict[int, Leaf] = {}
         self._workspace = Workspace()
@@ -147,7 +155,17 @@ class Parser:
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
-        names = ("decoder", "threshold", "threads", "max_words", "max_memory", "timeout", "marginals", "alternatives")
+        names = (
+            "decoder",
+            "threshold",
+            "threads",
+            "max_words",
+            "max_memory",
+            "timeout",
+            "marginals",
+            "alternatives",
+            "layer",
+        )
         return partial(type(self), **{name: getattr(self, name) for name in names}), (self.grammars,)
 
     def __repr__(self) -> str:
@@ -167,21 +185,25 @@ class Parser:
         style = self.grammar.info.get("tokeniser", {})
         rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
         sentences = tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
-        return self._map(self._parse_tokens, sentences)
+        return self._map(_parse_tokens, sentences)
 
-    def _parse_tokens(self, tokens: Sequence[Token]) -> ParseResult:
-        found = self.parse_one([token.word for token in tokens])
-        return replace(found, offsets=[(token.start, token.end) for token in tokens])
+    def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
+        if self.workers.near:
+            return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
+        parts = self.workers.map(partial(_parse_part, call), repeat(self._shared), _parts(sentences))
+        return chain.from_iterable(parts)
 
-    def _map(self, call: Callable[[T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
-        return map_in_order(call, sentences, threads=self.threads, window=_WINDOW * self.threads)
+    @cached_property
+    def _shared(self) -> Kept:
+        """This parser, made where it is used."""
+        return self.workers.share(self)
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        return self._map(self.parse_one, sentences)
+        return self._map(_parse_one, sentences)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree.
@@ -193,7 +215,7 @@ class Parser:
         if not words:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
-            return ParseResult(words, self._flat(words, leaves), None, "too long")
+            return ParseResult(words, self._ensemble.flat_tree(words, leaves), None, "too long")
         attempt = self._attempt_tree if self._direct else self._attempt_chart
         failure: Status = "fallback"
         try:
@@ -208,7 +230,7 @@ class Parser:
             failure = "out of memory" if isinstance(error, OutOfMemory) else "timed out"
         if phrases:
             raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
-        return ParseResult(words, self._flat(words, leaves), None, failure)
+        return ParseResult(words, self._ensemble.flat_tree(words, leaves), None, failure)
 
     @contextlib.contextmanager
     def _limits(self) -> Iterator[None]:
@@ -236,7 +258,9 @@ class Parser:
         phrases: Sequence[Phrase],
     ) -> ParseResult | None:
         """Parse without a chart to look at."""
-        found = ensemble.parse(leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases)
+        found = ensemble.parse(
+            leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words
+        )
         if found is None:
             return None
         coarse = ensemble.joint.coarse
@@ -253,7 +277,7 @@ class Parser:
         phrases: Sequence[Phrase],
     ) -> ParseResult | None:
         """Parse with all that the chart knows."""
-        chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases)
+        chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words)
         tree = None if chart is None else self._decode(chart, words)
         if tree is None or chart is None:
             return None
@@ -262,19 +286,24 @@ class Parser:
         best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
         return ParseResult(words, clean, _known(status, chart.log_probability), status, marginals, best)
 
-    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | ProductChart | None:
-        """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse."""
-        _, leaves = self._read(sentence)
-        return self._chart(leaves, None, [Phrase(*phrase) for phrase in phrases])
+    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), brief: bool = False) -> AnyChart | None:
+        """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse.
+
+        If it is `brief`, that of several grammars is without the charts of each, which takes less memory and time.
+        """
+        workspace = self._workspace if brief else None
+        return self._chart(*self._read(sentence), workspace, [Phrase(*phrase) for phrase in phrases])
 
     def _chart(
-        self, leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Phrase] = ()
-    ) -> Chart | ProductChart | None:
+        self, words: list[str], leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Phrase] = ()
+    ) -> AnyChart | None:
         if not leaves:
             return None
         for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
             if status != "coarse":
-                chart = ensemble.chart(attempt_leaves, threshold=threshold, workspace=workspace, phrases=phrases)
+                chart = ensemble.chart(
+                    attempt_leaves, threshold=threshold, workspace=workspace, phrases=phrases, words=words
+                )
                 if chart is not None:
                     return chart
         return None
@@ -284,13 +313,14 @@ class Parser:
 
         They are found by their rule posteriors, which with hidden states or finer symbols need not be the very most
         probable ones (see `forest_trees.k_best`). Of several grammars the products of posteriors find the trees, and
-        the mean of their probabilities orders them. No parse gives an empty list.
+        the mean of their probabilities orders them. With a layer they are its best, exactly, and their probabilities
+        are the sentence's times the layer's for the tree. No parse gives an empty list.
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
         with self._limits():
-            chart = self._chart(leaves, self._workspace)
+            chart = self._chart(words, leaves, self._workspace)
             return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
 
     def _k_best(
@@ -305,12 +335,13 @@ class Parser:
     ) -> list[Tree]:
         """Draw trees from the posterior over a sentence's parses; no parse gives an empty list.
 
-        With several grammars each tree is drawn from one of them, chosen by how probable it makes the sentence.
+        With several grammars each tree is drawn from one of them, chosen by how probable it makes the sentence. With a
+        layer trees are drawn from what it makes of them all.
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
-        chart = self._chart(leaves, None)
+        chart = self._chart(words, leaves, None)
         if chart is None:
             return []
         rng = np.random.default_rng(random_state)
@@ -320,7 +351,7 @@ class Parser:
     def tree_log_probability(self, tree: Tree) -> float:
         """Return `log p(tree)` of a treebank tree (words included), -inf if the grammar cannot build it.
 
-        The probability under several grammars is the mean of those under each.
+        The probability under several grammars is the mean of those under each; a layer has no part in it.
         """
         # A parse can have words that look like traces; they are not, unless the tree says so.
         has_empties = any(tag == "-NONE-" for tag in tree.tags())
@@ -353,22 +384,13 @@ class Parser:
             if len(leaves) <= _EXACT_WORDS:
                 yield "loosened", self._ensemble, leaves, _HARDLY
         # As a last resort any word may also be what an unknown word can be, if it must.
-        rows = np.tile(self._unknown_row, (len(leaves), 1))
+        rows = np.tile(self._ensemble.unknown_row, (len(leaves), 1))
         for row, leaf in zip(rows, leaves, strict=True):
             row *= 0.0 if leaf.fixed else _UNLIKELY * leaf.values.max(initial=0.0)
             row[leaf.symbols] += leaf.values
         first = self.compiled.coarse.n_interminals
         coarse = self._coarse_ensemble
         yield "coarse", coarse, [coarse.leaf([row[first:]]) for row in rows], self.threshold
-
-    @cached_property
-    def _unknown_row(self) -> np.ndarray:
-        """Coarse lexical weights of a word of which nothing is known, the largest being 1."""
-        terminal = self.grammar.lexicon.n_terminals - 1
-        leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self.grammars])
-        row = np.zeros(self.compiled.n_coarse)
-        row[leaf.symbols] = leaf.values / leaf.values.max(initial=1e-300)
-        return row
 
     @cached_property
     def _coarse_ensemble(self) -> Ensemble:
@@ -388,35 +410,33 @@ class Parser:
         tags = self.grammar.emissions.tags
         if tag not in tags:
             raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
-        rows = [_tagged_row(grammar.emissions, terminal, tag) for grammar in self.grammars]
+        rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self.grammars]
         return self._ensemble.leaf(rows, fixed=True)
 
-    def _flat(self, words: list[str], leaves: list[Leaf]) -> Tree:
-        """Return the root label over the most probable tags."""
-        coarse = self.compiled.coarse
-        children = []
-        for word, leaf in zip(words, leaves, strict=True):
-            if len(leaf.symbols):
-                symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
-            else:  # a word that the grammar has no place for: the most frequent tag
-                symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
-            children.append(Tree(coarse.symbols.tags[symbol], word=word))
-        return Tree(self.grammar.transform.root, children)
+
+def _parse_one(parser: Parser, sentence: Sentence) -> ParseResult:
+    return parser.parse_one(sentence)
+
+
+def _parse_tokens(parser: Parser, tokens: Sequence[Token]) -> ParseResult:
+    found = parser.parse_one([token.word for token in tokens])
+    return replace(found, offsets=[(token.start, token.end) for token in tokens])
+
+
+def _parts(sentences: Iterable[T]) -> Iterator[list[T]]:
+    """Cut sentences into parts that are worth sending elsewhere."""
+    rest = iter(sentences)
+    while part := list(islice(rest, _WINDOW)):
+        yield part
+
+
+def _parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:
+    return [call(parser, sentence) for sentence in sentences]
 
 
 def _known(status: Status, log_probability: float) -> float | None:
     """Return the log probability if it is the grammar's, and a number."""
     return None if status == "coarse" or math.isnan(log_probability) else log_probability
-
-
-def _tagged_row(emissions: Emissions, terminal: int, tag: str) -> np.ndarray:
-    """Return a word's lexical weights with those of all other tags left out."""
-    row = emissions.row(terminal)
-    allowed = (emissions.tag_of == emissions.tags.index(tag))[emissions.symbol_of_state]
-    restricted = np.where(allowed, row, 0.0)
-    if not restricted.any():  # a tag that the lexicon has never seen on such a word
-        restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
-    return restricted
 
 
 def _phrases_of(tree: Tree, chart: Posteriors) -> list[Marginal]:

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
+from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD, make_learner
 from sapwood.learn.settings import declared
 from sapwood.run.checkpoint import KeptFiles
@@ -59,6 +60,7 @@ def train(
     method: str | Learner = DEFAULT_METHOD,
     dev: Iterable[Tree] | HeldOut | None = None,
     ensemble: int = 1,
+    layer: bool | LayerLearner = False,
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
@@ -77,6 +79,8 @@ def train(
         Trees to choose the best grammar by, and to score the result on.
     ensemble
         How many grammars to learn, from as many seeds.
+    layer
+        Whether to learn a layer over their forests, too (`sapwood.learn.layer`), or its settings.
     output
         Where to write the model. What is done is kept beside it until then, so that
     resume
@@ -100,8 +104,8 @@ def train(
         learner = make_learner(method, **settings)
     corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
-        dev = HeldOut(dev, corpus, threads=learner.threads)
-    run = TrainingRun(learner, ensemble=ensemble, output=output, resume=resume, log=log)
+        dev = HeldOut(dev, corpus, workers=learner.where)
+    run = TrainingRun(learner, ensemble=ensemble, layer=layer, output=output, resume=resume, log=log)
     grammars = run(corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
@@ -121,7 +125,7 @@ class TrainingRun:
     ----------
     learner
         What to train with; members of an ensemble differ by their seeds.
-    ensemble, output, resume, log
+    ensemble, layer, output, resume, log
         As for `train`.
 
     Attributes
@@ -135,6 +139,7 @@ class TrainingRun:
         learner: Learner,
         *,
         ensemble: int = 1,
+        layer: bool | LayerLearner = False,
         output: str | Path | None = None,
         resume: bool = False,
         log: str | Path | None = None,
@@ -146,6 +151,7 @@ class TrainingRun:
         if resume and output is None:
             raise UsageError("resume: goes with output, beside which the state of training is kept")
         self.learner, self.ensemble, self.resume, self.log = learner, ensemble, resume, log
+        self.layer = (LayerLearner() if layer else None) if isinstance(layer, bool) else layer
         self.output, self.kept = output, KeptFiles(output)
         self.kept.check(resume=resume, log=log)
 
@@ -166,53 +172,97 @@ class TrainingRun:
         """Train, save, and clear away what was kept for the case of an interruption."""
         progress = progress or Silent()
         done = self._done(corpus)
-        steps = sum(grammar.info.get("iterations", 0) for grammar in done)
+        steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self.ensemble])
         with self._open_log(steps) as log:
             if getattr(log, "is_new", True):
                 settings = {**self.learner.settings(), "ensemble": self.ensemble}
+                if self.layer is not None:
+                    settings["layer"] = self.layer.settings()
                 figures = {"trees": corpus.n_trees, "words": corpus.n_words}
                 log.write("start", step=0, method=self.learner.method, settings=settings, **figures)
-            for number in range(len(done), self.ensemble):
-                if self.ensemble > 1:
-                    progress.note(f"grammar {number + 1} of {self.ensemble}")
+            for number, (learner, trees, fold) in enumerate(self._jobs(corpus)):
+                if number < len(done):
+                    continue
+                if self.ensemble > 1 or fold is not None:
+                    which = "" if fold is None else f" without fold {fold + 1} of {self._folds}"
+                    progress.note(f"grammar {number % self.ensemble + 1} of {self.ensemble}{which}")
                 view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
-                checkpoint = self.kept.checkpoint(f"-{number:02d}" if self.ensemble > 1 else "")
+                checkpoint = self.kept.checkpoint(f"-{number:02d}" if self._n_jobs > 1 else "")
                 try:
-                    grammar = self.member(number).fit(
-                        corpus, dev=dev, progress=progress, log=view, checkpoint=checkpoint
+                    grammar = learner.fit(
+                        trees,
+                        dev=dev if fold is None else None,
+                        progress=progress,
+                        log=view if fold is None else NoLog(),
+                        checkpoint=checkpoint,
                     )
                 except GrammarError:  # which would come again, however often one goes on
                     for path in self.kept.checkpoints():
                         path.unlink()
                     raise
                 done.append(grammar.with_info(seed=self._seed))
-                steps += grammar.info.get("iterations", 0)
-                if self.output is not None and self.ensemble > 1:
+                steps += grammar.info.get("iterations", 0) if fold is None else 0
+                if self.output is not None and self._n_jobs > 1:
                     save_models(done, self.kept.members)
+            if self.layer is not None:
+                for path in self.kept.checkpoints():  # of the last grammar, which is kept as a whole
+                    path.unlink()
+                done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
+                steps += self.layer.epochs
             log.write("end", step=steps)
         if self.output is not None:
             save_grammars(done, self.output)
             self.kept.clear()
         return done
 
+    @property
+    def _folds(self) -> int:
+        return 0 if self.layer is None else self.layer.folds
+
+    @property
+    def _n_jobs(self) -> int:
+        return self.ensemble * (1 + self._folds)
+
+    def _jobs(self, corpus: Corpus) -> Iterator[tuple[Learner, Corpus, int | None]]:
+        """Yield what to learn one after the other: with what, from which trees, and which fold they are without."""
+        for number in range(self.ensemble):
+            yield self.member(number), corpus, None
+        if self.layer is not None:
+            fold_of = self.layer.fold_of(corpus.n_trees)
+            for fold in range(self.layer.folds):
+                trees = corpus.part(np.flatnonzero(fold_of != fold))
+                for number in range(self.ensemble):
+                    yield self.member(number), trees, fold
+
+    def _with_layer(
+        self, corpus: Corpus, done: list[TensorGrammar], progress: Progress, log: Log
+    ) -> list[TensorGrammar]:
+        """Return the grammars of all trees, the first with a layer; those of folds come behind them."""
+        assert self.layer is not None
+        own, rest = done[: self.ensemble], done[self.ensemble :]
+        folds = [rest[begin : begin + self.ensemble] for begin in range(0, len(rest), self.ensemble)]
+        layer = self.layer.fit(
+            corpus, folds, random_state=self._seed, workers=self.learner.where, progress=progress, log=log
+        )
+        first = replace(own[0], layer=layer).with_info(layer=self.layer.settings())
+        return [first, *own[1:]]
+
     def _done(self, corpus: Corpus) -> list[TensorGrammar]:
-        """Return the members that are finished; refuse to go on with grammars of another run."""
+        """Return the grammars that are finished; refuse to go on with those of another run."""
         if not (self.resume and self.kept.members.exists()):
             return []
-        done, digest = load_models(self.kept.members), corpus.digest()
-        for number, grammar in enumerate(done):
+        done = load_models(self.kept.members)
+        if len(done) > self._n_jobs:
+            raise UsageError(f"{self.kept.members}: holds {len(done)} grammars, more than the {self._n_jobs} asked for")
+        for grammar, (learner, trees, _) in zip(done, self._jobs(corpus), strict=False):
             info = grammar.info
-            same = self.member(number).settings() == info.get("settings") and info.get("method") == self.learner.method
+            same = learner.settings() == info.get("settings") and info.get("method") == self.learner.method
             training = info.get("training")
-            if not isinstance(training, dict) or training.get("digest") != digest or not same:
+            if not isinstance(training, dict) or training.get("digest") != trees.digest() or not same:
                 raise UsageError(
                     f"{self.kept.members}: grammars of a training run with other settings or trees; give the same "
                     "ones again, or remove it to start anew"
                 )
-        if len(done) > self.ensemble:
-            raise UsageError(
-                f"{self.kept.members}: holds {len(done)} grammars, more than the {self.ensemble} asked for"
-            )
         return done
 
     def _open_log(self, steps: int) -> contextlib.AbstractContextManager[Log]:

@@ -17,7 +17,7 @@ import numpy as np
 from sapwood import kernels
 from sapwood.lm.store import Store, empty
 from sapwood.lm.vocabulary import END
-from sapwood.run.parallel import map_in_order
+from sapwood.run.workers import Threads
 from sapwood.shapes import Array, Int, Int32, Int64
 
 _IN_CACHE = 1 << 16
@@ -55,7 +55,7 @@ class Grouping:
         memory: int,
         folder: str | Path | None = None,
     ) -> None:
-        self._order, self._threads, self._memory, self._folder = order, threads, memory, folder
+        self._order, self._threads, self._memory, self._folder = order, Threads(threads), memory, folder
         self._end = END if sentences else -1
         self._bits = len(frequencies).bit_length()
         self._columns = -(-order // (64 // self._bits))
@@ -92,7 +92,7 @@ class Grouping:
                 none = np.empty((0, k), np.int32)
                 sizes[bucket + 1, k - 1] = kernels.fill_ngrams(keys, counts, self._order, self._bits, none, counts)
 
-        list(map_in_order(measure, range(len(buckets)), threads=self._threads))
+        list(self._threads.map(measure, range(len(buckets))))
         starts = np.cumsum(sizes, axis=0)
         # Tables that take more than half the memory are files, paged in as they are used.
         size = sum(n * (4 * k + 8) for k, n in enumerate(starts[-1].tolist(), 1))
@@ -108,7 +108,7 @@ class Grouping:
                 span = slice(starts[bucket, k - 1], starts[bucket + 1, k - 1])
                 kernels.fill_ngrams(keys, counts, self._order, self._bits, ngrams[span], totals[span])
 
-        list(map_in_order(fill, range(len(buckets)), threads=self._threads))
+        list(self._threads.map(fill, range(len(buckets))))
         self._store.close()
         return result
 
@@ -116,14 +116,15 @@ class Grouping:
         """Count the n-grams that begin at the first `counted` positions."""
         if counted == 0:
             return
-        bounds = np.linspace(0, counted, self._threads + 1).astype(np.int64)
-        sizes = np.zeros((self._threads, self._buckets), np.int64)
+        sections = self._threads.count
+        bounds = np.linspace(0, counted, sections + 1).astype(np.int64)
+        sizes = np.zeros((sections, self._buckets), np.int64)
         keys = np.empty((self._columns, counted), np.uint64)
 
         def measure(section: int) -> None:
             kernels.bucket_sizes(ids[bounds[section] : bounds[section + 1]], self._bucket_of, sizes[section])
 
-        list(map_in_order(measure, range(self._threads), threads=self._threads))
+        list(self._threads.map(measure, range(sections)))
         starts = np.concatenate([[0], np.cumsum(sizes.sum(0))])
         at = starts[:-1] + np.cumsum(sizes, axis=0) - sizes
 
@@ -133,15 +134,13 @@ class Grouping:
                 ids[first:], last - first, self._order, self._bits, self._end, self._bucket_of, at[section], keys
             )
 
-        list(map_in_order(divide, range(self._threads), threads=self._threads))
+        list(self._threads.map(divide, range(sections)))
 
         def reduce(bucket: int) -> Table:
             part = np.ascontiguousarray(keys[:, starts[bucket] : starts[bucket + 1]])
             return _reduce(part, self._columns)
 
-        self._runs.append(
-            [self._keep(*reduced) for reduced in map_in_order(reduce, range(self._buckets), threads=self._threads)]
-        )
+        self._runs.append([self._keep(*reduced) for reduced in self._threads.map(reduce, range(self._buckets))])
 
     def _keep(self, keys: np.ndarray, counts: np.ndarray) -> tuple[int, int]:
         return self._store.append(keys), self._store.append(counts)
@@ -154,7 +153,7 @@ class Grouping:
                 parts.append(np.vstack([keys, counts.view(np.uint64)[None]]))
             return _reduce(np.concatenate(parts, axis=1), self._columns)
 
-        return [self._keep(*merged) for merged in map_in_order(merge, range(self._buckets), threads=self._threads)]
+        return [self._keep(*merged) for merged in self._threads.map(merge, range(self._buckets))]
 
 
 def _reduce(keys: np.ndarray, columns: int) -> Table:

@@ -25,7 +25,7 @@ from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, LONGEST_WORD, NotText, WordTable
 from sapwood.lm.zstd import open_zstd
-from sapwood.run.parallel import map_in_order
+from sapwood.run.workers import Threads
 from sapwood.shapes import Array, Int32, UInt8
 
 Sources: TypeAlias = str | Path | Sequence[str | Path]
@@ -145,7 +145,7 @@ def tokenise(pieces: Iterable[Piece], tables: Sequence[WordTable], lines: bool) 
 
     done = 0
     try:
-        for number, numbers, ends in map_in_order(work, remember(), threads=len(tables)):
+        for number, numbers, ends in Threads(len(tables)).map(work, remember()):
             piece = under_way.popleft()
             done = 0 if piece.last else done + ends
             yield number, numbers
@@ -178,7 +178,7 @@ def renumber(
         ids = np.empty(3 * ((len(numbers) + 1) // 2) + 1 if boundaries == "sentence" else len(numbers), np.int32)
         return ids[: kernels.renumber_words(numbers, ids_of[table], is_open, begin, end, ids)].copy()
 
-    yield from map_in_order(work, with_state(), threads=threads)
+    yield from Threads(threads).map(work, with_state())
 
 
 def special_ids(boundaries: Boundaries) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples
+from elsewhere import Elsewhere
 from made_up import f1, made_up_treebank, relabelled
 from oracles.reference import tree_probability
 from oracles.spectral_core import Moments, SpectralWeights, assemble
@@ -25,7 +25,7 @@ from sapwood.inference import Parser
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.problem import LatentProblem, wanted_states
-from sapwood.learn.spectral import Cluster, Spectral
+from sapwood.learn.spectral import Spectral
 from sapwood.learn.spectral.learner import RuleMoments, rule_moments, smoothed
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
@@ -43,7 +43,7 @@ PLAIN = LexicalSettings(word_strength=0.0, state_strength=0.0)
 
 @cache
 def problem_of(unaries: str) -> LatentProblem:
-    return LatentProblem(MADE_UP, unaries=unaries, rare=5, lexical=PLAIN, threads=1, executor=None)
+    return LatentProblem(MADE_UP, unaries=unaries, rare=5, lexical=PLAIN)
 
 
 @cache
@@ -671,8 +671,7 @@ def test_the_same_bits():
     grammar = Spectral(states=4, support=10).fit(MADE_UP)
     assert Spectral(states=4, support=10).fit(MADE_UP) == grammar
     assert Spectral(states=4, support=10, threads=2).fit(MADE_UP) == grammar
-    with ThreadPoolExecutor(2) as pool:
-        assert Spectral(states=4, support=10, executor=pool).fit(MADE_UP) == grammar
+    assert Spectral(states=4, support=10, workers=Elsewhere()).fit(MADE_UP) == grammar
     assert Spectral(states=4, support=10, random_state=1).fit(MADE_UP) != grammar
 
 
@@ -827,15 +826,3 @@ def test_posteriors_do_not_depend_on_the_basis(learned):
     for index in range(10):
         tree = TRAIN.tree(index)
         assert tree_probability(turned, tree) == pytest.approx(tree_probability(double, tree), rel=1e-6)
-
-
-@pytest.mark.slow
-def test_other_processes_give_the_same_bits():
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    corpus = Corpus.from_trees(made_up_treebank(60), transform=TreeTransform(1, 0))
-    # A fork could inherit locks of threads that other tests have started.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        for learner in (Spectral, Cluster):
-            assert learner(states=3, executor=executor).fit(corpus) == learner(states=3).fit(corpus)
