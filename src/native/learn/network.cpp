@@ -243,37 +243,19 @@ double trees_loss(Matrix<float> scores, Vector<const int32_t> right, Index n, Ve
     return loss;
 }
 
-// How far a step of Adam goes (Kingma and Ba 2015): the rate and 1 / (1 - beta ** step) for both moments.
-struct Step {
-    float rate, first, second;
-
-    void take(float *weights, const float *gradient, float *mean, float *square, Index size, float factor) const {
-        const float beta = 0.9f, gamma = 0.98f;
-#pragma omp simd
-        for (Index x = 0; x < size; ++x) {
-            const float g = gradient[x] * factor;
-            mean[x] = beta * mean[x] + (1 - beta) * g;
-            square[x] = gamma * square[x] + (1 - gamma) * g * g;
-            weights[x] -= rate * mean[x] * first / (std::sqrt(square[x] * second) + 1e-8f);
-        }
-    }
-};
-
+// A step of Adam (Kingma and Ba 2015) against `factor` times the gradient, which is then zero. `first` and `second` are
+// 1 / (1 - beta ** step) for both moments.
 void adam_step(Vector<float> weights, Vector<float> gradient, Vector<float> mean, Vector<float> square, float factor, float rate,
                float first, float second) {
-    Step{rate, first, second}.take(weights.data, gradient.data, mean.data, square.data, weights.size(), factor);
-    std::fill_n(gradient.data, gradient.size(), 0.0f);
-}
-
-// The same for some rows of a table; the others keep what they have.
-void adam_rows(Matrix<float> table, Matrix<float> gradient, Matrix<float> mean, Matrix<float> square, Vector<const int32_t> rows,
-               float factor, float rate, float first, float second) {
-    const Step step{rate, first, second};
-    const Index size = table.shape[1];
-    for (Index x = 0; x < rows.size(); ++x) {
-        const Index r = rows[x];
-        step.take(table.row(r), gradient.row(r), mean.row(r), square.row(r), size, factor);
-        std::fill_n(gradient.row(r), size, 0.0f);
+    const float beta = 0.9f, gamma = 0.98f;
+    float *w = weights.data, *change = gradient.data, *m = mean.data, *v = square.data;
+#pragma omp simd
+    for (Index x = 0; x < weights.size(); ++x) {
+        const float g = change[x] * factor;
+        m[x] = beta * m[x] + (1 - beta) * g;
+        v[x] = gamma * v[x] + (1 - gamma) * g * g;
+        w[x] -= rate * m[x] * first / (std::sqrt(v[x] * second) + 1e-8f);
+        change[x] = 0;
     }
 }
 
@@ -291,7 +273,6 @@ void bind_learn_network(nb::module_ &module) {
     module.def("classes_loss", &classes_loss, unlocked());
     module.def("trees_loss", &trees_loss, unlocked());
     module.def("adam_step", &adam_step, unlocked());
-    module.def("adam_rows", &adam_rows, unlocked());
 }
 
 }  // namespace sapwood
