@@ -273,3 +273,14 @@ def _lines(path: Path) -> int:
 
 def _without_times(path: Path) -> list[dict[str, object]]:
     return [{name: value for name, value in line.items() if name != "seconds"} for line in read_log(path)]
+
+
+def test_a_layer(sapwood: Sapwood, folder: Path) -> None:
+    train(sapwood, "--method", "pcfg", "--layer", "--log", "log", "--dev", "dev.mrg")
+    grammar = TensorGrammar.load("m")
+    assert grammar.layer is not None
+    assert grammar.info["layer"]["folds"] == 4
+    assert any(line["event"] == "layer" for line in read_log("log"))
+    outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--json"])
+    assert outcome.code == 0, outcome.err
+    assert "layer" in sapwood(["inspect", "m"]).out
