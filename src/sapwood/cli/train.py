@@ -49,6 +49,7 @@ class _TrainCommand(GroupedCommand):
 @click.option(
     "--layer", is_flag=True, help="Learn weights of words and spans on top, by cross-validation: more accurate."
 )
+@click.option("--network", is_flag=True, help="Learn a small neural network beside the grammar: more accurate.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
@@ -78,6 +79,7 @@ def command(
     dev: str | None,
     ensemble: int,
     layer: bool,
+    network: bool,
     seed: int,
     resume: bool,
     log_path: str | None,
@@ -114,6 +116,7 @@ def command(
       sapwood train train.mrg --dev dev.mrg --log train.jsonl -o model.sapwood
       sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
       sapwood train train.mrg --method split-merge --layer -o model.sapwood
+      sapwood train train.mrg --method split-merge --network -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
@@ -144,7 +147,9 @@ def command(
         learner = make_learner(method, **settings)
     if "random_state" in declared(learner) and "random_state" not in settings:
         learner = learner.replace(random_state=seed)
-    run = TrainingRun(learner, ensemble=ensemble, layer=layer, output=output, resume=resume, log=log_path)
+    run = TrainingRun(
+        learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log_path
+    )
     if save_config is not None:
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypedDict
 
@@ -27,6 +27,9 @@ from sapwood.trees.signatures import shape
 # Groups of features that can be left out, as bits in this order (`FeatureGroup` in `native/inference/layer.hpp`).
 GROUPS = ("words", "endings", "tags", "spelling", "lengths", "rules", "splits", "pairs", "posteriors")
 DENSE = 10
+# Weights of the grammar's own distribution: what a layer begins with. Those of another scorer's come last.
+GRAMMAR_ALONE = (1.0, -1.0, 0.0, 1.0) + (0.0,) * (DENSE - 4)
+_OTHERS = 2
 _BITS = range(8, 27)
 _COLUMNS = 12
 _KEPT_ROWS = 1 << 15
@@ -143,6 +146,19 @@ class Layer:
     classes: WordClasses
     groups: tuple[str, ...] = GROUPS
     threshold: float = 1e-4
+
+    @classmethod
+    def plain(cls, *, threshold: float = 1e-4) -> Layer:
+        """Return a layer without features: the grammar's own distribution."""
+        nothing = np.zeros(0, np.uint32)
+        dense = np.array(GRAMMAR_ALONE)
+        return cls(_BITS[0], nothing, nothing.astype(np.float32), dense, WordClasses((), ()), (), threshold)
+
+    def beside(self, weight: float) -> Layer:
+        """Return the layer with what another scorer says counting so much."""
+        dense = self.dense.copy()
+        dense[-_OTHERS:] = weight
+        return replace(self, dense=dense)
 
     def __repr__(self) -> str:
         return f"<Layer: {len(self.places):,} weights, {len(self.classes.words):,} words>"

@@ -229,6 +229,8 @@ class Network:
         table, weights = arrays["network.table"], arrays["network.weights"]
         if not all(0 < size <= _LARGEST for size in (*metadata.values(), table.shape[1])):
             raise ModelError(f"network: sizes must be 1 to {_LARGEST}")
+        if not names["tags"]:
+            raise ModelError("network.tags: there are no tags")
         sizes = Sizes(table.shape[1], **metadata, labels=len(names["labels"]), tags=len(names["tags"]))
         if sizes.n_weights != len(weights):
             raise ModelError(f"network.weights: has {len(weights)} numbers, expected {sizes.n_weights}")

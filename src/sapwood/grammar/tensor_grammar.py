@@ -18,6 +18,7 @@ import numpy as np
 from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.emissions import EMISSIONS, Emissions, offsets_of
 from sapwood.grammar.layer import LAYER, Layer, LayerMetadata
+from sapwood.grammar.network import NETWORK, Network, NetworkMetadata
 from sapwood.schema import Column, Schema, check_json
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 from sapwood.storage import content_digest, read_header
@@ -55,6 +56,7 @@ class GrammarMetadata(_Required, total=False):
     weights: int
     levels: int
     layer: LayerMetadata
+    network: NetworkMetadata
 
 
 # Messages about rule weights name the rule, and are those of `grammar.validate`.
@@ -76,6 +78,7 @@ MODEL = Schema(
         Column("level.*", "int32", "states", least=-1),
         *EMISSIONS,
         *LAYER,
+        *NETWORK,
     ),
     metadata=GrammarMetadata,
 )
@@ -116,6 +119,8 @@ class TensorGrammar:
         How the grammar was made: JSON values only.
     layer
         Weights of features on top of the grammar's posteriors, and of those of others that parse with it.
+    network
+        What scores spans beside them; the layer says what that counts.
     """
 
     symbols: SymbolTable
@@ -133,6 +138,7 @@ class TensorGrammar:
     transform: TreeTransform = field(default_factory=TreeTransform)
     info: Mapping[str, Any] = field(default_factory=dict)
     layer: Layer | None = None
+    network: Network | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbols", SymbolTable.from_names(self.symbols))
@@ -284,6 +290,7 @@ class TensorGrammar:
             transform=TreeTransform.from_dict(metadata["transform"]),
             info=metadata["info"],
             layer=Layer.from_arrays(arrays, metadata.get("layer")),
+            network=Network.from_arrays(arrays, metadata.get("network")),
         )
         check_meaning(grammar, tolerance=1e-3)
         return grammar
@@ -318,6 +325,9 @@ class TensorGrammar:
         if self.layer is not None:
             arrays |= self.layer.to_arrays()
             metadata["layer"] = self.layer.metadata()
+        if self.network is not None:
+            arrays |= self.network.to_arrays()
+            metadata["network"] = self.network.metadata()
         return arrays, metadata
 
     @classmethod

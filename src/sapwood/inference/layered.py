@@ -22,6 +22,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.grammar.layer import NO_WORDS, Layer
+from sapwood.grammar.network import Network
 from sapwood.inference.chart import Forest, Posteriors, Workspace
 from sapwood.inference.compiled import CompiledGrammar
 from sapwood.inference.decode import binary_tree, forest_edges
@@ -99,8 +100,8 @@ def apply_layer(given: LayerInput, chart: Posteriors, members: int, workspace: W
     )
 
 
-def native_layer(layer: Layer, compiled: CompiledGrammar) -> Any:
-    """Return the layer as the kernels have it, for the symbols and rules of a coarse grammar."""
+def native_layer(layer: Layer, compiled: CompiledGrammar, network: Network | None = None) -> Any:
+    """Return the layer as the kernels have it, for the symbols and rules of a coarse grammar and another scorer."""
     symbols, tags = symbol_keys(compiled)
     with np.errstate(over="ignore"):
         rules = symbols[compiled.rule_parent]
@@ -108,6 +109,8 @@ def native_layer(layer: Layer, compiled: CompiledGrammar) -> Any:
             rules = (rules ^ child) * _ODD
             rules ^= rules >> np.uint64(29)
     column = np.full(len(symbols), -1, np.int32)
+    if network is not None:
+        column = network.columns(compiled.coarse.symbols, compiled.coarse.n_interminals)
     shared = kernels.layer_symbols(symbols, tags, rules, compiled.coarse.root, column, compiled.coarse.n_interminals)
     return kernels.layer(layer.weights(), layer.dense, layer.threshold, layer.mask, shared)
 

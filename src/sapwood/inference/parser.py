@@ -82,7 +82,8 @@ class Parser:
     alternatives
         How many of the best trees results come with.
     layer
-        Whether to use the layer on top of the first grammar's posteriors, if it has one (`sapwood.inference.layered`).
+        Whether to use the layer on top of the first grammar's posteriors, if it has one (`sapwood.inference.layered`),
+        and its network.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ class Parser:
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
         self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
-        self._ensemble = Ensemble(self.grammars, self._dtype, used)
+        self._ensemble = Ensemble(self.grammars, self._dtype, used, self.grammar.network if layer else None)
         self.compiled = self._ensemble.joint
         self._leaves: dict[int, Leaf] = {}
         self._workspace = Workspace()

@@ -23,7 +23,8 @@ import numpy as np
 from sapwood import kernels
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.bundle import load_models
-from sapwood.grammar.layer import NO_WORDS, Layer
+from sapwood.grammar.layer import Layer
+from sapwood.grammar.network import Network
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import (
     LEVEL,
@@ -124,15 +125,23 @@ class Ensemble:
         The first member with the mean of all coarse grammars, which prunes for all.
     layer
         What scores nodes and edges after them (`sapwood.inference.layered`).
+    network
+        What scores spans for the layer (`sapwood.grammar.network`).
     """
 
-    def __init__(self, grammars: Sequence[TensorGrammar], dtype: type, layer: Layer | None = None) -> None:
+    def __init__(
+        self,
+        grammars: Sequence[TensorGrammar],
+        dtype: type,
+        layer: Layer | None = None,
+        network: Network | None = None,
+    ) -> None:
         self.members = [compile_grammar(grammar, dtype) for grammar in grammars]
         self.joint = self.members[0] if len(self.members) == 1 else _join(self.members)
         # With few states the members are still much alike: one of them prunes for all.
         levels = [level.compiled.native for level in self.members[0].levels]
-        self.layer = layer
-        self._native_layer = None if layer is None else native_layer(layer, self.joint)
+        self.layer, self.network = layer, network
+        self._native_layer = None if layer is None else native_layer(layer, self.joint, network)
         self._engine = kernels.engine(self.joint.native_coarse, [member.native for member in self.members], levels)
 
     def leaf(self, rows: Sequence[Float[Array, "leaf_states"]], *, fixed: bool = False) -> Leaf:
@@ -189,7 +198,12 @@ class Ensemble:
         return apply_layer(self._layer_input(words), chart, count, workspace or Workspace())
 
     def _layer_input(self, words: Sequence[str]) -> LayerInput:
-        return LayerInput(self._native_layer, NO_WORDS if self.layer is None else self.layer.classes.table(words))
+        if self.layer is None:
+            return LayerInput(None)
+        seen = self.layer.classes.table(words)
+        if self.network is None:
+            return LayerInput(self._native_layer, seen)
+        return LayerInput(self._native_layer, seen, self.network.scores(words))
 
     def _grammars_chart(
         self, leaves: Sequence[Leaf], threshold: float, workspace: Workspace | None, phrases: Sequence[Phrase]

@@ -22,7 +22,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import InputError, UsageError
-from sapwood.grammar.layer import DENSE, GROUPS, Layer, WordClasses
+from sapwood.grammar.layer import GRAMMAR_ALONE, GROUPS, Layer, WordClasses
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import LayerInput, native_layer
@@ -36,8 +36,6 @@ from sapwood.trees.corpus import Corpus
 
 # Trees next to each other are often of one text: they stay together, up to so many.
 _BLOCK = 50
-# With what the dense weights begin: the grammar's own distribution.
-_START = (1.0, -1.0, 0.0, 1.0) + (0.0,) * (DENSE - 4)
 # What right nodes count, when the best tree of a forest is looked for, and those that binarising has put in.
 _RIGHT, _RIGHT_INTERMEDIATE = 1.0, 0.5
 
@@ -132,7 +130,7 @@ class LayerLearner:
             bits=self.bits,
             places=np.zeros(0, np.uint32),
             values=np.zeros(0, np.float32),
-            dense=np.array(_START),
+            dense=np.array(GRAMMAR_ALONE),
             classes=classes,
             groups=tuple(name for name in GROUPS if name in self.groups),
             threshold=self.threshold,

@@ -43,12 +43,12 @@ _STATE = ("weights", "table", "weights.mean", "weights.square", "table.mean", "t
 
 class _Metadata(TypedDict):
     key: str
-    epoch: int
     step: int
+    moves: int
 
 
 CHECKPOINT = Schema(
-    kind="network checkpoint",
+    kind="network-checkpoint",
     version=1,
     title="checkpoint",
     remedy="copy it again",
@@ -242,6 +242,8 @@ class NetworkLearner:
         A word seen c times is not recognised in `unseen / (unseen + c)` of all cases.
     most_looks
         The most vectors for what words look like.
+    weight
+        What its scores count beside the logarithms of the grammar's posteriors.
     """
 
     input: int = 128
@@ -255,6 +257,7 @@ class NetworkLearner:
     dropout: float = 0.25
     unseen: float = 0.8
     most_looks: int = 40_000
+    weight: float = 0.3
 
     def __post_init__(self) -> None:
         for name in ("input", "half", "layers", "inner", "epochs", "words", "rate", "most_looks"):
@@ -263,8 +266,9 @@ class NetworkLearner:
         for name in ("word_dropout", "dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
-        if self.unseen < 0:
-            raise UsageError(f"unseen must not be negative: {self.unseen}")
+        for name in ("unseen", "weight"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} must not be negative: {getattr(self, name)}")
 
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees, as JSON values."""
@@ -306,10 +310,11 @@ class NetworkLearner:
         with progress.stage("network", total=self.epochs, unit="epochs") as stage:
             stage.step(run.epoch)
             while run.epoch < self.epochs:
-                loss, tag_loss = run.pass_over(np.random.default_rng([random_state, run.epoch + 1]))
+                with np.errstate(over="ignore", invalid="ignore"):  # which ends in an error of ours
+                    loss, tag_loss = run.pass_over(np.random.default_rng([random_state, run.epoch + 1]))
                 log.write("network", step=run.epoch, epoch=run.epoch, loss=loss, tag_loss=tag_loss)
                 if file is not None:
-                    file.save(run.state, {"epoch": run.epoch, "step": run.step})
+                    file.save(run.state, {"step": run.epoch, "moves": run.moves})
                 stage.step()
         kept = run.state
         return Network(size, sentences.looks, sentences.labels, sentences.tags, kept["kept.table"], kept["kept"])
@@ -374,7 +379,7 @@ class _Run:
 
     def __init__(self, learner: NetworkLearner, passes: Passes, sentences: _Sentences) -> None:
         self._learner, self._passes, self._sentences = learner, passes, sentences
-        self.epoch = self.step = 0
+        self.epoch = self.moves = 0
         zeros = [np.zeros_like(values) for values in (passes.weights, passes.weights, passes.table, passes.table)]
         kept = [passes.weights.copy(), passes.table.copy()]
         self.state = dict(zip(_STATE, [passes.weights, passes.table, *zeros, *kept], strict=True))
@@ -390,7 +395,7 @@ class _Run:
             if arrays[name].shape != values.shape:
                 raise ModelError(f"{file.path}: {name}: does not fit the trees; remove it to start anew")
             values[...] = arrays[name]
-        self.epoch, self.step = metadata["epoch"], metadata["step"]
+        self.epoch, self.moves = metadata["step"], metadata["moves"]
 
     def pass_over(self, rng: np.random.Generator) -> tuple[float, float]:
         """Learn from each tree once; returns the mean losses by trees and by tags."""
@@ -412,18 +417,18 @@ class _Run:
     def _move(self, rate: float, factor: float) -> None:
         """Take a step."""
         passes, state = self._passes, self.state
-        self.step += 1
-        rate *= min(1, self.step / _WARMING)
+        self.moves += 1
+        rate *= min(1, self.moves / _WARMING)
         squares = [float(np.vdot(part, part)) for part in (passes.gradient, passes.table_gradient)]
         length = factor * math.sqrt(sum(squares))
         if not math.isfinite(length):
             raise InputError("the network's training diverges; give a smaller rate")
         factor *= min(1.0, _LONGEST_GRADIENT / max(length, 1e-30))
-        first, second = 1 / (1 - _BETA**self.step), 1 / (1 - _GAMMA**self.step)
+        first, second = 1 / (1 - _BETA**self.moves), 1 / (1 - _GAMMA**self.moves)
         for name, gradient in (("weights", passes.gradient), ("table", passes.table_gradient)):
             moved = [state[name], gradient, state[f"{name}.mean"], state[f"{name}.square"]]
             kernels.adam_step(*(values.reshape(-1) for values in moved), factor, rate, first, second)
-        if self.step % _PAUSE == 0:
-            part = np.float32(1 - min(_KEEP, (1 + self.step) / (10 + self.step)) ** _PAUSE)
+        if self.moves % _PAUSE == 0:
+            part = np.float32(1 - min(_KEEP, (1 + self.moves) / (10 + self.moves)) ** _PAUSE)
             for name, values in (("kept", passes.weights), ("kept.table", passes.table)):
                 state[name] += part * (values - state[name])

@@ -17,10 +17,12 @@ from sapwood.errors import GrammarError, UsageError
 from sapwood.evaluate.held_out import Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.bundle import load_models, save_models
+from sapwood.grammar.layer import Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD, make_learner
+from sapwood.learn.network import NetworkLearner
 from sapwood.learn.settings import declared
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
@@ -61,6 +63,7 @@ def train(
     dev: Iterable[Tree] | HeldOut | None = None,
     ensemble: int = 1,
     layer: bool | LayerLearner = False,
+    network: bool | NetworkLearner = False,
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
@@ -81,6 +84,8 @@ def train(
         How many grammars to learn, from as many seeds.
     layer
         Whether to learn a layer over their forests, too (`sapwood.learn.layer`), or its settings.
+    network
+        Whether to learn a network that scores spans, too (`sapwood.learn.network`), or its settings.
     output
         Where to write the model. What is done is kept beside it until then, so that
     resume
@@ -105,7 +110,7 @@ def train(
     corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
         dev = HeldOut(dev, corpus, workers=learner.where)
-    run = TrainingRun(learner, ensemble=ensemble, layer=layer, output=output, resume=resume, log=log)
+    run = TrainingRun(learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log)
     grammars = run(corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
@@ -125,7 +130,7 @@ class TrainingRun:
     ----------
     learner
         What to train with; members of an ensemble differ by their seeds.
-    ensemble, layer, output, resume, log
+    ensemble, layer, network, output, resume, log
         As for `train`.
 
     Attributes
@@ -140,6 +145,7 @@ class TrainingRun:
         *,
         ensemble: int = 1,
         layer: bool | LayerLearner = False,
+        network: bool | NetworkLearner = False,
         output: str | Path | None = None,
         resume: bool = False,
         log: str | Path | None = None,
@@ -152,6 +158,7 @@ class TrainingRun:
             raise UsageError("resume: goes with output, beside which the state of training is kept")
         self.learner, self.ensemble, self.resume, self.log = learner, ensemble, resume, log
         self.layer = (LayerLearner() if layer else None) if isinstance(layer, bool) else layer
+        self.network = (NetworkLearner() if network else None) if isinstance(network, bool) else network
         self.output, self.kept = output, KeptFiles(output)
         self.kept.check(resume=resume, log=log)
 
@@ -178,6 +185,8 @@ class TrainingRun:
                 settings = {**self.learner.settings(), "ensemble": self.ensemble}
                 if self.layer is not None:
                     settings["layer"] = self.layer.settings()
+                if self.network is not None:
+                    settings["network"] = self.network.settings()
                 figures = {"trees": corpus.n_trees, "words": corpus.n_words}
                 log.write("start", step=0, method=self.learner.method, settings=settings, **figures)
             for number, (learner, trees, fold) in enumerate(self._jobs(corpus)):
@@ -202,11 +211,15 @@ class TrainingRun:
                     raise
                 done.append(grammar.with_info(seed=self._seed))
                 steps += grammar.info.get("iterations", 0) if fold is None else 0
-                if self.output is not None and self._n_jobs > 1:
+                if self.output is not None and (self._n_jobs > 1 or self.network is not None):
                     save_models(done, self.kept.members)
+            if self.network is not None:
+                done[0] = self._with_network(corpus, done[0], progress, _MemberLog(log, steps, {}))
+                steps += self.network.epochs
             if self.layer is not None:
-                for path in self.kept.checkpoints():  # of the last grammar, which is kept as a whole
-                    path.unlink()
+                if self.network is None:
+                    for path in self.kept.checkpoints():  # of the last grammar, which is kept as a whole
+                        path.unlink()
                 done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
                 steps += self.layer.epochs
             log.write("end", step=steps)
@@ -244,8 +257,19 @@ class TrainingRun:
         layer = self.layer.fit(
             corpus, folds, random_state=self._seed, workers=self.learner.where, progress=progress, log=log
         )
+        if self.network is not None:
+            layer = layer.beside(self.network.weight)
         first = replace(own[0], layer=layer).with_info(layer=self.layer.settings())
         return [first, *own[1:]]
+
+    def _with_network(self, corpus: Corpus, grammar: TensorGrammar, progress: Progress, log: Log) -> TensorGrammar:
+        """Return a grammar with a network, and a layer that has no features yet."""
+        assert self.network is not None
+        # The grammars are kept as a whole: their checkpoints make way for the network's.
+        checkpoint = self.kept.checkpoint("-network")
+        network = self.network.fit(corpus, random_state=self._seed, checkpoint=checkpoint, progress=progress, log=log)
+        layer = Layer.plain().beside(self.network.weight)
+        return replace(grammar, layer=layer, network=network).with_info(network=self.network.settings())
 
     def _done(self, corpus: Corpus) -> list[TensorGrammar]:
         """Return the grammars that are finished; refuse to go on with those of another run."""
