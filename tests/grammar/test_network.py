@@ -158,15 +158,3 @@ def test_what_it_says_is_added_to_the_layers_scores(grammar, network):
     np.testing.assert_allclose(beside.leaf_score[leaf] - without.leaf_score[leaf], extra[leaf], atol=1e-4)
     parents = np.repeat(forest.group_parent, np.diff(forest.group_offsets))
     np.testing.assert_allclose(beside.edge_score - without.edge_score, extra[parents], atol=1e-4)
-
-
-def test_a_layer_without_features_says_what_the_grammar_says(grammar):
-    trees = made_up_treebank(20, seed=3)
-    plain, layered = (
-        Parser(grammar, threshold=0),
-        Parser(replace(grammar, layer=Layer.plain(threshold=0.0)), threshold=0),
-    )
-    for tree in trees[:8]:
-        words = tree.words()
-        one, other = plain.chart(words).label_posteriors(), layered.chart(words).label_posteriors()
-        assert {key: other.get(key, 0.0) for key in one} == pytest.approx(one, abs=2e-3)
