@@ -19,8 +19,8 @@ def test_the_error_is_the_weighted_distance_of_the_bins():
     found.add(GOLD, [Marginal(0, 3, "S", 0.9), Marginal(0, 1, "NP", 0.7), Marginal(0, 2, "NP", 0.1)])
     found.add(GOLD, [Marginal(1, 3, "PP", 0.8), Marginal(2, 3, "NP", 1.0)])
     low, high = found.bins
-    assert (low.low, low.high, low.count, low.right) == (0.0, 0.5, 1, 0.0)
-    assert (high.count, high.right) == (4, 0.75)
+    assert (low.low, low.high, low.phrases, low.right) == (0.0, 0.5, 1, 0.0)
+    assert (high.phrases, high.right) == (4, 0.75)
     assert high.probability == pytest.approx(0.85)
     assert found.error == pytest.approx((1 * 0.1 + 4 * 0.1) / 5)
     assert found.to_dict()["error"] == found.error
@@ -44,5 +44,5 @@ def test_an_evaluation_fills_it():
     found = Reliability()
     result = evaluate_parser(Parser(grammar, marginals=True), trees, reliability=found)
     phrases = sum(len(Parser(grammar).parse_one(tree.words()).tree.spans()) - 1 for tree in trees)
-    assert sum(one.count for one in found.bins) == phrases
-    assert np.isclose(sum(one.count * one.right for one in found.bins) / phrases * 100, result.precision, atol=3)
+    assert sum(one.phrases for one in found.bins) == phrases
+    assert np.isclose(sum(one.phrases * one.right for one in found.bins) / phrases * 100, result.precision, atol=3)

@@ -26,7 +26,7 @@ class Bin(NamedTuple):
 
     low: float
     high: float
-    count: int
+    phrases: int
     probability: float
     right: float
 
@@ -85,5 +85,5 @@ class Reliability:
         rows = [["probability", "phrases", "mean", "right"]]
         for one in self.bins:
             figures = [f"{one.probability:.3f}", f"{one.right:.3f}"]
-            rows.append([f"{one.low:.1f} to {one.high:.1f}", f"{one.count:,}", *figures])
+            rows.append([f"{one.low:.1f} to {one.high:.1f}", f"{one.phrases:,}", *figures])
         return f"{format_table(rows)}\nexpected calibration error: {self.error:.4f}"
