@@ -39,6 +39,9 @@ class Elsewhere(Workers):
     def __init__(self, count: int = 2, threads: int = 1) -> None:
         self._count, self.threads, self.calls = count, threads, 0
 
+    def __repr__(self) -> str:  # a name of tests, which is the same in all processes that run them
+        return f"{type(self).__name__}({self._count}, {self.threads})"
+
     @property
     def count(self) -> int:
         return self._count

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from sapwood.errors import InputError
 from sapwood.evaluate.brackets import Scorer
+from sapwood.evaluate.calibration import Reliability
 from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -29,6 +30,7 @@ def evaluate_parser(
     *,
     parameters: EvalbParameters | str = "default",
     gold_tags: bool = False,
+    reliability: Reliability | None = None,
     progress: Progress | None = None,
 ) -> EvaluationResult:
     """Parse the sentences of gold trees and score the parses.
@@ -43,6 +45,8 @@ def evaluate_parser(
         What counts: see `get_parameters`.
     gold_tags
         Whether the parser is told the gold part-of-speech tags.
+    reliability
+        Where to add how probable the parser makes its phrases, if it was asked for `marginals`.
     progress
         What to report to.
 
@@ -54,11 +58,16 @@ def evaluate_parser(
     100.0
     """
     clean = [tree for tree in map(parser.grammar.normaliser, trees) if tree is not None]
-    return _score(parser, clean, parameters, gold_tags, progress or Silent())
+    return _score(parser, clean, parameters, gold_tags, progress or Silent(), reliability)
 
 
 def _score(
-    parser: Parser, trees: Sequence[Tree], parameters: EvalbParameters | str, gold_tags: bool, progress: Progress
+    parser: Parser,
+    trees: Sequence[Tree],
+    parameters: EvalbParameters | str,
+    gold_tags: bool,
+    progress: Progress,
+    reliability: Reliability | None = None,
 ) -> EvaluationResult:
     scorer = Scorer(parameters)
     sentences = (list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words() for tree in trees)
@@ -67,6 +76,8 @@ def _score(
     for tree, result in zip(trees, results, strict=True):
         scorer.add(tree, result.tree)
         failed += result.failed
+        if reliability is not None and result.marginals is not None:
+            reliability.add(tree, result.marginals[: -len(result.words)])  # tags are the last
     return replace(scorer.result(), failed=failed)
 
 

@@ -75,7 +75,7 @@ class LayerLearner:
     lasso: float = 0.0
     threshold: float = 1e-4
     least: int = 3
-    bits: int = 22
+    bits: int = 20
     groups: tuple[str, ...] = GROUPS
 
     def __post_init__(self) -> None:
