@@ -284,3 +284,13 @@ def test_a_layer(sapwood: Sapwood, folder: Path) -> None:
     outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--json"])
     assert outcome.code == 0, outcome.err
     assert "layer" in sapwood(["inspect", "m"]).out
+
+
+def test_a_network(sapwood: Sapwood, folder: Path) -> None:
+    train(sapwood, "--method", "pcfg", "--network", "--log", "log")
+    grammar = TensorGrammar.load("m")
+    assert grammar.network is not None
+    assert grammar.info["network"]["epochs"] == len([line for line in read_log("log") if line["event"] == "network"])
+    outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--json"])
+    assert outcome.code == 0, outcome.err
+    assert "network" in sapwood(["inspect", "m"]).out

@@ -25,6 +25,7 @@ from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
 from sapwood.inference import Parser
 from sapwood.learn.em import EM
 from sapwood.learn.layer import LayerLearner
+from sapwood.learn.network import NetworkLearner
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.run import train
 from sapwood.learn.split_merge import SplitMerge
@@ -105,7 +106,9 @@ def _grammars() -> list[TensorGrammar]:
     sparse = replace(real, tensors=np.where(real.tensors > 0.1, real.tensors, 0), probabilistic=False)
     latent = _SPLIT_MERGE.fit(corpus)
     layered = train(corpus, method="pcfg", layer=LayerLearner(folds=2, epochs=1, bits=8, least=1)).grammar
-    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered]
+    network = NetworkLearner(input=3, half=2, layers=2, inner=3, epochs=1)
+    beside = train(corpus, method="pcfg", network=network).grammar
+    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered, beside]
 
 
 def _parse(grammars: list[TensorGrammar]) -> None:

@@ -32,12 +32,16 @@ template <int rows> void multiply_tile(const float *x, Index inner, const float 
         for (Index c = 0; c < width; ++c) out[r * columns + first + c] = sums[r][c] + (bias ? bias[first + c] : 0.0f);
 }
 
+constexpr decltype(&multiply_tile<1>) tiles[] = {multiply_tile<1>, multiply_tile<2>, multiply_tile<3>,
+                                                  multiply_tile<4>, multiply_tile<5>, multiply_tile<6>};
+
 void multiply(const float *x, Index rows, Index inner, const float *w, Index columns, const float *bias, float *out) {
     for (Index first = 0; first < columns; first += 16) {
         const Index width = std::min<Index>(16, columns - first);
-        Index r = 0;
-        for (; r + 6 <= rows; r += 6) multiply_tile<6>(x + r * inner, inner, w, columns, bias, first, width, out + r * columns);
-        for (; r < rows; ++r) multiply_tile<1>(x + r * inner, inner, w, columns, bias, first, width, out + r * columns);
+        for (Index r = 0; r < rows; r += 6) {
+            const auto tile = tiles[std::min<Index>(rows - r, 6) - 1];
+            tile(x + r * inner, inner, w, columns, bias, first, width, out + r * columns);
+        }
     }
 }
 
