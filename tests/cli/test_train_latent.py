@@ -281,8 +281,11 @@ def test_a_layer(sapwood: Sapwood, folder: Path) -> None:
     assert grammar.layer is not None
     assert grammar.info["layer"]["folds"] == 4
     assert any(line["event"] == "layer" for line in read_log("log"))
-    outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--json"])
+    outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--calibration", "--json"])
     assert outcome.code == 0, outcome.err
+    assert 0 <= json.loads(outcome.out)["calibration"]["error"] < 1
+    assert "expected calibration error" in sapwood(["eval", "dev.mrg", "-m", "m", "--calibration"]).out
+    assert sapwood(["eval", "dev.mrg", "dev.mrg", "--calibration"]).code == 2
     assert "layer" in sapwood(["inspect", "m"]).out
 
 

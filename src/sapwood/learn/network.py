@@ -257,7 +257,7 @@ class NetworkLearner:
     dropout: float = 0.25
     unseen: float = 0.8
     most_looks: int = 40_000
-    weight: float = 0.3
+    weight: float = 0.2
 
     def __post_init__(self) -> None:
         for name in ("input", "half", "layers", "inner", "epochs", "words", "rate", "most_looks"):

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from sapwood.errors import GrammarError, UsageError
-from sapwood.evaluate.held_out import Evaluate, HeldOut
+from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.layer import Layer
@@ -26,9 +27,13 @@ from sapwood.learn.network import NetworkLearner
 from sapwood.learn.settings import declared
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
-from sapwood.run.progress import Progress, Silent
+from sapwood.run.progress import Progress, Silent, track
+from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
+
+# What a log has of a training: event, step and figures of each line.
+Lines: TypeAlias = list[tuple[str, int, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -182,35 +187,20 @@ class TrainingRun:
         steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self.ensemble])
         with self._open_log(steps) as log:
             if getattr(log, "is_new", True):
-                settings = {**self.learner.settings(), "ensemble": self.ensemble}
+                settings: dict[str, Any] = {**self.learner.settings(), "ensemble": self.ensemble}
                 if self.layer is not None:
                     settings["layer"] = self.layer.settings()
                 if self.network is not None:
                     settings["network"] = self.network.settings()
                 figures = {"trees": corpus.n_trees, "words": corpus.n_words}
                 log.write("start", step=0, method=self.learner.method, settings=settings, **figures)
-            for number, (learner, trees, fold) in enumerate(self._jobs(corpus)):
-                if number < len(done):
-                    continue
-                if self.ensemble > 1 or fold is not None:
-                    which = "" if fold is None else f" without fold {fold + 1} of {self._folds}"
-                    progress.note(f"grammar {number % self.ensemble + 1} of {self.ensemble}{which}")
+            for number, grammar, lines in self._grammars(len(done), corpus, dev, progress, log, steps):
+                own = number < self.ensemble  # and not a fold's, of which nothing is noted
                 view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
-                checkpoint = self.kept.checkpoint(f"-{number:02d}" if self._n_jobs > 1 else "")
-                try:
-                    grammar = learner.fit(
-                        trees,
-                        dev=dev if fold is None else None,
-                        progress=progress,
-                        log=view if fold is None else NoLog(),
-                        checkpoint=checkpoint,
-                    )
-                except GrammarError:  # which would come again, however often one goes on
-                    for path in self.kept.checkpoints():
-                        path.unlink()
-                    raise
+                for event, step, found in lines if own else []:
+                    view.write(event, step=step, **found)
                 done.append(grammar.with_info(seed=self._seed))
-                steps += grammar.info.get("iterations", 0) if fold is None else 0
+                steps += grammar.info.get("iterations", 0) if own else 0
                 if self.output is not None and (self._n_jobs > 1 or self.network is not None):
                     save_models(done, self.kept.members)
             if self.network is not None:
@@ -236,16 +226,46 @@ class TrainingRun:
     def _n_jobs(self) -> int:
         return self.ensemble * (1 + self._folds)
 
-    def _jobs(self, corpus: Corpus) -> Iterator[tuple[Learner, Corpus, int | None]]:
-        """Yield what to learn one after the other: with what, from which trees, and which fold they are without."""
+    def _jobs(self, corpus: Corpus, dev: Evaluate | None = None) -> Iterator[Job]:
+        """Yield what to learn one after the other: the members, then those of all folds but one, for each in turn."""
         for number in range(self.ensemble):
-            yield self.member(number), corpus, None
+            yield Job(self.member(number), corpus, dev)
         if self.layer is not None:
             fold_of = self.layer.fold_of(corpus.n_trees)
             for fold in range(self.layer.folds):
                 trees = corpus.part(np.flatnonzero(fold_of != fold))
                 for number in range(self.ensemble):
-                    yield self.member(number), trees, fold
+                    yield Job(self.member(number), trees)
+
+    def _grammars(
+        self, first: int, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, steps: int
+    ) -> Iterator[tuple[int, TensorGrammar, Lines]]:
+        """Yield the grammars that are not finished yet, and what is to be noted of them: whole trainings elsewhere."""
+        numbers, workers = range(first, self._n_jobs), self.learner.where
+        jobs = islice(self._jobs(corpus, dev), first, None)
+        if not workers.near and len(numbers) > 1:
+            alone = (replace(job, learner=replace(job.learner, workers=None, threads=1)) for job in jobs)
+            found = track(fit_all(alone, workers), progress, "learning", len(numbers), "grammars")
+            for number, (grammar, lines) in zip(numbers, found, strict=True):
+                yield number, grammar, lines
+            return
+        for number, job in zip(numbers, jobs, strict=True):
+            fold, member = divmod(number, self.ensemble)
+            if self._n_jobs > 1:
+                without = f", without fold {fold} of {self._folds}" if fold else ""
+                progress.note(f"grammar {member + 1} of {self.ensemble}{without}")
+            view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
+            checkpoint = self.kept.checkpoint(f"-{number:02d}" if self._n_jobs > 1 else "")
+            try:
+                grammar = job.learner.fit(
+                    job.corpus, dev=job.dev, progress=progress, log=NoLog() if fold else view, checkpoint=checkpoint
+                )
+            except GrammarError:  # which would come again, however often one goes on
+                for path in self.kept.checkpoints():
+                    path.unlink()
+                raise
+            steps += grammar.info.get("iterations", 0)
+            yield number, grammar, []
 
     def _with_layer(
         self, corpus: Corpus, done: list[TensorGrammar], progress: Progress, log: Log
@@ -278,11 +298,11 @@ class TrainingRun:
         done = load_models(self.kept.members)
         if len(done) > self._n_jobs:
             raise UsageError(f"{self.kept.members}: holds {len(done)} grammars, more than the {self._n_jobs} asked for")
-        for grammar, (learner, trees, _) in zip(done, self._jobs(corpus), strict=False):
+        for grammar, job in zip(done, self._jobs(corpus), strict=False):
             info = grammar.info
-            same = learner.settings() == info.get("settings") and info.get("method") == self.learner.method
+            same = job.learner.settings() == info.get("settings") and info.get("method") == self.learner.method
             training = info.get("training")
-            if not isinstance(training, dict) or training.get("digest") != trees.digest() or not same:
+            if not isinstance(training, dict) or training.get("digest") != job.corpus.digest() or not same:
                 raise UsageError(
                     f"{self.kept.members}: grammars of a training run with other settings or trees; give the same "
                     "ones again, or remove it to start anew"
@@ -298,6 +318,43 @@ class TrainingRun:
         reached = self.kept.reached()
         step, measured = (steps + int(reached.get(name, 0)) for name in ("step", "measured"))
         return TrainingLog.resume(self.log, step=step, measured=measured)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A whole training: a learner, what it learns from, and what it is measured on."""
+
+    learner: Learner
+    corpus: Corpus
+    dev: Dev | None = None
+
+
+def fit_all(jobs: Iterable[Job], workers: Workers) -> Iterator[tuple[TensorGrammar, Lines]]:
+    """Yield the grammars of several trainings, each a task of its own, in order, and what their logs would have.
+
+    Members of an ensemble, and folds of a cross-validation.
+    """
+    jobs = list(jobs)
+    # Trees that are the same for several are sent once.
+    things = {id(thing): thing for job in jobs for thing in (job.corpus, job.dev)}
+    sent: dict[int, Kept] = {number: workers.share(thing) for number, thing in things.items()}
+    corpora, devs = [sent[id(job.corpus)] for job in jobs], [sent[id(job.dev)] for job in jobs]
+    return workers.map(_fit, [job.learner for job in jobs], corpora, devs)
+
+
+def _fit(learner: Learner, corpus: Corpus, dev: Dev | None) -> tuple[TensorGrammar, Lines]:
+    log = _Noted()
+    return learner.fit(corpus, dev=dev, log=log), log.lines
+
+
+class _Noted:
+    """A log in memory."""
+
+    def __init__(self) -> None:
+        self.lines: Lines = []
+
+    def write(self, event: str, *, step: int, seconds: float | None = None, **figures: object) -> None:
+        self.lines.append((event, step, figures))
 
 
 class _MemberLog:
