@@ -59,6 +59,7 @@ def command(
     seed: int,
     threads: int | None,
     function_tags: str,
+    keep_tags: tuple[str, ...],
     keep_empties: bool,
     keep_repeated: bool,
     input_format: Any,
@@ -79,7 +80,7 @@ def command(
     """
     common.check_inputs(treebank)
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
+    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     from sapwood.learn.diagnosis import diagnose
     from sapwood.trees.corpus import Corpus
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from sapwood.errors import InputError
 from sapwood.evaluate.brackets import Scorer
+from sapwood.evaluate.calibration import Reliability
 from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.evaluate.result import EvaluationResult, percent
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -29,6 +30,7 @@ def evaluate_parser(
     *,
     parameters: EvalbParameters | str = "default",
     gold_tags: bool = False,
+    reliability: Reliability | None = None,
     progress: Progress | None = None,
 ) -> EvaluationResult:
     """Parse the sentences of gold trees and score the parses.
@@ -43,6 +45,8 @@ def evaluate_parser(
         What counts: see `get_parameters`.
     gold_tags
         Whether the parser is told the gold part-of-speech tags.
+    reliability
+        Where to add how probable the parser makes its phrases, if it was asked for `marginals`.
     progress
         What to report to.
 
@@ -54,11 +58,16 @@ def evaluate_parser(
     100.0
     """
     clean = [tree for tree in map(parser.grammar.normaliser, trees) if tree is not None]
-    return _score(parser, clean, parameters, gold_tags, progress or Silent())
+    return _score(parser, clean, parameters, gold_tags, progress or Silent(), reliability)
 
 
 def _score(
-    parser: Parser, trees: Sequence[Tree], parameters: EvalbParameters | str, gold_tags: bool, progress: Progress
+    parser: Parser,
+    trees: Sequence[Tree],
+    parameters: EvalbParameters | str,
+    gold_tags: bool,
+    progress: Progress,
+    reliability: Reliability | None = None,
 ) -> EvaluationResult:
     scorer = Scorer(parameters)
     sentences = (list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words() for tree in trees)
@@ -68,6 +77,8 @@ def _score(
         scorer.add(tree, result.tree)
         failed += result.failed
         negative += result.status in ("parsed", "loosened") and result.log_probability is None
+        if reliability is not None and result.marginals is not None:
+            reliability.add(tree, result.marginals[: -len(result.words)])  # tags are the last
     return replace(scorer.result(), failed=failed, negative=negative)
 
 
@@ -115,7 +126,7 @@ class HeldOut:
     def score(self, grammars: Sequence[TensorGrammar], progress: Progress | None = None) -> EvaluationResult:
         """Return the scores of a grammar, or of the product of several."""
         for known, result in self._last:
-            if len(grammars) == 1 and known.tensors is grammars[0].tensors:
+            if len(grammars) == 1 and known.tensors is grammars[0].tensors and known.layer is grammars[0].layer:
                 return result
         return self._measured(grammars, progress)
 
