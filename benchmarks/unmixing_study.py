@@ -104,8 +104,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             nearer = sum(row["errors"]["unmixing + EM"] <= row["errors"]["EM, best of 10"] for row in both)
             part = np.median([row["seconds"]["unmixing + EM"] / row["seconds"]["EM, best of 10"] for row in both])
             lines.append(
-                f"Unmixing + EM is at least as probable as EM on {sum(gain >= -SAME for gain in gains)} of {len(both)} models, "
-                f"nearer to the truth on {nearer}, in {part:.3f} of the time (median)."
+                f"Unmixing + EM is at least as probable as EM on {sum(gain >= -SAME for gain in gains)} of "
+                f"{len(both)} models, nearer to the truth on {nearer}, in {part:.3f} of the time (median)."
             )
         lines.append("")
     return "\n".join(lines).rstrip()

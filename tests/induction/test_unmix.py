@@ -11,7 +11,7 @@ import pytest
 
 from effort import slow
 from sapwood.errors import SapwoodError, UsageError
-from sapwood.induction.arguments import Roots
+from sapwood.induction.arguments import _Roots
 from sapwood.induction.compounds import decompose, diagonalise, roots_of
 from sapwood.induction.models import make_model
 from sapwood.induction.moment_maps import ModelMoments
@@ -131,7 +131,7 @@ class TestDependencies:
     def test_wrong_roots_are_changed(self) -> None:
         model = make_model("dep-ies", 5)
         arguments = model.random(np.random.default_rng(0))["A"]
-        roots = Roots(arguments @ arguments + arguments)
+        roots = _Roots(arguments @ arguments + arguments)
         wrong = np.ones(5, int)
         wrong[roots.known] = 0
         assert abs(roots.matrix(wrong) - arguments).max() > 0.1
@@ -276,7 +276,7 @@ def test_the_symmetric_moment_suggests_the_roots(words: int) -> None:
         pi = np.abs(vectors[:, np.argmax(values.real)].real)
         pi /= pi.sum()
         below += (values.real < -0.5).any()
-        roots = Roots(arguments @ arguments + arguments)
+        roots = _Roots(arguments @ arguments + arguments)
         chosen = roots.near(arguments * pi + (arguments * pi).T, pi)
         np.testing.assert_allclose(roots.matrix(chosen), arguments, atol=1e-8)
     assert below >= 2
@@ -371,7 +371,7 @@ class TestFits:
         assert unmix(model, Population(model, model.random(np.random.default_rng(0)), [5])).base == "search"
 
     def test_what_does_not_fit_is_tried_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """From a bad start alone this ends in a local maximum; the misfit says so, and random starts are drawn again."""
+        """From a bad start this ends in a local maximum; the misfit says so, and random starts are drawn again."""
         model, truth = make_model("pcfg-ie", 6, 3), well_conditioned(0.7)
         source = Sentences(model.sample(truth, 3, 50_000, np.random.default_rng(0)).words, 6)
         rounds: list[int] = []

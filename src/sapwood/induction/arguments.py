@@ -5,15 +5,15 @@ from the root, `v_n = A_n ... A_1 pi`; means of words of several lengths are mix
 these are in the row space, they are known. The moment of a pair is `A_up diag(v_n) A_down^T`, with the products along
 the paths from the lowest word above both. If one of the two *is* that word, this is linear in a product of matrices,
 because `v_n` is known. So all moments of pairs are linear equations for the products `A_w` and, as unknowns of their
-own, the `A_up diag(v_n) A_down^T` with two paths; what sums of rows and columns must be is added. From two lengths that
-follow each other, such as 3 and 4, they determine the `A` of `dep-ie`, and from lengths 1 to 4 `Al` and `Ar` of `dep-i`,
-for any number of words. The paper has no algorithm for these models.
+own, the `A_up diag(v_n) A_down^T` with two paths; what sums of rows and columns must be is added. From two lengths
+that follow each other, such as 3 and 4, they determine the `A` of `dep-ie`. For `dep-i` it takes lengths 1 to 3 (two
+words) or 1 to 4 (three words). Whether they do is seen from the rank. The paper has no algorithm for these models.
 
-**dep-ies** (section 5.3). All `v_n` are `pi`, and less is known. From sentences of lengths 2 and 3, `A^2 + A` is known, and
-so are the eigenvectors of `A`. Of each eigenvalue `s` of `A^2 + A` there are two roots `(-1 +- sqrt(1 + 4 s)) / 2`, and
-both can be right; all moments together decide. From lengths up to 5 or more the mixing matrix has full rank, and `A
-diag(pi)` is itself a weighted sum of moments (`method="linear"`): simpler than what the paper has, but the sum has large
-weights.
+**dep-ies** (section 5.3 of Hsu, Kakade and Liang 2012). All `v_n` are `pi`, and less is known. From sentences of lengths
+2 and 3, `A^2 + A` is known, and so are the eigenvectors of `A`. Of each eigenvalue `s` of `A^2 + A` there are two roots
+`(-1 +- sqrt(1 + 4 s)) / 2`, and both can be right; all moments together decide. From lengths up to 5 or more the mixing
+matrix has full rank, and `A diag(pi)` is itself a weighted sum of moments (`method="linear"`): simpler than what the
+paper has, but the sum has large weights.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sapwood.induction.simplices import Distributions
 
 Method = Literal["quadratic", "linear"]
 # Sentences up to here are used for linear equations, by the number of argument matrices, and so many unknowns.
-_LONGEST = {1: 5, 2: 4}
+_LONGEST = {1: 5, 2: 5}
 _MOST_UNKNOWNS = 2500
 _SMALL = 1e-10
 
@@ -176,7 +176,7 @@ def solve_stationary(
         return {"A": Compounds(mixing, [{(1, 0): 1.0}], source)(ones)[0] / pi}
     wanted: list[Mapping[Key, float]] = [{(1, 0): 1.0, (2, 0): 1.0}, {(1, 0): 1.0, (0, 1): 1.0}]
     square, symmetric = Compounds(mixing, wanted, source)(ones)
-    roots = Roots(square / pi)
+    roots = _Roots(square / pi)
     chosen = roots.near(symmetric, pi)
     joints = {length: source.joint(length, ones) for length in {length for length, *_ in mixing.observations}}
     measured = np.array([joints[length]((i, j), None) for length, i, j in mixing.observations])
@@ -193,7 +193,7 @@ def solve_stationary(
     return {"A": roots.matrix(roots.improve(chosen, misfit))}
 
 
-class Roots:
+class _Roots:
     """The matrices `A` with a given `A^2 + A`: one for each choice of a root for each eigenvalue.
 
     Eigenvalues are real, or pairs of conjugate numbers, for which the same root is chosen; and one of `A` is 1.

@@ -7,8 +7,8 @@ Liang 2012), in which the first word is the lone one, or the last, and `b` steps
 
 `b` is 1 if there are sentences of length 3, as in the paper; from lengths 4 and 5 it is 3, from 5, 6 and 7 it is 5. Of
 lengths up to 7 no other compound of three words is in the row space of the mixing matrix, nor is any mixture of
-compounds that share their last factors. Each `b` comes with weights of moments of the least variance, and is used if its noise, times the
-condition number of `Psi_b(1)`, is not far above that of the best.
+compounds that share their last factors. Each `b` comes with weights of moments of the least variance, and is used if
+its noise, times the condition number of `Psi_b(1)`, is not far above that of the best.
 
 The columns of `A` come from `Psi` at 1 and at a random `tau` by `decompose` (as in the paper), from `Phi` in the same
 way (symmetric, so that eigenvalues are real whatever the noise), and from `Phi` at all unit vectors together, by the
@@ -224,7 +224,7 @@ def _solutions(columns: np.ndarray, psi: np.ndarray, depth: int) -> Iterator[dic
 
 
 def roots_of(power: Float[Array, "n n"], depth: int) -> Iterator[Float[Array, "n n"]]:
-    """Yield the real matrices whose `depth`-th power this is, `depth` odd: one for each choice for complex eigenvalues."""
+    """Yield real matrices with this power, `depth` odd: one for each choice of roots for complex eigenvalues."""
     if depth == 1:
         yield power
         return

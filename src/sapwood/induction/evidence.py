@@ -1,9 +1,9 @@
 """What an estimate from tables of moments is worth: standard errors, goodness of fit, and what to be warned of.
 
-With derivatives `J` of the cells and their weights `W` (`sapwood.induction.tables`), an estimate is off by about `(J^T W
-J)^-1 J^T W (m - mu)`, and its covariance is `D^-1 V D^-1` with `D = J^T W J`, the information, and `V`, the covariance of
-`J^T W m`. That is a sum of one vector for each sentence, so `V` is the sum of their squares: overlapping tables are no
-difficulty. Up to length 3 `V` is `D`, and this is the inverse of the information.
+With derivatives `J` of the cells and their weights `W` (`sapwood.induction.tables`), an estimate is off by about
+`(J^T W J)^-1 J^T W (m - mu)`, and its covariance is `D^-1 V D^-1` with `D = J^T W J`, the information, and `V`, the
+covariance of `J^T W m`. That is a sum of one vector for each sentence, so `V` is the sum of their squares: overlapping
+tables are no difficulty. Up to length 3 `V` is `D`, and this is the inverse of the information.
 
 The misfit `Q = sum of W (m - mu)^2` would have the chi-square distribution if tables did not overlap. As they do, it is
 like a multiple of one, with a mean and a variance that are sums over sentences and pairs of sentences, too
@@ -164,22 +164,22 @@ def _second_moment(
 def _warnings(found: Evidence, tables: Tables) -> tuple[str, ...]:
     model, said = tables.model, []
     lengths = ", ".join(map(str, tables.lengths))
-    if found.sentences < _FEW * model.n_parameters:
+    least = _FEW * model.n_parameters
+    if found.sentences < least:
         said.append(
-            f"{found.sentences:,} sentences are few for {model.n_parameters} parameters: these can be anything, and so can "
-            f"their standard errors; take at least {_FEW * model.n_parameters:,}"
+            f"{found.sentences:,} sentences are few for {model.n_parameters} parameters: these can be anything, and so "
+            f"can their standard errors; take at least {least:,}"
         )
     if not np.isfinite(found.largest_error):
         said.append(f"sentences of length {lengths} do not determine all parameters; add other lengths")
     elif found.largest_error > _UNKNOWN:
-        needed = found.sentences_for(0.05)
         said.append(
-            f"the largest standard error of a parameter is {min(found.largest_error, 9.99):.2f}: these sentences do not tell it; for "
-            f"0.05 it would take about {needed:.0e} of them"
+            f"the largest standard error of a parameter is {found.largest_error:.2g}: these sentences do not tell it; "
+            f"for 0.05 it would take about {found.sentences_for(0.05):.0e} of them"
         )
     if not found.fits:
         said.append(
-            f"the model does not fit, or this is a local maximum: a misfit of {found.misfit:,.0f}, where {found.expected:,.0f} would be usual, has a "
-            f"probability of {found.probability:.0e}"
+            f"the model does not fit, or this is a local maximum: a misfit of {found.misfit:,.0f}, where "
+            f"{found.expected:,.0f} would be usual, has a probability of {found.probability:.0e}"
         )
     return tuple(said)

@@ -225,14 +225,15 @@ def _fitted(
     if not starts:
         restarts = max(2 * restarts, 1)
     best = _race(tables, [*starts, *(tables.model.random(rng) for _ in range(restarts))], report)
-    for again in range(_ROUNDS):
-        if not isinstance(source, Sentences):
-            return best.parameters, None
-        evidence = weigh(tables, source, best.parameters)
-        if evidence.fits or again == _ROUNDS - 1 or not restarts:
+    if not isinstance(source, Sentences):
+        return best.parameters, None
+    evidence = weigh(tables, source, best.parameters)
+    for _ in range(_ROUNDS - 1 if restarts else 0):
+        if evidence.fits:
             break
         other = _race(tables, [tables.model.random(rng) for _ in range(restarts)], report)
-        best = max(best, other, key=lambda fit: fit.score)
+        if other.score > best.score:
+            best, evidence = other, weigh(tables, source, other.parameters)
     return best.parameters, evidence
 
 
