@@ -9,11 +9,11 @@ own, the `A_up diag(v_n) A_down^T` with two paths; what sums of rows and columns
 that follow each other, such as 3 and 4, they determine the `A` of `dep-ie`. For `dep-i` it takes lengths 1 to 3 (two
 words) or 1 to 4 (three words). Whether they do is seen from the rank. The paper has no algorithm for these models.
 
-**dep-ies** (section 5.3 of Hsu, Kakade and Liang 2012). All `v_n` are `pi`, and less is known. From sentences of lengths
-2 and 3, `A^2 + A` is known, and so are the eigenvectors of `A`. Of each eigenvalue `s` of `A^2 + A` there are two roots
-`(-1 +- sqrt(1 + 4 s)) / 2`, and both can be right; all moments together decide. From lengths up to 5 or more the mixing
-matrix has full rank, and `A diag(pi)` is itself a weighted sum of moments (`method="linear"`): simpler than what the
-paper has, but the sum has large weights.
+**dep-ies** (section 5.3 of Hsu, Kakade and Liang 2012). All `v_n` are `pi`, and less is known. From sentences of
+lengths 2 and 3, `A^2 + A` is known, and so are the eigenvectors of `A`. Of each eigenvalue `s` of `A^2 + A` there are
+two roots `(-1 +- sqrt(1 + 4 s)) / 2`, and both can be right; all moments together decide. From lengths up to 5 or more
+the mixing matrix has full rank, and `A diag(pi)` is itself a weighted sum of moments (`method="linear"`): simpler than
+what the paper has, but the sum has large weights.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ import scipy.special
 
 from sapwood.induction.fields import Reals
 from sapwood.induction.moments import Sentences
-from sapwood.induction.simplices import Distributions, Parameters, chart_gradient, whole_direction
-from sapwood.induction.tables import Tables, inwards
+from sapwood.induction.simplices import Distributions, Parameters, chart_gradient, inwards, whole_direction
+from sapwood.induction.tables import Tables
 from sapwood.shapes import Array, Float
 
 # Sentences of each length by pairs of which the misfit's variance is estimated.

@@ -28,7 +28,7 @@ from sapwood.errors import UsageError
 from sapwood.induction.fields import Reals
 from sapwood.induction.model import Model
 from sapwood.induction.moments import Source
-from sapwood.induction.simplices import Distributions, Parameters, chart_gradient, to_tensors
+from sapwood.induction.simplices import Distributions, Parameters, chart_gradient, inwards, to_tensors
 from sapwood.induction.tape import constant, gradients
 from sapwood.shapes import Array, Float, Int
 
@@ -291,8 +291,3 @@ def match_tables(tables: Tables, start: Parameters, *, steps: int = 20) -> dict[
             break
         chart, error = chart + step * way, moved
     return model.parameters(chart)
-
-
-def inwards(array: Distributions, amount: float) -> Distributions:
-    """Return distributions without zeros: so much of each is given to all outcomes alike."""
-    return (1 - amount) * array + amount / len(array)

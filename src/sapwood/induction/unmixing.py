@@ -32,8 +32,8 @@ from sapwood.induction.evidence import Evidence, weigh
 from sapwood.induction.model import Model
 from sapwood.induction.models import DepIESModel, DepIModel, PCFGIEModel, StoppingPCFG
 from sapwood.induction.moments import Population, Sentences, Source
-from sapwood.induction.simplices import Distributions
-from sapwood.induction.tables import TableFit, Tables, fit_tables, inwards, match_tables
+from sapwood.induction.simplices import Distributions, inwards
+from sapwood.induction.tables import TableFit, Tables, fit_tables, match_tables
 from sapwood.run.progress import Progress, Silent
 
 __all__ = ["Population", "Sentences", "UncertainAnswer", "Unmixed", "project_to_simplex", "unmix"]
