@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, islice, repeat
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -151,8 +151,7 @@ class Parser:
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
-        names = ("decoder", "threshold", "threads", "max_words", "max_memory", "timeout", "marginals", "alternatives")
-        return partial(type(self), **{name: getattr(self, name) for name in names}), (self.grammars,)
+        return partial(type(self), **self._settings(), threads=self.threads), (self.grammars,)
 
     def __repr__(self) -> str:
         count = f"{len(self.grammars)} grammars like " if len(self.grammars) > 1 else ""
@@ -176,13 +175,22 @@ class Parser:
     def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
         if self.workers.near:
             return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
-        parts = self.workers.map(partial(_parse_part, call), repeat(self._shared), _parts(sentences))
+        parts = self.workers.map(partial(_parse_part, call), repeat(self.shared), _parts(sentences))
         return chain.from_iterable(parts)
 
     @cached_property
-    def _shared(self) -> Kept:
-        """This parser, made where it is used."""
-        return self.workers.share(self)
+    def shared(self) -> Kept:
+        """This parser, made again where its workers are."""
+        return self.workers.keep(_made, [self.grammars], [self._settings()])[0]
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what results depend on beside the grammars."""
+        names = ("decoder", "threshold", "max_words", "max_memory", "timeout", "marginals", "alternatives")
+        return {name: getattr(self, name) for name in names}
+
+    def key(self) -> dict[str, Any]:
+        """Return what results depend on, as JSON values."""
+        return {"grammars": [grammar.digest() for grammar in self.grammars], **self._settings()}
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
@@ -410,6 +418,10 @@ class Parser:
                 symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
             children.append(Tree(coarse.symbols.tags[symbol], word=word))
         return Tree(self.grammar.transform.root, children)
+
+
+def _made(grammars: list[TensorGrammar], settings: dict[str, Any]) -> Parser:
+    return Parser(grammars, **settings)
 
 
 def _parse_one(parser: Parser, sentence: Sentence) -> ParseResult:
