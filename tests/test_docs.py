@@ -23,6 +23,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -138,6 +139,8 @@ def run_command(command: Command, folder: Path, page: str) -> None:
     ids=lambda page: page.name,
 )
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if missing := without(page.name):
+        pytest.skip(f"{missing} is not installed")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in blocks_of(page):
@@ -229,7 +232,14 @@ def modules() -> list[str]:
         *pkgutil.walk_packages(sapwood.__path__, "sapwood."),
         *pkgutil.walk_packages(oracles.__path__, "oracles."),
     ]
-    return ["sapwood", *(item.name for item in found if not item.name.endswith(("_kernels", "_bits", "__main__")))]
+    names = ["sapwood", *(item.name for item in found if not item.name.endswith(("_kernels", "_bits", "__main__")))]
+    return [name for name in names if not without(name)]
+
+
+def without(name: str) -> str:
+    """Return the package that a module or a page is about, if it is not installed."""
+    package = name.rpartition(".")[2] if name.startswith("sapwood.interop.") else name.removesuffix(".md")
+    return package if package in ("nltk", "spacy") and find_spec(package) is None else ""
 
 
 def examples_of(module: ModuleType) -> list[doctest.DocTest]:

@@ -20,6 +20,7 @@ NB_MODULE(SAPWOOD_MODULE, module) {
     nanobind::set_leak_warnings(false);  // what the interpreter leaves at its end is no concern of users
     module.def("has_avx2", &has_avx2);
     bind_trees(module);
+    bind_bracket_scanner(module);
     bind_grammar(module);
     bind_anchors(module);
     bind_automata(module);

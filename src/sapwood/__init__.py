@@ -112,11 +112,13 @@ _ROOMS = (
     "grammar",
     "induction",
     "inference",
+    "interop",
     "learn",
     "lm",
     "models",
     "plots",
     "trees",
+    "web",
 )
 
 

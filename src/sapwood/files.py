@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from sapwood.errors import InputError
+from sapwood.errors import InputError, SapwoodError
 
 STANDARD_STREAM = "-"
 # How the first bytes of a file give away what it is instead of UTF-8 text.
@@ -62,7 +62,7 @@ def explained(path: str | Path, doing: str = "read") -> Iterator[None]:
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         kind = _COMPRESSORS.get(Path(path).suffix, "gzip")
         raise InputError(f"{path}: damaged or truncated {kind} file ({error})") from error
-    except BrokenPipeError:
+    except (BrokenPipeError, SapwoodError):  # a sentence or a search that timed out is no matter of the file
         raise
     except OSError as error:
         raise InputError(f"{path}: cannot {doing} it: {error.strerror or error}") from error

@@ -446,7 +446,7 @@ def test_a_bug_is_called_a_bug(folder: Path, sapwood: Any, monkeypatch: pytest.M
     def broken(*_: object) -> None:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr("sapwood.cli.convert.format_as", broken)
+    monkeypatch.setattr("sapwood.cli._output.format_as", broken)
     outcome = sapwood(["convert", "trees.mrg"])
     assert outcome.code == 70
     assert outcome.err.startswith("sapwood: internal error: ZeroDivisionError: of all things\n")
@@ -459,7 +459,7 @@ def test_out_of_memory_says_what_helps(folder: Path, sapwood: Any, monkeypatch: 
     def greedy(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("sapwood.cli.convert.format_as", greedy)
+    monkeypatch.setattr("sapwood.cli._output.format_as", greedy)
     outcome = sapwood(["convert", "trees.mrg", "-o", "out"])
     assert (outcome.code, outcome.out) == (1, "")
     assert "out of memory" in outcome.err

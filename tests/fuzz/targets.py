@@ -38,7 +38,9 @@ from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import format_as, read_tagged, read_tokens, read_trees
 from sapwood.trees.heads import HeadRules
+from sapwood.trees.search import Searcher
 from sapwood.trees.sentences import tokenise_text
+from sapwood.trees.table import read_table
 from sapwood.trees.tree import Tree
 
 TREES = [
@@ -220,11 +222,17 @@ def _arpa() -> list[bytes]:
 
 def _use_trees(path: Path) -> None:
     trees = list(read_trees(path))
+    table = read_table(path)
+    assert [table.tree(number) for number in range(len(table))] == trees
     for tree in trees:
-        for form in ("brackets", "pretty", "export", "tokens", "tagged", "draw"):
+        for form in ("brackets", "pretty", "export", "tokens", "tagged", "draw", "conllu", "svg", "latex", "qtree"):
             format_as(tree, form)
     if trees:
         Corpus.from_trees(trees)
+
+
+def _use_pattern(path: Path) -> None:
+    Searcher(path.read_text(encoding="utf-8", errors="replace"), timeout=5).count(map(Tree.parse, TREES))
 
 
 def _matrices(kind: str) -> list[bytes]:
@@ -357,6 +365,11 @@ STORED = {
     "language-model": Target(lambda: _content(*map(_saved, _models())), stored, _use_model),
 }
 TEXTS = {
+    "pattern": _written(
+        'NP =x < << $.. . !< [ ] ( ) | & @ __ / ^ $ * {2} <2 <# == " \\',
+        'NP=x < (PP !<< /^N(N|P){1,3}$/i) [ $.. @VP | .. "the" & > =x ]',
+        use=_use_pattern,
+    ),
     "brackets": _written("( ) (( )) (NP -LRB- /* */ # *x* ( ) -NONE- *T*-1 | @ ^ ~", "\n".join(TREES), use=_use_trees),
     "export": _written("#BOS #EOS #FORMAT #500 500 0 501 #501 -- %% $. 4 3", _export(), use=_use_trees),
     "arpa": _written(

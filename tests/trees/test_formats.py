@@ -78,7 +78,7 @@ def test_unknown_formats(tmp_path):
         read_trees(tmp_path / "x", format="xml")
     with pytest.raises(UsageError, match=r"no output format 'xml'; choose from brackets, pretty"):
         format_as(TREE, "xml")
-    assert (len(INPUT_FORMATS), len(OUTPUT_FORMATS)) == (3, 6)
+    assert (len(INPUT_FORMATS), len(OUTPUT_FORMATS)) == (3, 10)
 
 
 def test_trees_are_read_as_they_are_asked_for(monkeypatch):

@@ -203,3 +203,33 @@ def test_wrong_settings():
         Normaliser(function_tags="some")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="root label must not be empty"):
         Normaliser(root="")
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("IP-MAT", "IP-MAT"),
+        ("IP-MAT-SPE-1", "IP-MAT"),
+        ("IP-MATX", "IP"),
+        ("IP-SUB", "IP"),
+        ("NP-1-SBJ", "NP-SBJ"),
+        ("NP-SBJ=2", "NP-SBJ"),
+        ("NP-SBJX", "NP"),
+        ("IP-MAT-SBJ", "IP-MAT"),
+        ("-LRB-", "-LRB-"),
+        ("NP", "NP"),
+    ],
+)
+def test_function_tags_to_keep(label, expected):
+    normaliser = Normaliser(keep=("IP-MAT", "-SBJ"))
+    tree = Tree("ROOT", [Tree(label, [Tree("A", word="a"), Tree("N-A", word="b")])])
+    assert normaliser(tree).children[0].label == expected
+    assert Normaliser.from_dict(normaliser.to_dict()) == normaliser
+    assert "keep" not in Normaliser().to_dict()
+
+
+def test_what_cannot_be_kept():
+    with pytest.raises(UsageError, match="'NP' has none"):
+        Normaliser(keep=("NP",))
+    with pytest.raises(UsageError, match="all function tags are kept"):
+        Normaliser(keep=("NP-SBJ",), function_tags="none")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The names in sapwood.inference.decode, without the seconds that importing it costs.
-DECODERS = ("max-rule", "max-rule-sum", "recall", "viterbi")
+DECODERS = ("max-rule", "max-rule-sum", "recall", "max-rule-absolute", "viterbi")
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
@@ -153,6 +153,12 @@ def normaliser_options(function: F) -> F:
         click.option("--keep-repeated", is_flag=True, help="Keep unary nodes over the same label (NP over NP)."),
         click.option("--keep-empties", is_flag=True, help="Keep empty elements (traces, zero words)."),
         click.option(
+            "--keep-tag",
+            "keep_tags",
+            multiple=True,
+            help="A function tag to keep where others are cut: IP-MAT, or -SBJ of any label. Can be repeated.",
+        ),
+        click.option(
             "--function-tags",
             type=Choice(["phrases", "all", "none"]),
             default="phrases",
@@ -248,7 +254,7 @@ def make_transform(
     return replace(base, direction=direction, heads=table, **changes)
 
 
-NORMALISER_OPTIONS = ("function_tags", "keep_empties", "keep_repeated")
+NORMALISER_OPTIONS = ("function_tags", "keep_tags", "keep_empties", "keep_repeated")
 
 
 def was_given(context: click.Context, name: str) -> bool:
@@ -272,10 +278,14 @@ def check_inputs(*paths: str | None) -> None:
             check_readable(path)
 
 
-def make_normaliser(function_tags: str, keep_empties: bool, keep_repeated: bool) -> Normaliser:
+def make_normaliser(
+    function_tags: str, keep_tags: Sequence[str], keep_empties: bool, keep_repeated: bool
+) -> Normaliser:
     """Return the normaliser that the options ask for."""
     where = cast(FunctionTags, function_tags)
-    return Normaliser(function_tags=where, empties=not keep_empties, repeated_unaries=not keep_repeated)
+    return Normaliser(
+        function_tags=where, empties=not keep_empties, repeated_unaries=not keep_repeated, keep=tuple(keep_tags)
+    )
 
 
 @contextlib.contextmanager

@@ -47,6 +47,7 @@ def command(
     no_normalise: bool,
     threads: int | None,
     function_tags: str,
+    keep_tags: tuple[str, ...],
     keep_empties: bool,
     keep_repeated: bool,
     input_format: InputFormat,
@@ -76,7 +77,7 @@ def command(
     common.check_inputs(gold, *(path for path, model in zip((a, b), models, strict=True) if not model))
     progress = common.make_progress(quiet)
     parameters = get_parameters(params)
-    normaliser = None if no_normalise else common.make_normaliser(function_tags, keep_empties, keep_repeated)
+    normaliser = None if no_normalise else common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
 
     def score(path: str, model: bool) -> EvaluationResult:
         if not model:

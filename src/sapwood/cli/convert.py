@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._output import to_option, tree_output
 from sapwood.errors import InputError, UsageError
-from sapwood.files import name_of, open_output
-from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, format_as
+from sapwood.files import name_of
 from sapwood.trees.symbols import parse_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
@@ -18,14 +18,7 @@ from sapwood.trees.tree import Tree
 @click.command("convert", short_help="Change the format or the form of trees.")
 @click.argument("file", default="-")
 @click.option("-o", "--output", help="Output file. [default: standard output]")
-@click.option(
-    "--to",
-    "output_format",
-    type=common.Choice(OUTPUT_FORMATS, GROUP),
-    default="brackets",
-    show_default=True,
-    help="Format of the output; tokens prints the words, tagged word/TAG (with --normalise: without traces).",
-)
+@to_option
 @click.option(
     "--normalise", is_flag=True, help="Clean the trees: function tags, empty elements, repeated unaries, root."
 )
@@ -55,6 +48,7 @@ def command(
     annotate_tags: bool | None,
     invert: bool,
     function_tags: str,
+    keep_tags: tuple[str, ...],
     keep_empties: bool,
     keep_repeated: bool,
     input_format: Any,
@@ -79,13 +73,11 @@ def command(
     if output is not None:
         common.check_output(output)
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
+    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     base = TreeTransform(root=normaliser.root)
     transform = common.make_transform(base, direction or "right", vertical, horizontal, heads, annotate_tags)
     written = dropped = 0
-    with open_output(output) as stream, progress.stage("converting", unit="trees") as stage:
-        if output_format == "export":
-            stream.write("#FORMAT 3\n")
+    with tree_output(output, output_format) as writer, progress.stage("converting", unit="trees") as stage:
         for tree in common.trees_from([file], input_format, skip_bad, progress):
             stage.step()
             if normalise or direction:
@@ -97,7 +89,7 @@ def command(
             elif invert:
                 tree = transform.invert(_read_symbols(tree, f"{name_of(file)}: tree {written + 1}"))
             written += 1
-            stream.write(format_as(tree, output_format, written) + "\n")
+            writer.tree(tree)
     if dropped:
         progress.note(f"left out {dropped} tree(s) of which normalising left nothing")
 

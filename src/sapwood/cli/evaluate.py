@@ -66,6 +66,7 @@ def command(
     threads: int | None,
     cluster: str | None,
     function_tags: str,
+    keep_tags: tuple[str, ...],
     keep_empties: bool,
     keep_repeated: bool,
     input_format: InputFormat,
@@ -118,7 +119,9 @@ def command(
         result = evaluate_parser(parser, trees, parameters=parameters, gold_tags=gold_tags, progress=progress)
     else:
         started = time.perf_counter()
-        normaliser = None if no_normalise else common.make_normaliser(function_tags, keep_empties, keep_repeated)
+        normaliser = (
+            None if no_normalise else common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
+        )
         result = score_files(
             gold, predicted, format=input_format, normaliser=normaliser, parameters=parameters, progress=progress
         )

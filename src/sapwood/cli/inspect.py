@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 import click
@@ -10,8 +12,9 @@ import click
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import is_regular, name_of
-from sapwood.models import default_model_path
+from sapwood.models import default_model_path, find_model
 from sapwood.storage import read_header
+from sapwood.trees.tree import Tree
 
 
 @click.command("inspect", short_help="Show what is in a model or a treebank.")
@@ -22,16 +25,23 @@ from sapwood.storage import read_header
 @click.option(
     "--tree", "tree_number", type=click.IntRange(min=1), help="Of a treebank: draw this tree, counted from 1."
 )
+@click.option("--symbol", help="Of a model: what the hidden states of this symbol have learned.")
+@click.option("--treebank", help="With --symbol: also show phrases of this treebank that are in each state.")
 @common.normaliser_options
 @common.format_option
 @common.skip_bad_option
 @common.json_option
 @common.quiet_option
+@click.pass_context
 def command(
+    context: click.Context,
     file: str | None,
     top: int,
     tree_number: int | None,
+    symbol: str | None,
+    treebank: str | None,
     function_tags: str,
+    keep_tags: tuple[str, ...],
     keep_empties: bool,
     keep_repeated: bool,
     input_format: Any,
@@ -48,16 +58,29 @@ def command(
       sapwood inspect
       sapwood inspect model.sapwood --json
       sapwood inspect train.mrg --tree 3
+      sapwood inspect model.sapwood --symbol NP --treebank dev.mrg
+
+    With --symbol, rules, words and contexts are those that tell a state from the others of the symbol, with their
+    probability and how many times larger it is than the symbol's mean.
     """
-    path = str(default_model_path()) if file is None else file
-    common.check_inputs(path)
+    path = str(find_model(file)) if file is not None else str(default_model_path())
+    common.check_inputs(path, treebank)
+    if symbol is None:
+        common.refuse_given(context, ["treebank"], "goes with --symbol")
     if is_regular(path) and is_sapwood_file(path):
         if tree_number:
             raise UsageError("--tree is for treebanks; a model has no trees")
+        if symbol is not None:
+            progress = common.make_progress(quiet)
+            gold = None if treebank is None else list(common.trees_from([treebank], input_format, skip_bad, progress))
+            _inspect_symbol(path, symbol, top, gold, as_json)
+            return
         _inspect_model(path, top, as_json)
         return
+    if symbol is not None:
+        raise UsageError("--symbol is for models; to find a label in a treebank, use `sapwood search`")
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
+    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     trees = common.trees_from([path], input_format, skip_bad, progress)
     if tree_number:
         number = 0
@@ -76,7 +99,7 @@ def command(
     if as_json:
         common.print_json(report)
     else:
-        click.echo(_format_report(report))
+        click.echo(_format_report(report, top))
 
 
 def is_sapwood_file(path: str) -> bool:
@@ -122,6 +145,43 @@ def _inspect_model(path: str, top: int, as_json: bool) -> None:
     )
 
 
+def _inspect_symbol(path: str, name: str, top: int, trees: list[Tree] | None, as_json: bool) -> None:
+    """Print what the states of a symbol have learned: of phrases, of tags, or of both if both have the name."""
+    from sapwood.grammar.bundle import load_models
+    from sapwood.grammar.profiles import StateProfile, Telling, state_profiles
+    from sapwood.inference.examples import state_examples
+
+    grammar = load_models(path)[0]
+    numbers = [number for number, symbol in enumerate(grammar.symbols) if symbol == name]
+    if not numbers:
+        raise UsageError(f"{path}: the model has no symbol {name!r}{common.suggestion(name, grammar.symbols)}")
+    examples = state_examples(grammar, trees) if trees is not None else {}
+
+    def phrases(number: int, profile: StateProfile) -> list[str]:
+        found = examples[number][profile.state] if number in examples else []
+        return [" ".join(one.words[one.start : one.end]) for one in found]
+
+    def line(title: str, found: list[Telling]) -> str:
+        return f"  {title:<9} " + "  ".join(f"{one.name} {one.probability:.3f} (x{one.lift:.1f})" for one in found)
+
+    for number in numbers:
+        profiles = state_profiles(grammar, number, top=top)
+        kind = "phrase" if number < grammar.n_interminals else "tag"
+        if as_json:
+            rows = [{**asdict(profile), "examples": phrases(number, profile)} for profile in profiles]
+            common.print_json({"symbol": name, "kind": kind, "states": rows})
+            continue
+        click.echo(f"{name} ({kind}), {len(profiles)} state(s)")
+        for profile in profiles:
+            click.echo(f"\nstate {profile.state}: {profile.count:,.1f} times, {profile.share:.1%}")
+            for title in ("rules", "words", "contexts"):
+                if getattr(profile, title):
+                    click.echo(line(title, getattr(profile, title)))
+            if shown := phrases(number, profile):
+                click.echo("  examples  " + " | ".join(shown))
+        click.echo("")
+
+
 def _treebank_report(trees: Any, normaliser: Any, progress: Any, top: int) -> dict[str, Any]:
     labels: Counter[str] = Counter()
     tags: Counter[str] = Counter()
@@ -165,9 +225,10 @@ def _treebank_report(trees: Any, normaliser: Any, progress: Any, top: int) -> di
     }
 
 
-def _format_report(report: dict[str, Any]) -> str:
+def _format_report(report: dict[str, Any], top: int) -> str:
     def table(counts: dict[str, int]) -> str:
-        return "  ".join(f"{name} {count:,}" for name, count in counts.items())
+        shown = "  ".join(f"{name} {count:,}" for name, count in islice(counts.items(), 3 * top))
+        return shown + (f"  ... and {len(counts) - 3 * top} more" if len(counts) > 3 * top else "")
 
     lines = [
         f"trees        {report['trees']:,}" + (f" ({report['dropped']} more are empty)" if report["dropped"] else ""),

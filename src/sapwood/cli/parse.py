@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._output import PICTURES, to_option, tree_output
 from sapwood.errors import InputError, UsageError
-from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, open_output
+from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular
 from sapwood.models import default_model_path, find_model
 from sapwood.run.progress import Progress
-from sapwood.trees.formats import GROUP, OUTPUT_FORMATS
 
 if TYPE_CHECKING:
     from sapwood.inference.parse_files import TextFormat
@@ -34,14 +34,7 @@ if TYPE_CHECKING:
 @click.option("-s", "--sentence", "text", help="Parse this plain text instead of a file.")
 @click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
 @click.option("--tags", is_flag=True, help="Tokens are word/TAG, and the tags must hold.")
-@click.option(
-    "--to",
-    "output_format",
-    type=common.Choice(OUTPUT_FORMATS, GROUP),
-    default="brackets",
-    show_default=True,
-    help="Format of the output.",
-)
+@to_option
 @click.option(
     "-o", "--output", help="Output file, or a folder (OUT/) for one of each input. [default: standard output]"
 )
@@ -114,6 +107,8 @@ def command(
         raise UsageError(f"-o {output}: is a folder, for the trees of files; name some")
     if len(files) > 1 and not into_folder:
         raise UsageError("several files are parsed into a folder: -o OUT/")
+    if into_folder and output_format in PICTURES:
+        raise UsageError(f"--to {output_format} is for one file: -o trees.{output_format}")
     if tags and (raw or text is not None):
         raise UsageError("--tags is for tokens (word/TAG), not for plain text")
     if as_json:
@@ -156,13 +151,14 @@ def command(
         return
     results = form.results(parser, source) if text is None else parser.parse_text(text)
     with (
-        open_output(output) as stream,
+        tree_output(output, None if as_json else output_format) as writer,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
-        stream.write(form.head)
-        for number, result in enumerate(results, 1):
-            stream.write(form.written(result, number) + "\n")
-            stream.flush()
+        for result in results:
+            if as_json:
+                writer.line(form.written(result, 1))
+            else:
+                writer.tree(result.tree)
             stage.step()
 
 

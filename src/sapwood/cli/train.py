@@ -89,6 +89,7 @@ def command(
     heads: str | None,
     annotate_tags: bool | None,
     function_tags: str,
+    keep_tags: tuple[str, ...],
     keep_empties: bool,
     keep_repeated: bool,
     input_format: InputFormat,
@@ -148,7 +149,7 @@ def command(
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)
     started = time.perf_counter()
-    normaliser = common.make_normaliser(function_tags, keep_empties, keep_repeated)
+    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     base = replace(learner.preparation, root=normaliser.root)
     transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
     trees = common.trees_from(treebank, input_format, skip_bad, progress)

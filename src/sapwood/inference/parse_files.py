@@ -24,11 +24,19 @@ from sapwood.inference.result import ParseResult
 from sapwood.run.progress import Progress, Silent, Stage
 from sapwood.schema import check_json
 from sapwood.storage import content_digest
-from sapwood.trees.formats import format_as, read_tagged, read_tokens
+from sapwood.trees.formats import file_footer, file_header, format_as, read_tagged, read_tokens
 
 MANIFEST = "manifest.jsonl"
 # What the names of outputs end in, by format; others end in the format's name.
-_ENDINGS = {"brackets": "mrg", "pretty": "mrg", "tokens": "txt", "tagged": "txt", "draw": "txt"}
+_ENDINGS = {
+    "brackets": "mrg",
+    "pretty": "mrg",
+    "tokens": "txt",
+    "tagged": "txt",
+    "draw": "txt",
+    "latex": "tex",
+    "qtree": "tex",
+}
 _CHUNK = 1 << 20
 
 
@@ -65,7 +73,12 @@ class TextFormat:
     @property
     def head(self) -> str:
         """What stands before the first tree of a file."""
-        return "#FORMAT 3\n" if self.output == "export" and not self.as_json else ""
+        return "" if self.as_json else file_header(self.output)
+
+    @property
+    def foot(self) -> str:
+        """What stands behind the last tree of a file."""
+        return "" if self.as_json else file_footer(self.output)
 
     def written(self, result: ParseResult, number: int) -> str:
         """Return a result as it is written, without the final line end; `number` counts sentences from 1."""
@@ -263,6 +276,7 @@ def parse_file(parser: Parser, form: TextFormat, path: str, output: str, before:
             for number, result in enumerate(form.results(parser, path, bad), 1):
                 stream.write(form.written(result, number) + "\n")
                 statuses[result.status] += 1
+            stream.write(form.foot)
         return FileReport(*names, given, _digest(output), sum(statuses.values()), dict(statuses), bad)
     except InputError as error:
         return FileReport(*names, error=str(error))

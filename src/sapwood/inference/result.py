@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from sapwood.errors import InputError
 from sapwood.inference.forest_trees import Derivation
+from sapwood.trees.svg import format_svg
 from sapwood.trees.tree import Tree
 
 Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "out of memory", "timed out", "empty"]
@@ -78,8 +82,29 @@ class ParseResult:
             value["alternatives"] = [{"tree": str(tree), "log_probability": score} for tree, score in self.alternatives]
         return value
 
+    def _repr_svg_(self) -> str | None:
+        """Return a picture for notebooks, with the less probable phrases shaded if there are marginals."""
+        if self.tree is None:
+            return None
+        try:
+            return format_svg(self.tree, confidences=self.marginals or ())
+        except InputError:
+            return None
+
     def __repr__(self) -> str:
         text = " ".join(self.words)
         shown = text if len(text) <= 60 else text[:57] + "..."
         score = "" if self.log_probability is None else f", log probability {self.log_probability:.2f}"
         return f"<ParseResult: {shown!r}, {self.status}{score}>"
+
+
+def known_log_probability(status: Status, log_probability: float) -> float | None:
+    """Return the log probability if it is the grammar's, and a number."""
+    return None if status == "coarse" or math.isnan(log_probability) else log_probability
+
+
+def marginals_of(tree: Tree, posterior: Mapping[tuple[int, int, str], float]) -> list[Marginal]:
+    """Return the tree's phrases (without the root label, if it was added) and tags with their posteriors."""
+    tags = [(position, position + 1, label) for position, label in enumerate(tree.tags())]
+    found = [key for key in tree.spans() if key in posterior] + tags
+    return [Marginal(*key, posterior.get(key, 0.0)) for key in found]

@@ -30,7 +30,7 @@ def _char_width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-def _shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return the text with characters that would break the line made visible."""
     if text.isprintable():
         return text
@@ -43,8 +43,8 @@ class _Block:
     __slots__ = ("blocks", "centre", "inset", "label", "width", "word")
 
     def __init__(self, node: Tree, blocks: list[_Block]) -> None:
-        self.label = _shown(node.label) or _NO_LABEL
-        self.word = None if node.word is None else _shown(node.word)
+        self.label = printable(node.label) or _NO_LABEL
+        self.word = None if node.word is None else printable(node.word)
         self.blocks = blocks
         label_width = display_width(self.label)
         if self.word is not None:
@@ -111,6 +111,13 @@ def draw_tree(tree: Tree, *, unicode: bool = True) -> str:
     return "\n".join(map(_line, rows))
 
 
+def draw_to_fit(tree: Tree, width: int | None = None, *, unicode: bool = True) -> str:
+    """Return the drawing with the root on top or, where that is wider than `width` columns, one node a line."""
+    if width is not None and tree.fold(_Block).width > width:
+        return draw_indented(tree, unicode=unicode)
+    return draw_tree(tree, unicode=unicode)
+
+
 def _check_size(tree: Tree, characters: int) -> None:
     if characters > _LARGEST:
         raise InputError(
@@ -167,9 +174,9 @@ def draw_indented(tree: Tree, *, unicode: bool = True) -> str:
     stack: list[tuple[Tree, str, str]] = [(tree, "", "")]
     while stack:
         node, begin, indent = stack.pop()
-        lines.append(begin + (_shown(node.label) or _NO_LABEL))
+        lines.append(begin + (printable(node.label) or _NO_LABEL))
         if node.word is not None:
-            lines[-1] += " " + _shown(node.word)
+            lines[-1] += " " + printable(node.word)
         last = len(node.children) - 1
         for index in range(last, -1, -1):
             if index == last:

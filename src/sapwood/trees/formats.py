@@ -27,7 +27,10 @@ from sapwood.trees.brackets import (
     unescape_label,
 )
 from sapwood.trees.codes import code
+from sapwood.trees.dependencies import format_conllu
 from sapwood.trees.export import format_export, parse_export
+from sapwood.trees.latex import LATEX_FOOTER, format_latex, latex_header
+from sapwood.trees.svg import format_svg
 from sapwood.trees.tree import Tree
 
 T = TypeVar("T")
@@ -73,14 +76,16 @@ def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad 
         Called with each malformed tree, which is then skipped; without it, and in formats of other packages, the first
         one raises `TreeFormatError`.
     """
-    own: dict[str, Callable[..., Iterator[Tree]]] = {
-        name: partial(read, on_bad=on_bad) for name, read in _READERS.items()
-    }
-    return _find(format, own, "read", "input format")(read_lines(path), source=name_of(path))
+    return _reader(format, on_bad)(read_lines(path), source=name_of(path))
 
 
-def locate_trees(lines: Lines, *, source: str, format: InputFormat = "auto") -> Iterator[tuple[Tree, int]]:
-    """Yield the trees of numbered lines, each with the number of the line that it ends on."""
+def locate_trees(
+    lines: Lines, *, source: str, format: InputFormat = "auto", on_bad: OnBad | None = None
+) -> Iterator[tuple[Tree, int]]:
+    """Yield the trees of numbered lines, each with the number of the line that it ends on.
+
+    The parameters are those of `read_trees`.
+    """
     last = 0
 
     def watched() -> Iterator[tuple[int, str]]:
@@ -89,8 +94,15 @@ def locate_trees(lines: Lines, *, source: str, format: InputFormat = "auto") -> 
             last = line[0]
             yield line
 
-    for tree in _find(format, _READERS, "read", "input format")(watched(), source=source):
+    for tree in _reader(format, on_bad)(watched(), source=source):
         yield tree, last
+
+
+def _reader(format: InputFormat, on_bad: OnBad | None) -> Callable[..., Iterator[Tree]]:
+    own: dict[str, Callable[..., Iterator[Tree]]] = {
+        name: partial(read, on_bad=on_bad) for name, read in _READERS.items()
+    }
+    return _find(format, own, "read", "input format")
 
 
 def detect_format(lines: Lines) -> Literal["brackets", "export"]:
@@ -112,6 +124,16 @@ def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None) -> Iter
 def format_as(tree: Tree, format: str, number: int = 1) -> str:
     """Return a tree in an output format, without the final line end; `number` counts sentences (for `export`)."""
     return _find(format, _WRITERS, "write", "output format")(tree, number)
+
+
+def file_header(format: str) -> str:
+    """Return what stands in a file of that output format before its trees."""
+    return _HEADERS.get(format, "")
+
+
+def file_footer(format: str) -> str:
+    """Return what stands in a file of that output format behind its trees."""
+    return _FOOTERS.get(format, "")
 
 
 def _tokens(tree: Tree, _: int) -> str:
@@ -141,7 +163,13 @@ _WRITERS: dict[str, Callable[[Tree, int], str]] = {
     "tokens": _tokens,
     "tagged": _tagged,
     "draw": lambda tree, _: tree.draw() + "\n",
+    "conllu": lambda tree, number: format_conllu(tree, number),
+    "svg": lambda tree, _: format_svg(tree).rstrip("\n"),
+    "latex": lambda tree, _: format_latex(tree) + "\n",
+    "qtree": lambda tree, _: format_latex(tree, "qtree") + "\n",
 }
+_HEADERS = {"export": "#FORMAT 3\n", "latex": latex_header("forest"), "qtree": latex_header("qtree")}
+_FOOTERS = {"latex": LATEX_FOOTER, "qtree": LATEX_FOOTER}
 # What is told of a line that cannot be read.
 BadLine: TypeAlias = Callable[[InputError], object]
 INPUT_FORMATS, OUTPUT_FORMATS = tuple(_READERS), tuple(_WRITERS)

@@ -41,6 +41,9 @@ class Normaliser:
     root
         The label that every tree gets at its top; `TOP`, `S1`, `VROOT` and a pair of brackets
         without a label are renamed to it.
+    keep
+        Function tags that are kept where others are cut: `"IP-MAT"` keeps them of this label, so that `IP-MAT-SPE-1`
+        becomes `IP-MAT`; `"-SBJ"` keeps this one of any label. The longest that fits is taken.
     """
 
     function_tags: FunctionTags = "phrases"
@@ -48,21 +51,30 @@ class Normaliser:
     repeated_unaries: bool = True
     drop: tuple[str, ...] = ("ID", "CODE", "META", "REF")
     root: str = "ROOT"
+    keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.function_tags not in ("phrases", "all", "none"):
             raise UsageError(f"function_tags must be phrases, all or none, not {self.function_tags!r}")
         if not self.root:
             raise UsageError("the root label must not be empty")
+        for label in self.keep:
+            if cut_function_tag(label.removeprefix("-")) == label:
+                raise UsageError(f"a label to keep has a function tag, as NP-SBJ or -SBJ, and {label!r} has none")
+        if self.keep and self.function_tags == "none":
+            raise UsageError("with function_tags='none' all function tags are kept")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
-        return {**asdict(self), "drop": list(self.drop)}
+        settings = {**asdict(self), "drop": list(self.drop), "keep": list(self.keep)}
+        # Not in files that were written before there was a choice.
+        return settings if self.keep else {name: value for name, value in settings.items() if name != "keep"}
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> Normaliser:
         """Build from `to_dict`'s result."""
-        return cls(**{**settings, "drop": tuple(settings.get("drop", cls.drop))})
+        lists = {name: tuple(settings.get(name, getattr(cls, name))) for name in ("drop", "keep")}
+        return cls(**{**settings, **lists})
 
     def __call__(self, tree: Tree) -> Tree | None:
         """Return the clean tree, or None when nothing is left of it."""
@@ -80,7 +92,7 @@ class Normaliser:
 
     def _visit(self, node: Tree, children: list[Tree | None]) -> Tree | None:
         cuts = self.function_tags == "all" or (self.function_tags == "phrases" and node.word is None)
-        label = cut_function_tag(node.label) if cuts and node.label != self.root else node.label
+        label = _cut(node.label, self.keep) if cuts and node.label != self.root else node.label
         if label in self.drop or node.label in self.drop:
             return None
         if node.word is not None:
@@ -107,6 +119,21 @@ def cut_function_tag(label: str) -> str:
     if label[:1] in ("-", "=", "|"):
         return label
     return re.split(r"[-=|]", label, maxsplit=1)[0]
+
+
+@lru_cache(maxsize=65536)
+def _cut(label: str, keep: tuple[str, ...]) -> str:
+    """Return the label without its function tags but for those to keep."""
+    base = cut_function_tag(label)
+    best = base
+    for kept in keep:
+        if kept.startswith("-"):
+            # The tag itself, not the beginning of a longer one.
+            found = base + kept if re.search(re.escape(kept) + r"(?![^-=|])", label[len(base) :]) else base
+        else:
+            found = kept if label.startswith(kept) and label[len(kept) : len(kept) + 1] in ("", "-", "=", "|") else base
+        best = max(best, found, key=len)
+    return best
 
 
 def is_empty(tag: str, word: str) -> bool:

@@ -181,11 +181,20 @@ class Tree:
 
         return format_pretty(self, width=width)
 
-    def draw(self, *, unicode: bool = True) -> str:
-        """Return a drawing of the tree for the terminal."""
-        from sapwood.trees.draw import draw_tree
+    def draw(self, *, unicode: bool = True, width: int | None = None) -> str:
+        """Return a drawing of the tree for the terminal, with one node a line if it would be wider than `width`."""
+        from sapwood.trees.draw import draw_to_fit
 
-        return draw_tree(self, unicode=unicode)
+        return draw_to_fit(self, width, unicode=unicode)
+
+    def _repr_svg_(self) -> str | None:
+        """Return a picture for notebooks; None if there would be too much of it."""
+        from sapwood.trees.svg import format_svg
+
+        try:
+            return format_svg(self)
+        except InputError:
+            return None
 
     @classmethod
     def from_nltk(cls, tree: nltk.Tree) -> Tree:

@@ -1,0 +1,299 @@
+"""sapwood as a component of spaCy: `nlp.add_pipe("sapwood")`; needs `pip install 'sapwood[spacy]'`.
+
+Each sentence of a document is parsed as spaCy has cut it into tokens (white space is left out); a document without
+sentences is one. What is found goes into `doc.user_data` as lists, numbers and strings, so that it is saved with the
+document, and is read from there by extensions:
+
+- `doc._.constituents`, `span._.constituents`: the phrases as labelled spans, parents before children;
+- `span._.labels`: the labels of the phrases over just these tokens, top first; `span._.confidence`: the least probable
+  one's probability; `span._.parent` and `span._.children`: phrases as spans; `span._.parse_string`: brackets;
+- of the span of a sentence, `span._.tree` (a `Tree`), `span._.alternatives` (pairs of a tree and its log probability)
+  and `span._.parse_status`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from sapwood.errors import UsageError
+from sapwood.grammar.bundle import load_models, save_models
+from sapwood.inference import Parser, ParseResult
+from sapwood.inference.forest_trees import Derivation
+from sapwood.trees.tree import Tree
+
+try:
+    from spacy.language import Language
+    from spacy.tokens import Doc, Span
+except ImportError as error:
+    raise UsageError("sapwood.interop.spacy needs spaCy: pip install 'sapwood[spacy]'") from error
+
+# Where a document keeps its parses, and the files of a component that is saved.
+_KEY = "sapwood"
+_CONFIG, _MODEL = "config.json", "model.sapwood"
+_SETTINGS: dict[str, Any] = {
+    "model": None,
+    "confidences": True,
+    "alternatives": 0,
+    "threads": 1,
+    "max_words": 500,
+    "timeout": None,
+    "set_tags": False,
+}
+
+
+class SapwoodComponent:
+    """Parses documents; made by `nlp.add_pipe("sapwood", config={...})`.
+
+    Parameters
+    ----------
+    model
+        The path of a model file, the name of an included one, or None for the English one.
+    confidences
+        Whether to find how probable phrases are.
+    alternatives
+        How many of the best trees of each sentence to keep.
+    threads
+        Sentences that are parsed at the same time, by `nlp.pipe`.
+    max_words, timeout
+        As of `Parser`.
+    set_tags
+        Whether tokens get the tags of the tree (`token.tag_`).
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = {**_SETTINGS, **settings}
+        self._parser: Parser | None = None
+
+    @property
+    def parser(self) -> Parser:
+        """The parser, which is made when it is first needed."""
+        if self._parser is None:
+            self._parser = self._make_parser(self.settings["model"])
+        return self._parser
+
+    def _make_parser(self, model: Any) -> Parser:
+        names = ("alternatives", "threads", "max_words", "timeout")
+        options = {name: self.settings[name] for name in names}
+        return Parser(model, marginals=bool(self.settings["confidences"]), **options)
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Parse one document."""
+        return next(self.pipe([doc]))
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 64) -> Iterator[Doc]:
+        """Parse documents, the sentences of a batch together."""
+        waiting = iter(stream)
+        while docs := list(islice(waiting, batch_size)):
+            sentences = [(doc, tokens) for doc in docs for tokens in _sentences(doc)]
+            results = self.parser.parse([self._words(doc, tokens) for doc, tokens in sentences])
+            for doc in docs:
+                doc.user_data[_KEY] = []
+            for (doc, tokens), result in zip(sentences, results, strict=True):
+                self._store(doc, tokens, result)
+            yield from docs
+
+    def _words(self, doc: Doc, tokens: Sequence[int]) -> list[str]:
+        words = [doc[token].text for token in tokens]
+        if self.parser.grammar.info.get("tokeniser", {}).get("rewrite", True):
+            # Treebanks tell opening quotes from closing ones.
+            opened = False
+            for place, word in enumerate(words):
+                if word == '"':
+                    words[place] = "''" if opened else "``"
+                    opened = not opened
+        return words
+
+    def _store(self, doc: Doc, tokens: list[int], result: ParseResult) -> None:
+        written = [doc[token].text for token in tokens]
+        tree = None if result.tree is None else _respelled(result.tree, written)
+        best = result.alternatives
+        if best is not None:
+            best = [Derivation(_respelled(one, written), score) for one, score in best]
+        value = {**replace(result, tree=tree, alternatives=best).to_dict(), "tokens": tokens}
+        del value["words"]
+        doc.user_data[_KEY].append(value)
+        if self.settings["set_tags"] and tree is not None:
+            for token, tag in zip(tokens, tree.tags(), strict=True):
+                doc[token].tag_ = tag
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:  # noqa: ARG002
+        """Save settings and model in a directory."""
+        Path(path).mkdir(exist_ok=True)
+        (Path(path) / _CONFIG).write_text(json.dumps({**self.settings, "model": None}), encoding="utf-8")
+        if self.settings["model"] is not None:
+            save_models(self.parser.grammars, Path(path) / _MODEL)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> SapwoodComponent:  # noqa: ARG002
+        """Take over what was saved."""
+        saved = json.loads((Path(path) / _CONFIG).read_text(encoding="utf-8"))
+        self.settings.update({name: saved[name] for name in _SETTINGS if name in saved})
+        has_model = (Path(path) / _MODEL).exists()
+        self._parser = self._make_parser(load_models(Path(path) / _MODEL) if has_model else None)
+        return self
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Return settings and model."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.to_disk(folder, exclude=exclude)
+            model = Path(folder) / _MODEL
+            config = (Path(folder) / _CONFIG).read_bytes()
+            return config + b"\n" + (model.read_bytes() if model.exists() else b"")
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> SapwoodComponent:
+        """Take over what `to_bytes` returned."""
+        config, _, model = data.partition(b"\n")
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / _CONFIG).write_bytes(config)
+            if model:
+                (Path(folder) / _MODEL).write_bytes(model)
+            return self.from_disk(folder, exclude=exclude)
+
+
+@Language.factory("sapwood", default_config=_SETTINGS)
+def make_component(
+    nlp: Language,  # noqa: ARG001
+    name: str,  # noqa: ARG001
+    model: str | None,
+    confidences: bool,
+    alternatives: int,
+    threads: int,
+    max_words: int,
+    timeout: float | None,
+    set_tags: bool,
+) -> SapwoodComponent:
+    """Make the component that `nlp.add_pipe("sapwood")` adds."""
+    _register()
+    return SapwoodComponent(
+        model=model,
+        confidences=confidences,
+        alternatives=alternatives,
+        threads=threads,
+        max_words=max_words,
+        timeout=timeout,
+        set_tags=set_tags,
+    )
+
+
+def _sentences(doc: Doc) -> Iterator[list[int]]:
+    """Yield the numbers of the tokens of each sentence, without white space."""
+    cut = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
+    for sentence in cut:
+        tokens = [token.i for token in sentence if not token.is_space]
+        if tokens:
+            yield tokens
+
+
+def _respelled(tree: Tree, words: list[str]) -> Tree:
+    """Return the tree with the document's own words."""
+    remaining = iter(words)
+    return tree.fold(lambda node, below: Tree(node.label, below, word=None if node.word is None else next(remaining)))
+
+
+def _phrases(doc: Doc) -> Iterator[tuple[int, int, str, float | None]]:
+    """Yield first token, end, label and probability of every phrase, parents before children."""
+    for parse in doc.user_data.get(_KEY, ()):
+        if parse["tree"] is None:
+            continue
+        tokens = parse["tokens"]
+        sure = {(start, end, label): value for start, end, label, value in parse.get("marginals", ())}
+        for start, end, label in Tree.parse(parse["tree"]).spans():
+            yield tokens[start], tokens[end - 1] + 1, label, sure.get((start, end, label))
+
+
+def _constituents(place: Doc | Span) -> list[Span]:
+    doc, first, last = (place.doc, place.start, place.end) if isinstance(place, Span) else (place, 0, len(place))
+    return [Span(doc, a, b, label) for a, b, label, _ in _phrases(doc) if first <= a and b <= last]
+
+
+def _over(span: Span) -> list[tuple[str, float | None]]:
+    return [(label, sure) for a, b, label, sure in _phrases(span.doc) if (a, b) == (span.start, span.end)]
+
+
+def _labels(span: Span) -> tuple[str, ...]:
+    return tuple(label for label, _ in _over(span))
+
+
+def _confidence(span: Span) -> float | None:
+    return min((sure for _, sure in _over(span) if sure is not None), default=None)
+
+
+def _parent(span: Span) -> Span | None:
+    """Return the smallest phrase that has this span and more."""
+    around = [(b - a, a, b, label) for a, b, label, _ in _phrases(span.doc) if a <= span.start and span.end <= b]
+    larger = [found for found in around if found[0] > span.end - span.start]
+    smallest = min((found[0] for found in larger), default=None)
+    # Of several phrases over the same tokens the lowest one.
+    last = [found for found in larger if found[0] == smallest]
+    return Span(span.doc, *last[-1][1:]) if last else None
+
+
+def _children(span: Span) -> list[Span]:
+    """Return the largest phrases within this span, and the tokens that are in none of them."""
+    inside = [(a, b, label) for a, b, label, _ in _phrases(span.doc) if span.start <= a and b <= span.end]
+    found, at = [], span.start
+    for a, b, label in inside:
+        if a >= at and (a, b) != (span.start, span.end):
+            found += [*(span.doc[place : place + 1] for place in range(at, a)), Span(span.doc, a, b, label)]
+            at = b
+    found += [span.doc[place : place + 1] for place in range(at, span.end)]
+    return [child for child in found if not child[0].is_space or len(child) > 1]
+
+
+def _parse_of(span: Span) -> dict[str, Any]:
+    """Return what was found for the sentence that is this span."""
+    for parse in span.doc.user_data.get(_KEY, ()):
+        tokens = parse["tokens"]
+        if span.start <= tokens[0] < span.end:
+            inside = [token.i for token in span if not token.is_space]
+            if inside == tokens:
+                return dict(parse)
+            break
+    raise UsageError("this span is no sentence that sapwood has parsed; ask one of `doc.sents`")
+
+
+def _tree(span: Span) -> Tree | None:
+    text = _parse_of(span)["tree"]
+    return None if text is None else Tree.parse(text)
+
+
+def _alternatives(span: Span) -> list[tuple[Tree, float]]:
+    found = _parse_of(span).get("alternatives", ())
+    return [(Tree.parse(one["tree"]), one["log_probability"]) for one in found]
+
+
+def _parse_string(span: Span) -> str:
+    """Return the brackets of the phrase over these tokens, or of the token."""
+    for parse in span.doc.user_data.get(_KEY, ()):
+        tokens = parse["tokens"]
+        if parse["tree"] is None or not tokens[0] <= span.start < span.end <= tokens[-1] + 1:
+            continue
+        position = 0
+        for node in Tree.parse(parse["tree"]).nodes():
+            size = len(node)
+            if (tokens[position], tokens[position + size - 1] + 1) == (span.start, span.end):
+                return str(node)
+            position += node.word is not None
+    raise UsageError("there is no phrase over just these tokens")
+
+
+def _register() -> None:
+    """Give documents and spans their new attributes."""
+    Doc.set_extension("constituents", getter=_constituents, force=True)
+    for name, getter in (
+        ("constituents", _constituents),
+        ("labels", _labels),
+        ("confidence", _confidence),
+        ("parent", _parent),
+        ("children", _children),
+        ("parse_string", _parse_string),
+        ("tree", _tree),
+        ("alternatives", _alternatives),
+        ("parse_status", lambda span: _parse_of(span)["status"]),
+    ):
+        Span.set_extension(name, getter=getter, force=True)

@@ -1,0 +1,84 @@
+"""`--to` of all commands that write trees: pictures, LaTeX, drawings that fit."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sapwood.trees.formats import read_trees
+from sapwood.trees.svg import format_svg
+
+
+def test_svg(folder: Path, sapwood: Any) -> None:
+    trees = list(read_trees("trees.mrg"))
+    assert sapwood(["convert", "trees.mrg", "--to", "svg"]).out == format_svg(trees)
+    assert sapwood(["search", "NP < PP", "trees.mrg", "--to", "svg"]).out == format_svg([trees[3]])
+    parsed = sapwood(["parse", "sentences.txt", "-m", "m", "-o", "trees.svg", "--to", "svg"])
+    assert parsed.code == 0
+    assert (folder / "trees.svg").read_text().count("<title>") == 3  # not for the blank line
+
+
+def test_latex(folder: Path, sapwood: Any) -> None:
+    for format, each in (("latex", "\\begin{forest}"), ("qtree", "\\Tree ")):
+        text = sapwood(["convert", "trees.mrg", "--to", format]).out
+        assert text.count(each) == 6
+        assert text.rstrip().endswith("\\end{document}")
+        assert text.count("\\begin{document}") == 1
+
+
+def test_png(folder: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    assert sapwood(["convert", "trees.mrg", "--to", "png", "-o", "trees.png"]).code == 0
+    height, width, _ = image.imread("trees.png").shape
+    assert height > width > 300
+    first = (folder / "trees.png").read_bytes()
+    assert sapwood(["convert", "trees.mrg", "--to", "png", "-o", "trees.png"]).code == 0
+    assert (folder / "trees.png").read_bytes() == first
+    for output in ([], ["-o", "-"], ["-o", "trees.jpg"]):
+        outcome = sapwood(["convert", "trees.mrg", "--to", "png", *output])
+        assert outcome.code == 2
+        assert "--to png goes with -o and a name that ends in .png" in outcome.err
+    (folder / "none.mrg").write_text("")
+    assert "no tree to draw" in sapwood(["convert", "none.mrg", "--to", "png", "-o", "x.png"]).err
+    original = builtins.__import__
+
+    def without(name: str, *arguments: Any, **others: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return original(name, *arguments, **others)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    outcome = sapwood(["convert", "trees.mrg", "--to", "png", "-o", "trees.png"])
+    assert outcome.code == 2
+    assert "pip install 'sapwood[plot]'" in outcome.err
+
+
+def test_too_many_trees_for_a_picture(folder: Path, sapwood: Any) -> None:
+    (folder / "many.mrg").write_text("(A b)\n" * 1001)
+    outcome = sapwood(["convert", "many.mrg", "--to", "svg"])
+    assert outcome.code == 2
+    assert "more than 1,000 trees" in outcome.err
+
+
+def test_drawings_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from sapwood.cli._output import tree_output
+    from sapwood.trees.tree import Tree
+
+    tree = Tree.parse("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for columns, expected in ((80, tree.draw()), (12, tree.draw(width=12))):
+        monkeypatch.setattr(sys, "stdout", Terminal())
+        monkeypatch.setitem(os.environ, "COLUMNS", str(columns))
+        with tree_output(None, "draw") as writer:
+            writer.tree(tree)
+        assert sys.stdout.getvalue() == expected + "\n\n"  # type: ignore[attr-defined]

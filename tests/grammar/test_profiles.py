@@ -1,0 +1,105 @@
+"""Profiles of states against sums that are written out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sapwood
+from effort import examples
+from sapwood.grammar.expectations import with_expected_counts
+from sapwood.grammar.profiles import state_levels, state_profiles
+from sapwood.testing.grammars import random_grammar
+
+
+def written_out(grammar, symbol: int, kind: str) -> dict[str, list[float]]:
+    """Return `p(x|a, h)` of rules, words or contexts, by loops over everything."""
+    size, offsets = int(grammar.states[symbol]), grammar.state_offsets
+    found: dict[str, list[float]] = {}
+
+    def add(name: str, state: int, value: float) -> None:
+        found.setdefault(name, [0.0] * size)[state] += value
+
+    for rule, (a, b, c) in enumerate(grammar.rules.tolist()):
+        tensor = grammar.tensor(rule)
+        for i in range(tensor.shape[0]):
+            for j in range(tensor.shape[1]):
+                for k in range(tensor.shape[2]):
+                    weight = float(tensor[i, j, k])
+                    if kind == "rules" and a == symbol:
+                        add(f"{grammar.symbols[b]} {grammar.symbols[c]}", i, weight)
+                    if kind == "words" and a == symbol:
+                        for child, state in ((b, j), (c, k)):
+                            if child >= grammar.n_interminals:
+                                for word in grammar.lexicon.words:
+                                    add(word, i, weight * float(grammar.lexical_vector(child, word)[state]))
+                    if kind == "contexts":
+                        count = weight * float(grammar.occupancy[offsets[a] + i])
+                        if b == symbol:
+                            add(f"{grammar.symbols[a]} → _ {grammar.symbols[c]}", j, count)
+                        if c == symbol:
+                            add(f"{grammar.symbols[a]} → {grammar.symbols[b]} _", k, count)
+    if kind == "words" and symbol >= grammar.n_interminals:
+        for word in grammar.lexicon.words:
+            for state in range(size):
+                add(word, state, float(grammar.lexical_vector(symbol, word)[state]))
+    if kind == "contexts":
+        for state in range(size):
+            add("root", state, float(grammar.root_vector(symbol)[state]))
+        for state in range(size):
+            total = sum(row[state] for row in found.values())
+            for row in found.values():
+                row[state] /= max(total, 1e-300)
+    return found
+
+
+@examples(25)
+@given(st.integers(0, 2**32 - 1))
+def test_profiles_are_what_they_say(seed):
+    rng = np.random.default_rng(seed)
+    grammar = with_expected_counts(random_grammar(rng, interminals=2, preterminals=2, states=(1, 3)))
+    if grammar.occupancy.sum() - 2 * grammar.rule_counts.sum() == pytest.approx(0, abs=1e-6):
+        return  # no expected size
+    assert grammar.occupancy.sum() - 2 * grammar.rule_counts.sum() == pytest.approx(1)
+    for symbol in range(len(grammar.symbols)):
+        occupancy = grammar.occupancy[grammar.state_offsets[symbol] : grammar.state_offsets[symbol + 1]]
+        if not occupancy.sum() > 1e-9:
+            continue
+        shares = occupancy / occupancy.sum()
+        profiles = state_profiles(grammar, symbol, top=1000)
+        assert sorted(profile.state for profile in profiles) == list(range(len(shares)))
+        assert [profile.count for profile in profiles] == sorted((p.count for p in profiles), reverse=True)
+        for kind in ("rules", "words", "contexts"):
+            expected = written_out(grammar, symbol, kind)
+            for profile in profiles:
+                telling = getattr(profile, kind)
+                for name, probability, lift in telling:
+                    row = expected[name]
+                    assert probability == pytest.approx(row[profile.state], rel=1e-6)
+                    assert lift == pytest.approx(row[profile.state] / (shares @ row), rel=1e-6)
+                if len(shares) > 1:
+                    scores = [p * math.log(lift) for _, p, lift in telling]
+                    assert scores == sorted(scores, reverse=True)
+                    more = {name for name, row in expected.items() if row[profile.state] > (shares @ row) * (1 + 1e-9)}
+                    assert more <= {item.name for item in telling}
+
+
+def test_states_of_a_real_grammar():
+    grammar = sapwood.load("en")
+    symbol = grammar.symbol_number("NN", preterminal=True)
+    assert sum(profile.share for profile in state_profiles(grammar, symbol)) == pytest.approx(1)
+    levels = state_levels(grammar, symbol)
+    assert len(levels) == len(grammar.levels)
+    assert all(len(level) == grammar.states[symbol] for level in levels)
+
+
+def test_real_valued_weights_tell_nothing():
+    from dataclasses import replace
+
+    grammar = replace(sapwood.load("en"), probabilistic=False)
+    profiles = state_profiles(grammar, 0)
+    assert all(not (profile.rules or profile.words or profile.contexts) for profile in profiles)
