@@ -118,6 +118,7 @@ _ROOMS = (
     "models",
     "plots",
     "trees",
+    "web",
 )
 
 

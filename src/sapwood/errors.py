@@ -27,6 +27,10 @@ class UsageError(SapwoodError, ValueError):
     exit_code = 2
 
 
+class NoParse(UsageError):
+    """No parse of a sentence has the phrases that it must have."""
+
+
 class InputError(SapwoodError):
     """A file cannot be read, is empty, or holds something other than what was expected."""
 

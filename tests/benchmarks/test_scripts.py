@@ -17,6 +17,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if not path.stem.startswith("_"))
 NUMBER = r"[0-9.,]+"
 F1 = r"(100|[5-9][0-9])\.[0-9]{2}"
+SPREAD = r"(100|[5-9][0-9])\.[0-9] ± [0-9.]+"
 slow = pytest.mark.slow
 
 # What to run: `{trees}` is a directory with a treebank, `{text}` a file of text, `{new}` a directory for what is
@@ -34,6 +35,12 @@ RUNS = [
             r" +2 ",
         ],
         id="engine",
+    ),
+    pytest.param(
+        "serve",
+        "{trees}/dev.mrg --clients 3 --seconds 1 --queue 2",
+        [r'"200": [0-9]+', r'"broken": 0', rf'"p99_ms": {NUMBER}', rf'"share_of_parse_by_cpu": {NUMBER}'],
+        id="serve",
     ),
     pytest.param(
         "observed", "{trees}/train.mrg --states 1 2 --threads 1", ["in 1 shards", " +1 +1 ", " +2 +1 "], id="observed"
@@ -66,19 +73,29 @@ RUNS = [
     ),
     pytest.param(
         "table1",
-        "{trees} --states 2 --methods spectral pivot cluster pivot+EM --threads 1 --json {new}/a.json "
+        "{trees} --states 2 --seeds 0 1 --methods spectral pivot cluster pivot+EM --results {new}/a.jsonl "
         "--markdown {new}/a.md --picture {new}/a.svg",
-        [rf"\| trees \| spectral \| {F1} \|", rf"\| trees \| pivot\+EM \| {F1} \([0-9]+\) \|"],
+        [
+            r"Dev F1, mean and standard deviation of 2 seeds",
+            rf"\| trees \| spectral \| {SPREAD} \| {SPREAD} \|",
+            rf"\| trees \| pivot\+EM \| {SPREAD} \([0-9]+\) \|",
+        ],
         id="table1",
     ),
     pytest.param(
-        "table1", "{trees} --states 2 4", [rf"\| trees \| split-merge \| {F1} \|"], id="table1, all", marks=slow
+        "table1", "{trees} --states 2 4", [rf"\| trees \| split-merge \| {SPREAD} \|"], id="table1, all", marks=slow
     ),
     pytest.param(
         "table2",
         "{text} --train 1500 --dev 400 --states 2 --quick --markdown {new}/a.md --json {new}/a.json "
         "--picture {new}/a.svg",
-        [rf"\| em \| {NUMBER} \([0-9]+\) \|", rf"\| all latent \+ tri-KN \| {NUMBER} \|"],
+        [
+            rf"\| em \| {NUMBER} \([0-9]+\) \|",
+            rf"\| pivot, converged \| {NUMBER} \([0-9]+\+0\) \|",
+            rf"\| pivot, stopped \| {NUMBER} \([0-9]+\+0\) \|",
+            rf"\| pivot\+em, from converged \| {NUMBER} \([0-9]+\+[0-9]+\) \|",
+            rf"\| all latent \+ tri-KN \| {NUMBER} \|",
+        ],
         id="table2",
     ),
     pytest.param(

@@ -160,6 +160,54 @@ def test_constrained_marginals_by_enumeration(seed):
     assert math.exp(chart.log_probability) == pytest.approx(total, rel=1e-4)
 
 
+@examples(25)
+@given(st.integers(0, 2**32 - 1))
+def test_absent_phrases_by_enumeration(seed):
+    """Forbidding a label over a span leaves the trees that do not have it there; of real treebanks see below."""
+    grammar, words = make(seed)
+    rng = np.random.default_rng(seed)
+    start, end = sorted(rng.choice(len(words) + 1, size=2, replace=False).tolist())
+    label = str(rng.choice(grammar.symbols[: grammar.n_interminals]))
+    kept = [found for found in all_trees(grammar, words) if (start, end, label) not in found.tree.spans()]
+    chart = Parser(grammar, threshold=0).chart(words, phrases=[(start, end, label, True)])
+    total = sum(found.weight for found in kept)
+    assert total == pytest.approx(0.0 if chart is None else math.exp(chart.log_probability), rel=1e-4)
+
+
+def test_absent_phrases_are_not_there():
+    parser = small_parser()
+    (start, end, label), *_ = (span for span in parser.parse_one(SENTENCE).tree.spans() if span[1] - span[0] == 6)
+    for what in (label, None):
+        tree = parser.parse_one(SENTENCE, phrases=[(start, end, what, True)]).tree
+        assert all((i, j) != (start, end) for i, j, _ in tree.spans()) or what is not None
+        assert (start, end, label) not in tree.spans()
+        assert all((start, end, label) not in found.spans() for found, _ in parser.k_best(
+            SENTENCE, 5, phrases=[(start, end, what, True)]))  # fmt: skip
+        for drawn in parser.sample(SENTENCE, 3, random_state=0, phrases=[(start, end, what, True)]):
+            assert (start, end, label) not in drawn.spans()
+    with pytest.raises(UsageError, match="no parse"):
+        parser.parse_one(SENTENCE, phrases=[(0, 2, "NP"), (0, 2, "NP", True)])
+
+
+def test_posteriors_of_all_phrases():
+    parser = small_parser()
+    found = parser.posteriors(SENTENCE, least=0.01)
+    chart = parser.chart(SENTENCE).label_posteriors()
+    assert {item[:3]: item[3] for item in found} == {key: value for key, value in chart.items() if value >= 0.01}
+    assert found == sorted(found)
+    assert parser.posteriors(["won", "won", "won"]) == []
+
+
+def test_adapted_parsers_share_the_grammar():
+    parser = small_parser()
+    other = parser.adapted(marginals=True, alternatives=2, timeout=5.0)
+    assert other.compiled is parser.compiled
+    assert other.parse_one(SENTENCE) == small_parser(marginals=True, alternatives=2).parse_one(SENTENCE)
+    assert parser.parse_one(SENTENCE).marginals is None
+    with pytest.raises(UsageError, match="decoder"):
+        parser.adapted(decoder="viterbi")
+
+
 def test_marginals_come_with_the_parse():
     parser = small_parser(marginals=True)
     result = parser.parse_one(SENTENCE)

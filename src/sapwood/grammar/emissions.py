@@ -153,6 +153,15 @@ class Emissions:
         row = kernels.emission_row(self._columns, np.array(terminals, np.int64), np.array(weights), len(self.tags))
         return row if self.emitter is None else row[self.emitting_state]
 
+    def tagged_row(self, terminal: int, tag: str) -> Float64[Array, "leaf_states"]:
+        """Return the same with the weights of all other tags left out."""
+        row = self.row(terminal)
+        allowed = (self.tag_of == self.tags.index(tag))[self.symbol_of_state]
+        restricted = np.where(allowed, row, 0.0)
+        if not restricted.any():  # a tag that the lexicon has never seen on such a word
+            restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
+        return restricted
+
     @cached_property
     def _columns(self) -> Columns:
         """What the kernel takes."""

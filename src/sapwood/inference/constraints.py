@@ -1,8 +1,9 @@
-"""Constraints on parses: phrases that must be there.
+"""Constraints on parses: phrases that must be there, or must not.
 
 A required phrase `(start, end, label)` forbids every span that crosses it, and over its own span allows only symbols
 that stand for a phrase (of that label, if one is given). As skeletal trees are binary, that is enough: a tree in
-which nothing crosses a span has a node over it.
+which nothing crosses a span has a node over it. A phrase that must be absent, `(start, end, label, True)`, allows over
+its span only symbols that do not stand for it: without a label, intermediate ones and bare tags.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ FREE, FORBIDDEN = -1, -2
 
 
 class Phrase(NamedTuple):
-    """A phrase over words `start .. end - 1`; any label will do if it is None."""
+    """A phrase over words `start .. end - 1` that must be there or, if `absent`, must not; None is any label."""
 
     start: int
     end: int
     label: str | None = None
+    absent: bool = False
 
 
 class Constraints(NamedTuple):
@@ -38,7 +40,7 @@ class Constraints(NamedTuple):
 def compile_constraints(
     phrases: Sequence[Phrase | tuple[int, int, str | None]], n: int, coarse: TensorGrammar
 ) -> Constraints:
-    """Turn required phrases into tables for the coarse pass over a sentence of `n` words."""
+    """Turn required and forbidden phrases into tables for the coarse pass over a sentence of `n` words."""
     if not phrases:
         return Constraints(np.zeros(0, np.int32), np.zeros((0, len(coarse.symbols)), bool))
     cells = np.full(n * (n + 1) // 2, FREE, np.int32)
@@ -49,18 +51,21 @@ def compile_constraints(
     ends = np.repeat(np.arange(1, n + 1), np.arange(1, n + 1))
     starts = np.concatenate([np.arange(j) for j in range(1, n + 1)])
     for phrase in phrases:
-        start, end, label = Phrase(*phrase)
+        start, end, label, absent = Phrase(*phrase)
         start, end = operator.index(start), operator.index(end)
         if not 0 <= start < end <= n:
             raise UsageError(f"a phrase over words {start} to {end} does not fit a sentence of {n} words")
-        crossing = ((starts < start) & (start < ends) & (ends < end)) | (
-            (start < starts) & (starts < end) & (end < ends)
-        )
-        cells[crossing] = FORBIDDEN
         # A preterminal's lowest label is its tag, no phrase.
         allowed = np.array([bool(chain) if label is None else label in chain for chain in chains])
-        if end - start == 1 and label is None:
-            allowed[:] = True  # every word is a phrase of its own, or may be
+        if absent:
+            allowed = ~allowed
+        else:
+            crossing = ((starts < start) & (start < ends) & (ends < end)) | (
+                (start < starts) & (starts < end) & (end < ends)
+            )
+            cells[crossing] = FORBIDDEN
+            if end - start == 1 and label is None:
+                allowed[:] = True  # every word is a phrase of its own, or may be
         cell = end * (end - 1) // 2 + start
         if cells[cell] >= 0:
             rows[cells[cell]] &= allowed

@@ -11,7 +11,6 @@ With several grammars all of this is done with the product of their posteriors (
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -20,16 +19,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sapwood.errors import GrammarError, InputError, OutOfMemory, TimedOut, UsageError
-from sapwood.grammar.emissions import Emissions
+from sapwood.errors import GrammarError, InputError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
-from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
+from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder, flat_tree
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
-from sapwood.inference.result import Marginal, ParseResult, Status
+from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of
 from sapwood.models import default_model_path
 from sapwood.run.workers import Kept, Threads, Workers
 from sapwood.trees.sentences import tokenise_text
@@ -50,6 +48,8 @@ _UNLIKELY = 1e-3
 _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
+# What results depend on beside the grammars; those from the third on can be others for the same grammars.
+_SETTINGS = ("decoder", "threshold", "max_words", "max_memory", "timeout", "marginals", "alternatives")
 Sentence = Iterable[str | tuple[str, str | None]]
 T = TypeVar("T")
 
@@ -64,9 +64,9 @@ class Parser:
         Several grammars must have the same symbols, rules and words, as those have that were trained on the same trees
         from different seeds. Without one it is the included English model.
     decoder
-        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `viterbi`, or what another
-        package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the product of posteriors,
-        `max-rule-sum` and `recall` the mean, and `viterbi`, which looks at states, is for one grammar alone.
+        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `max-rule-absolute`,
+        `viterbi`, or what another package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the
+        product of posteriors, `max-rule-sum` and `recall` the mean; the others are for one grammar alone.
     threshold
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
@@ -124,7 +124,7 @@ class Parser:
                 raise UsageError(f"{name} must be positive, not {most}")
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
-        if len(self.grammars) > 1 and decoder == "viterbi":
+        if len(self.grammars) > 1 and decoder in ("max-rule-absolute", "viterbi"):
             raise UsageError(
                 f"{decoder} takes one grammar, not {len(self.grammars)}; choose from {', '.join(PRODUCT_DECODERS)}"
             )
@@ -153,6 +153,15 @@ class Parser:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
         return partial(type(self), **self._settings(), threads=self.threads), (self.grammars,)
 
+    def adapted(self, **settings: Any) -> Parser:
+        """Return a parser with other limits or results that shares what is large with this one."""
+        if unknown := settings.keys() - {*_SETTINGS[2:]}:
+            raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
+        other = object.__new__(type(self))
+        vars(other).update({name: value for name, value in vars(self).items() if name != "shared"} | settings)
+        other._direct = other.decoder in PRODUCT_DECODERS and not other.marginals and not other.alternatives
+        return other
+
     def __repr__(self) -> str:
         count = f"{len(self.grammars)} grammars like " if len(self.grammars) > 1 else ""
         return f"<Parser: {count}{self.grammar!r}, {self.decoder}, threshold {self.threshold:g}>"
@@ -167,10 +176,13 @@ class Parser:
         The results' `offsets` say where in the text their words stand. Text can also be given in pieces, such as the
         lines of an open file, which are read only as they are needed.
         """
+        return self._map(_parse_tokens, self.tokenise(text))
+
+    def tokenise(self, text: str | Iterable[str]) -> Iterator[list[Token]]:
+        """Yield the tokens of each sentence of plain text, cut and spelt as the grammar's treebank does."""
         style = self.grammar.info.get("tokeniser", {})
         rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
-        sentences = tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
-        return self._map(_parse_tokens, sentences)
+        return tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
 
     def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
         if self.workers.near:
@@ -185,8 +197,7 @@ class Parser:
 
     def _settings(self) -> dict[str, Any]:
         """Return what results depend on beside the grammars."""
-        names = ("decoder", "threshold", "max_words", "max_memory", "timeout", "marginals", "alternatives")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     def key(self) -> dict[str, Any]:
         """Return what results depend on, as JSON values."""
@@ -200,16 +211,18 @@ class Parser:
         return self._map(_parse_one, sentences)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
-        """Parse one sentence; `phrases` (start, end, label or None) must be in its tree.
+        """Parse one sentence; `phrases` (start, end, label or None) must be in its tree, or with True behind, must not.
 
-        Raises `UsageError` if the grammar has no parse with those phrases.
+        Raises `NoParse` if the grammar has no parse like that.
         """
         words, leaves = self._read(sentence)
         phrases = [Phrase(*phrase) for phrase in phrases]
         if not words:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
-            return ParseResult(words, self._flat(words, leaves), None, "too long")
+            return ParseResult(
+                words, flat_tree(self.compiled.coarse, self.grammar.transform.root, words, leaves), None, "too long"
+            )
         attempt = self._attempt_tree if self._direct else self._attempt_chart
         failure: Status = "fallback"
         try:
@@ -223,8 +236,10 @@ class Parser:
                 raise
             failure = "out of memory" if isinstance(error, OutOfMemory) else "timed out"
         if phrases:
-            raise UsageError(f"the grammar has no parse with the phrases {list(phrases)}")
-        return ParseResult(words, self._flat(words, leaves), None, failure)
+            raise NoParse(f"the grammar has no parse with the phrases {list(phrases)}")
+        return ParseResult(
+            words, flat_tree(self.compiled.coarse, self.grammar.transform.root, words, leaves), None, failure
+        )
 
     @contextlib.contextmanager
     def _limits(self) -> Iterator[None]:
@@ -257,7 +272,7 @@ class Parser:
             return None
         coarse = ensemble.joint.coarse
         tree = self.grammar.transform.invert_symbols(found[0], coarse.symbols.chain, coarse.n_interminals, words)
-        return ParseResult(words, tree, _known(status, found[1]), status)
+        return ParseResult(words, tree, known_log_probability(status, found[1]), status)
 
     def _attempt_chart(
         self,
@@ -274,9 +289,9 @@ class Parser:
         if tree is None or chart is None:
             return None
         clean = self.grammar.transform.invert(tree)
-        marginals = _phrases_of(clean, chart) if self.marginals else None
+        marginals = marginals_of(clean, chart.label_posteriors()) if self.marginals else None
         best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
-        return ParseResult(words, clean, _known(status, chart.log_probability), status, marginals, best)
+        return ParseResult(words, clean, known_log_probability(status, chart.log_probability), status, marginals, best)
 
     def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | ProductChart | None:
         """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse."""
@@ -295,7 +310,15 @@ class Parser:
                     return chart
         return None
 
-    def k_best(self, sentence: Sentence, count: int) -> list[Derivation]:
+    def posteriors(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), least: float = 0.0) -> list[Marginal]:
+        """Return all phrases and tags of all parses whose posterior is `least` or more, in the order of their words."""
+        _, leaves = self._read(sentence)
+        with self._limits():
+            chart = self._chart(leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
+            found = {} if chart is None else chart.label_posteriors()
+        return sorted(Marginal(*key, value) for key, value in found.items() if value >= least)
+
+    def k_best(self, sentence: Sentence, count: int, *, phrases: Sequence[Phrase] = ()) -> list[Derivation]:
         """Return up to `count` different trees, the most probable first, with `log p(tree)` summed over states.
 
         They are found by their rule posteriors, which with hidden states or finer symbols need not be the very most
@@ -306,7 +329,7 @@ class Parser:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
         with self._limits():
-            chart = self._chart(leaves, self._workspace)
+            chart = self._chart(leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
             return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
 
     def _k_best(
@@ -317,7 +340,12 @@ class Parser:
         return [Derivation(invert(tree), value) for tree, value in found]
 
     def sample(
-        self, sentence: Sentence, count: int, *, random_state: int | np.random.Generator | None = None
+        self,
+        sentence: Sentence,
+        count: int,
+        *,
+        random_state: int | np.random.Generator | None = None,
+        phrases: Sequence[Phrase] = (),
     ) -> list[Tree]:
         """Draw trees from the posterior over a sentence's parses; no parse gives an empty list.
 
@@ -326,7 +354,10 @@ class Parser:
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
-        chart = self._chart(leaves, None)
+        # Of several grammars all charts are needed, not only the last.
+        workspace = self._workspace if len(self.grammars) == 1 else None
+        with self._limits():
+            chart = self._chart(leaves, workspace, [Phrase(*phrase) for phrase in phrases])
         if chart is None:
             return []
         rng = np.random.default_rng(random_state)
@@ -404,20 +435,8 @@ class Parser:
         tags = self.grammar.emissions.tags
         if tag not in tags:
             raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
-        rows = [_tagged_row(grammar.emissions, terminal, tag) for grammar in self.grammars]
+        rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self.grammars]
         return self._ensemble.leaf(rows, fixed=True)
-
-    def _flat(self, words: list[str], leaves: list[Leaf]) -> Tree:
-        """Return the root label over the most probable tags."""
-        coarse = self.compiled.coarse
-        children = []
-        for word, leaf in zip(words, leaves, strict=True):
-            if len(leaf.symbols):
-                symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
-            else:  # a word that the grammar has no place for: the most frequent tag
-                symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
-            children.append(Tree(coarse.symbols.tags[symbol], word=word))
-        return Tree(self.grammar.transform.root, children)
 
 
 def _made(grammars: list[TensorGrammar], settings: dict[str, Any]) -> Parser:
@@ -442,26 +461,3 @@ def _parts(sentences: Iterable[T]) -> Iterator[list[T]]:
 
 def _parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:
     return [call(parser, sentence) for sentence in sentences]
-
-
-def _known(status: Status, log_probability: float) -> float | None:
-    """Return the log probability if it is the grammar's, and a number."""
-    return None if status == "coarse" or math.isnan(log_probability) else log_probability
-
-
-def _tagged_row(emissions: Emissions, terminal: int, tag: str) -> np.ndarray:
-    """Return a word's lexical weights with those of all other tags left out."""
-    row = emissions.row(terminal)
-    allowed = (emissions.tag_of == emissions.tags.index(tag))[emissions.symbol_of_state]
-    restricted = np.where(allowed, row, 0.0)
-    if not restricted.any():  # a tag that the lexicon has never seen on such a word
-        restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
-    return restricted
-
-
-def _phrases_of(tree: Tree, chart: Posteriors) -> list[Marginal]:
-    """Return the tree's phrases (without the root label, if it was added) and tags with their posteriors."""
-    posterior = chart.label_posteriors()
-    tags = [(position, position + 1, label) for position, label in enumerate(tree.tags())]
-    found = [key for key in tree.spans() if key in posterior] + tags
-    return [Marginal(*key, posterior.get(key, 0.0)) for key in found]

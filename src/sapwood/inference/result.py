@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -94,3 +96,15 @@ class ParseResult:
         shown = text if len(text) <= 60 else text[:57] + "..."
         score = "" if self.log_probability is None else f", log probability {self.log_probability:.2f}"
         return f"<ParseResult: {shown!r}, {self.status}{score}>"
+
+
+def known_log_probability(status: Status, log_probability: float) -> float | None:
+    """Return the log probability if it is the grammar's, and a number."""
+    return None if status == "coarse" or math.isnan(log_probability) else log_probability
+
+
+def marginals_of(tree: Tree, posterior: Mapping[tuple[int, int, str], float]) -> list[Marginal]:
+    """Return the tree's phrases (without the root label, if it was added) and tags with their posteriors."""
+    tags = [(position, position + 1, label) for position, label in enumerate(tree.tags())]
+    found = [key for key in tree.spans() if key in posterior] + tags
+    return [Marginal(*key, posterior.get(key, 0.0)) for key in found]

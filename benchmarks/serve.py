@@ -1,0 +1,168 @@
+"""Load on `sapwood serve`: many clients at once, sentences of mixed lengths, one a request.
+
+    python benchmarks/serve.py ../shared/data/gum/test.mrg --clients 200 --seconds 120
+
+Clients send the sentences of a treebank in random order, each waiting for its answer before it sends the next; one
+that is told to come back (503) waits for as long as it was told. Then `sapwood parse` parses as many of the same
+sentences with the same number of threads. It prints requests by status, latencies, the most memory that the server
+took, and sentences per second of wall and of CPU time of both: on a machine that does other work, and where the
+clients run on the same cores, CPU time says what serving costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sapwood.trees.formats import read_trees
+from sapwood.trees.normalise import Normaliser
+
+Figures = dict[str, Any]
+
+
+def read_sentences(path: str, longest: int) -> list[list[str]]:
+    """Return the sentences of a treebank that are not too long."""
+    clean = filter(None, map(Normaliser(), read_trees(path)))
+    return [words for tree in clean if len(words := tree.words()) <= longest]
+
+
+def memory_of(process: int) -> int:
+    """Return the bytes that a process holds now."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return 1024 * int(found[1]) if found else 0
+
+
+def cpu_of(process: int) -> float:
+    """Return the CPU seconds that a process has taken."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def client(port: int, bodies: Sequence[bytes], end: float, seed: int, seen: list[tuple[int, float]]) -> None:
+    """Send one request after the other over one connection, noting status and seconds of each."""
+    rng = random.Random(seed)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while time.perf_counter() < end:
+        body = rng.choice(bodies)
+        began = time.perf_counter()
+        writer.write(
+            b"POST /api/parse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        status = int(head[9:12])
+        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+        answer = await reader.readexactly(int(length[1]) if length else 0)
+        seen.append((status, time.perf_counter() - began))
+        if status == 503:
+            await asyncio.sleep(1.0)
+        elif status != 200:
+            print(status, answer[:200], file=sys.stderr)
+    writer.close()
+
+
+async def load(port: int, process: int, bodies: Sequence[bytes], clients: int, seconds: float) -> Figures:
+    """Return what all clients have seen."""
+    seen: list[tuple[int, float]] = []
+    end = time.perf_counter() + seconds
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while time.perf_counter() < end:
+            most = max(most, memory_of(process))
+            await asyncio.sleep(0.2)
+
+    before, began = cpu_of(process), time.perf_counter()
+    work = (client(port, bodies, end, seed, seen) for seed in range(clients))
+    errors = await asyncio.gather(watch(), *work, return_exceptions=True)
+    wall, cpu = time.perf_counter() - began, cpu_of(process) - before
+    done = sorted(taken for status, taken in seen if status == 200)
+    return {
+        "statuses": dict(Counter(status for status, _ in seen)),
+        "broken": sum(isinstance(error, Exception) for error in errors),
+        "answered": len(done),
+        "per_second": len(done) / wall,
+        "per_cpu_second": len(done) / max(cpu, 1e-9),
+        "p50_ms": 1000 * done[len(done) // 2],
+        "p99_ms": 1000 * done[len(done) * 99 // 100],
+        "memory_mb": most / 2**20,
+    }
+
+
+def serve(bodies: Sequence[bytes], threads: int, queue: int, clients: int, seconds: float) -> Figures:
+    """Start a server, load it, and stop it."""
+    command = [sys.executable, "-m", "sapwood", "serve", "-q", "--port", "0", "--threads", str(threads)]
+    with subprocess.Popen([*command, "--queue", str(queue)], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = re.search(r":(\d+)/", server.stdout.readline())
+        assert port is not None
+        try:
+            asyncio.run(load(int(port[1]), server.pid, bodies, 2, min(3.0, seconds)))  # warm
+            return asyncio.run(load(int(port[1]), server.pid, bodies, clients, seconds))
+        finally:
+            server.terminate()
+
+
+def parse(sentences: Sequence[Sequence[str]], threads: int) -> Figures:
+    """Parse sentences with `sapwood parse`; the time of starting it is taken off."""
+
+    def run(some: Sequence[Sequence[str]]) -> tuple[float, float]:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+            file.write("".join(" ".join(words) + "\n" for words in some))
+            file.flush()
+            before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            subprocess.run(
+                [sys.executable, "-m", "sapwood", "parse", file.name, "-q", "--json", "--threads", str(threads)],
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            return time.perf_counter() - began, cpu
+
+    start = run(sentences[:1])
+    whole = run(sentences)
+    number = len(sentences) - 1
+    wall, cpu = (max(whole[part] - start[part], 1e-9) for part in (0, 1))
+    return {"parsed": number, "per_second": number / wall, "per_cpu_second": number / cpu}
+
+
+def main(arguments: Sequence[str] | None = None) -> Figures:
+    """Measure, print, and return the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("treebank")
+    parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--queue", type=int, default=128)
+    parser.add_argument("--words", type=int, default=120, help="longer sentences are left out")
+    options = parser.parse_args(arguments)
+    sentences = read_sentences(options.treebank, options.words)
+    bodies = [json.dumps({"sentences": [words]}).encode() for words in sentences]
+    served = serve(bodies, options.threads, options.queue, options.clients, options.seconds)
+    # The same mixture, once more.
+    rng = random.Random(0)
+    again = [rng.choice(sentences) for _ in range(max(2, min(served["answered"], 5000)))]
+    parsed = parse(again, options.threads)
+    share = served["per_cpu_second"] / parsed["per_cpu_second"]
+    found = {"serve": served, "parse": parsed, "share_of_parse_by_cpu": share}
+    print(json.dumps(found, indent=1))
+    return found
+
+
+if __name__ == "__main__":
+    main()

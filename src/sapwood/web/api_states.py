@@ -1,0 +1,143 @@
+"""Hidden states: the symbols of a grammar, and what their states have learned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sapwood.grammar.profiles import StateProfile, Telling, state_levels, state_profiles
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.examples import Example, state_examples
+from sapwood.web.endpoints import Endpoint, Request, at_once
+from sapwood.web.schemas import FLAG, NUMBER, PROBABILITY, TEXT, BadRequest, listing, record, whole
+from sapwood.web.service import Grammar
+
+# Trees that examples are looked for in, the first of a treebank.
+_TREES = 4000
+NAME = {"type": "string", "maxLength": 200}
+SYMBOL = record(
+    {
+        "number": whole(),
+        "name": TEXT,
+        "preterminal": FLAG,
+        "intermediate": FLAG,
+        "states": whole(1),
+        "count": NUMBER,
+    }
+)
+TELLING = listing(record({"name": TEXT, "probability": NUMBER, "lift": NUMBER}))
+EXAMPLE = record({"words": listing(TEXT), "start": whole(), "end": whole(), "probability": PROBABILITY})
+STATE = record(
+    {
+        "state": whole(),
+        "count": NUMBER,
+        "share": PROBABILITY,
+        "rules": TELLING,
+        "words": TELLING,
+        "contexts": TELLING,
+        "examples": listing(EXAMPLE),
+    }
+)
+
+
+def _symbols(request: Request) -> dict[str, Any]:
+    grammar = request.service.grammar(request.body.get("model")).parser.grammar
+    counts = np.add.reduceat(grammar.occupancy, grammar.state_offsets[:-1])
+    rows = [
+        {
+            "number": number,
+            "name": str(symbol),
+            "preterminal": number >= grammar.n_interminals,
+            "intermediate": bool(grammar.symbols.intermediate[number]),
+            "states": int(grammar.states[number]),
+            "count": float(counts[number]),
+        }
+        for number, symbol in enumerate(grammar.symbols)
+    ]
+    return {
+        "method": str(grammar.info.get("method", "unknown")),
+        "probabilistic": grammar.probabilistic,
+        "symbols": sorted(rows, key=lambda row: (-row["count"], row["number"])),
+    }
+
+
+def _states(request: Request) -> dict[str, Any]:
+    model = request.service.grammar(request.body.get("model"))
+    grammar = model.parser.grammar
+    symbol = request.body["symbol"]
+    if symbol >= len(grammar.symbols):
+        raise BadRequest(f"there are {len(grammar.symbols)} symbols, numbered from 0; there is no {symbol}")
+    examples = _examples(request, model).get(symbol, [])
+    profiles = state_profiles(grammar, symbol, top=request.body.get("top", 8))
+    return {
+        "symbol": symbol,
+        "name": str(grammar.symbols[symbol]),
+        "states": [_plain(profile, examples[profile.state] if examples else []) for profile in profiles],
+        "levels": [level.tolist() for level in state_levels(grammar, symbol)],
+        "singular_values": _singular_values(grammar, symbol),
+    }
+
+
+def _plain(profile: StateProfile, examples: list[Example]) -> dict[str, Any]:
+    def rows(found: list[Telling]) -> list[dict[str, Any]]:
+        return [item._asdict() for item in found]
+
+    return {
+        "state": profile.state,
+        "count": profile.count,
+        "share": min(profile.share, 1.0),
+        "rules": rows(profile.rules),
+        "words": rows(profile.words),
+        "contexts": rows(profile.contexts),
+        "examples": [{**one._asdict(), "probability": min(one.probability, 1.0)} for one in examples],
+    }
+
+
+def _examples(request: Request, model: Grammar) -> dict[int, list[list[Example]]]:
+    """Return examples from the treebank, if there is one; they are looked for once."""
+    gold = request.service.gold
+    if gold is None:
+        return {}
+    return gold.once(("examples", model.name), lambda: state_examples(model.parser.grammar, gold.trees(_TREES)))
+
+
+def _singular_values(grammar: TensorGrammar, symbol: int) -> list[float]:
+    # Anybody may have written what a file says of its making.
+    spectral = grammar.info.get("spectral")
+    records = spectral.get("symbols") if isinstance(spectral, dict) else None
+    for one in records if isinstance(records, list) else ():
+        if isinstance(one, dict) and one.get("symbol") == grammar.symbols[symbol]:
+            values = one.get("singular_values")
+            if isinstance(values, list) and all(isinstance(x, float | int) and x >= 0 for x in values):
+                return [float(x) for x in values]
+    return []
+
+
+MODEL = {**NAME, "description": "A name that /api/info lists; the first grammar if none."}
+ENDPOINTS = [
+    Endpoint(
+        "GET",
+        "/api/symbols",
+        "List the symbols of a grammar, the most frequent first, with their numbers of states.",
+        record({"method": TEXT, "probabilistic": FLAG, "symbols": listing(SYMBOL)}),
+        at_once(_symbols),
+        record({}, {"model": MODEL}),
+    ),
+    Endpoint(
+        "GET",
+        "/api/states",
+        "Tell what the states of a symbol have learned: telling rules, words, contexts, and examples of a treebank.",
+        record(
+            {
+                "symbol": whole(),
+                "name": TEXT,
+                "states": listing(STATE),
+                "levels": listing(listing(whole(-1))),
+                "singular_values": listing(NUMBER),
+            }
+        ),
+        at_once(_states),
+        record({"symbol": whole(0, 10**8)}, {"model": MODEL, "top": whole(1, 100)}),
+    ),
+]

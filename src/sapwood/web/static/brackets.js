@@ -1,0 +1,58 @@
+// Trees: from brackets to nodes and back. A node has label, children or word, start and end.
+
+const PIECE = /[()]|[^()\s]+/g;
+
+// Read one tree; `words`, if given, are what stands at the leaves, in place of how brackets spell them.
+export function readTree(text, words) {
+  const stack = [];
+  let root = null;
+  let position = 0;
+  let opened = false;
+  for (const [piece] of text.matchAll(PIECE)) {
+    if (piece === "(") {
+      if (opened) stack.at(-1).label = "";
+      const node = { label: null, children: [], word: null, start: position, end: position, parent: stack.at(-1) ?? null };
+      if (stack.length) stack.at(-1).children.push(node);
+      else root = node;
+      stack.push(node);
+      opened = true;
+    } else if (piece === ")") {
+      stack.pop().end = position;
+      opened = false;
+    } else if (opened) {
+      stack.at(-1).label = piece;
+      opened = false;
+    } else {
+      stack.at(-1).word = words?.[position] ?? piece;
+      position += 1;
+    }
+  }
+  return root;
+}
+
+// All nodes, parents before children, left to right.
+export function nodesOf(root) {
+  const found = [];
+  const stack = [root];
+  while (stack.length) {
+    const node = stack.pop();
+    found.push(node);
+    for (let i = node.children.length - 1; i >= 0; i--) stack.push(node.children[i]);
+  }
+  return found;
+}
+
+export const wordsOf = (root) => nodesOf(root).filter((node) => node.word !== null).map((node) => node.word);
+export const keyOf = (node) => `${node.start} ${node.end} ${node.label}${node.word === null ? "" : " tag"}`;
+
+// The nodes of one tree that are not in the other; the same bracket twice counts twice.
+export function difference(one, other) {
+  const left = new Map();
+  for (const node of nodesOf(other)) left.set(keyOf(node), (left.get(keyOf(node)) ?? 0) + 1);
+  return nodesOf(one).filter((node) => {
+    const key = keyOf(node);
+    if (!left.get(key)) return true;
+    left.set(key, left.get(key) - 1);
+    return false;
+  });
+}

@@ -1,0 +1,406 @@
+// A tree in a frame: laid out so that no label is squeezed, with zoom, pan, collapsing, hover and keyboard.
+
+import { element, hint, percent, shorten, svg } from "./common.js";
+import { keyOf, nodesOf } from "./brackets.js";
+
+const ROW = 58;
+const GAP = 16;
+const PILL = 24;
+const MARGIN = 22;
+const ALIGNED = 32;
+// Smaller than this nobody reads it.
+const LEAST = 0.7;
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
+
+const ruler = document.createElement("canvas").getContext("2d");
+const widths = new Map();
+function widthOf(text, font) {
+  const key = `${font}\n${text}`;
+  if (!widths.has(key)) {
+    if (widths.size > 5000) widths.clear();
+    ruler.font = font;
+    widths.set(key, ruler.measureText(text).width);
+  }
+  return widths.get(key);
+}
+
+// Give every node that is seen its place. Words stand on the last row, in long sentences below their tags; a node stands
+// over the middle of its first and last child; what is wider than its children pushes its neighbours away.
+function arrange(root, collapsed) {
+  const family = getComputedStyle(document.documentElement).getPropertyValue("--sans");
+  const nodes = [];
+  const stack = [[root, 0]];
+  let depth = 0;
+  while (stack.length) {
+    const [node, level] = stack.pop();
+    const closed = collapsed.has(node);
+    const place = { node, level, closed, leaf: node.word !== null, children: [] };
+    place.text = closed ? shorten(wordsBelow(node), 34) : node.word;
+    place.pill = Math.max(30, widthOf(node.label || " ", place.leaf ? `500 12.5px ${family}` : `600 14px ${family}`) + 18);
+    const below = place.text === null ? 0 : widthOf(place.text, `15px ${family}`) + 4;
+    place.own = Math.max(place.pill, below) + GAP;
+    nodes.push(place);
+    depth = Math.max(depth, level);
+    if (!closed) for (let i = node.children.length - 1; i >= 0; i--) stack.push([node.children[i], level + 1]);
+  }
+  // Parents come before their children: sums of widths go up, places go down.
+  const at = new Map(nodes.map((place) => [place.node, place]));
+  for (const place of nodes) if (!place.closed) place.children = place.node.children.map((child) => at.get(child));
+  for (let i = nodes.length - 1; i >= 0; i--) {
+    const place = nodes[i];
+    place.inner = place.children.reduce((sum, child) => sum + child.width, 0);
+    place.width = Math.max(place.own, place.inner);
+  }
+  nodes[0].left = 0;
+  for (const place of nodes) {
+    let left = place.left + (place.width - place.inner) / 2;
+    for (const child of place.children) {
+      child.left = left;
+      left += child.width;
+    }
+  }
+  for (let i = nodes.length - 1; i >= 0; i--) {
+    const place = nodes[i];
+    const { children } = place;
+    place.x = children.length ? (children[0].x + children.at(-1).x) / 2 : place.left + place.width / 2;
+    place.y = place.level * ROW;
+  }
+  // A label wider than what is below it must stay in its own strip.
+  for (const place of nodes) {
+    const half = place.own / 2;
+    place.x = Math.max(place.left + half, Math.min(place.left + place.width - half, place.x));
+  }
+  const base = (depth + 1) * ROW - 4;
+  const total = nodes[0].width;
+  const words = nodes.filter((place) => place.leaf).map((place) => place.text);
+  for (const place of nodes) place.base = place.leaf && words.length > ALIGNED ? place.y + 36 : base;
+  const mirrored = words.filter((word) => RIGHT_TO_LEFT.test(word)).length > words.length / 2;
+  if (mirrored) for (const place of nodes) place.x = total - place.x;
+  return { nodes, at, width: total, height: base + 12, mirrored };
+}
+
+function wordsBelow(node) {
+  return nodesOf(node)
+    .filter((one) => one.word !== null)
+    .map((one) => one.word)
+    .join(" ");
+}
+
+export class TreeView {
+  // `posterior(node)` is a number or undefined, `classes(node)` more names for a node, `act(node, event)` what a click
+  // or Enter does, `describe` the words that a screen reader gets for the whole.
+  constructor({ height = "tall", posterior = () => undefined, classes = () => [], act, describe = "", tools = true } = {}) {
+    Object.assign(this, { posterior, classes, act, collapsed: new Set(), tall: height === "tall" });
+    this.layer = svg("g");
+    this.drawing = svg("svg", { class: "tree", role: "group", "aria-label": `Tree. ${describe}` }, this.layer);
+    this.frame = element("div", { class: `tree-frame ${height}` }, this.drawing);
+    if (tools) this.frame.append(this.tools());
+    this.view = { scale: 1, x: 0, y: 0 };
+    this.pan();
+    this.drawing.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.untouched && this.fit()).observe(this.frame);
+  }
+
+  tools() {
+    const button = (text, title, onclick) => element("button", { type: "button", class: "icon", title, "aria-label": title, text, onclick });
+    return element(
+      "div",
+      { class: "tree-tools" },
+      button("−", "Smaller", () => this.zoom(1 / 1.3)),
+      button("+", "Larger", () => this.zoom(1.3)),
+      button("⤢", "Fit", () => this.fit()),
+      button("⊞", "Open all", () => {
+        this.collapsed.clear();
+        this.draw();
+      }),
+    );
+  }
+
+  show(root) {
+    this.root = root;
+    this.current = root;
+    this.untouched = true;
+    this.draw();
+    if (this.tall) {
+      // As high as the tree is when it has the width that there is, within reason.
+      const scale = Math.min(1.15, Math.max(LEAST, (this.frame.clientWidth - 2 * MARGIN) / this.plan.width));
+      this.frame.style.height = `${Math.round(Math.max(230, Math.min(680, (this.plan.height + PILL) * scale + 3 * MARGIN)))}px`;
+    }
+    this.fit();
+  }
+
+  draw() {
+    const plan = arrange(this.root, this.collapsed);
+    this.plan = plan;
+    const edges = svg("g");
+    const nodes = svg("g");
+    this.groups = new Map();
+    for (const place of plan.nodes) {
+      for (const child of place.children) {
+        const middle = (place.y + child.y) / 2;
+        edges.append(
+          svg("path", { class: "edge", d: `M${place.x},${place.y + PILL / 2}C${place.x},${middle} ${child.x},${middle} ${child.x},${child.y - PILL / 2}` }),
+        );
+      }
+      nodes.append(this.group(place, edges));
+    }
+    this.layer.replaceChildren(edges, nodes);
+  }
+
+  group(place, edges) {
+    const { node } = place;
+    const value = this.posterior(node);
+    const names = ["node", place.leaf ? "tag" : "phrase", ...this.classes(node)];
+    if (value !== undefined) names.push("shaded", `p${Math.max(0, Math.min(10, Math.round(10 * value)))}`);
+    const sure = value === undefined ? "" : `, probability ${percent(value)}`;
+    const over = wordsBelow(node);
+    const group = svg(
+      "g",
+      {
+        class: names.join(" "),
+        tabindex: node === this.current ? 0 : -1,
+        role: "button",
+        "aria-label": `${node.label} over “${shorten(over, 80)}”${sure}${place.closed ? ", closed" : ""}`,
+        "data-key": keyOf(node),
+      },
+      svg("rect", { class: "pill", x: place.x - place.pill / 2, y: place.y - PILL / 2, width: place.pill, height: PILL, rx: PILL / 2 }),
+      svg("text", { class: "label", x: place.x, y: place.y + (place.leaf ? 4.5 : 5), text: node.label }),
+    );
+    if (place.text !== null) {
+      const y = place.leaf ? place.base : place.y + 46;
+      if (place.leaf) {
+        if (y - place.y > ROW - 8) edges.append(svg("path", { class: "edge to-word", d: `M${place.x},${place.y + PILL / 2}V${y - 16}` }));
+      } else {
+        const half = Math.max(place.own - GAP, 30) / 2;
+        group.append(svg("path", { class: "roof", d: `M${place.x},${place.y + PILL / 2}l${-half},18h${2 * half}z` }));
+      }
+      group.append(svg("text", { class: "word", x: place.x, y, text: place.text, direction: RIGHT_TO_LEFT.test(place.text) ? "rtl" : undefined }));
+    }
+    group.addEventListener("click", (event) => this.moved || this.activate(node, event.clientX, event.clientY));
+    group.addEventListener("dblclick", () => this.toggle(node));
+    const tell = (x, y) => hint(`${node.label}${value === undefined ? "" : `  ${percent(value)}`}\n${shorten(over, 90)}`, x, y);
+    group.addEventListener("pointermove", (event) => event.buttons || tell(event.clientX, event.clientY));
+    group.addEventListener("pointerleave", () => hint());
+    group.addEventListener("focus", () => {
+      this.current = node;
+      if (!group.matches(":focus-visible")) return;
+      const box = group.querySelector(".pill").getBoundingClientRect();
+      tell(box.left, box.bottom - 10);
+    });
+    group.addEventListener("blur", () => hint());
+    this.groups.set(node, group);
+    return group;
+  }
+
+  activate(node, x, y) {
+    this.focus(node);
+    hint();
+    this.act?.(node, x, y);
+  }
+
+  focus(node) {
+    this.groups.get(this.current)?.setAttribute("tabindex", -1);
+    this.current = node;
+    const group = this.groups.get(node);
+    group?.setAttribute("tabindex", 0);
+    group?.focus({ preventScroll: true });
+  }
+
+  toggle(node) {
+    if (node.word !== null) return;
+    if (!this.collapsed.delete(node)) this.collapsed.add(node);
+    const before = this.plan.at.get(node);
+    this.draw();
+    // What was clicked stays where it was.
+    const after = this.plan.at.get(node);
+    this.view.x += (before.x - after.x) * this.view.scale;
+    this.place();
+    this.focus(node);
+  }
+
+  key(event) {
+    const node = this.current;
+    const siblings = node.parent?.children ?? [node];
+    const at = siblings.indexOf(node);
+    const sideways = (this.plan.mirrored ? -1 : 1) * (event.key === "ArrowLeft" ? -1 : 1);
+    const steps = {
+      ArrowUp: node.parent,
+      ArrowDown: this.collapsed.has(node) ? null : node.children[0],
+      ArrowLeft: siblings[at + sideways] ?? this.beside(node, sideways),
+      ArrowRight: siblings[at + sideways] ?? this.beside(node, sideways),
+      Home: this.root,
+    };
+    if (event.key in steps) {
+      event.preventDefault();
+      if (steps[event.key]) {
+        this.focus(steps[event.key]);
+        this.reveal(steps[event.key]);
+      }
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      const box = this.groups.get(node).querySelector(".pill").getBoundingClientRect();
+      this.activate(node, box.left, box.bottom);
+    } else if (event.key === " ") {
+      event.preventDefault();
+      this.toggle(node);
+    } else if (event.key === "+" || event.key === "=") this.zoom(1.3);
+    else if (event.key === "-") this.zoom(1 / 1.3);
+    else if (event.key === "0") this.fit();
+  }
+
+  // The nearest node on the same row.
+  beside(node, step) {
+    const here = this.plan.at.get(node);
+    const row = this.plan.nodes.filter((place) => place.level === here.level).sort((a, b) => a.x - b.x);
+    const direction = this.plan.mirrored ? -step : step;
+    return row[row.indexOf(here) + direction]?.node;
+  }
+
+  reveal(node) {
+    const place = this.plan.at.get(node);
+    if (!place) return;
+    const { width, height } = this.frame.getBoundingClientRect();
+    const x = this.view.x + place.x * this.view.scale;
+    const y = this.view.y + place.y * this.view.scale;
+    if (x < 40) this.view.x += 80 - x;
+    if (x > width - 40) this.view.x -= x - width + 80;
+    if (y < 20) this.view.y += 40 - y;
+    if (y > height - 50) this.view.y -= y - height + 90;
+    this.place();
+  }
+
+  place() {
+    const { scale, x, y } = this.view;
+    this.layer.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
+  }
+
+  // All of it, if that can be read; else the top, and as much of the rest as there is room for.
+  fit() {
+    const { width, height } = this.frame.getBoundingClientRect();
+    if (!width || !this.plan) return;
+    const whole = Math.min((width - 2 * MARGIN) / this.plan.width, (height - 2 * MARGIN) / (this.plan.height + PILL));
+    const scale = Math.min(1.15, Math.max(whole, Math.min(LEAST, (height - 2 * MARGIN) / (this.plan.height + PILL), this.tall ? 9 : whole)));
+    const top = this.plan.nodes[0];
+    const room = width - this.plan.width * scale;
+    let x = room / 2;
+    if (room < 0) x = Math.max(width - MARGIN - this.plan.width * scale, Math.min(MARGIN, width / 2 - top.x * scale));
+    const spare = height - 2 * MARGIN - (this.plan.height + PILL) * scale;
+    this.view = { scale, x, y: MARGIN + (PILL / 2) * scale + Math.max(0, Math.min(spare / 2, 40)) };
+    this.place();
+    this.untouched = true;
+  }
+
+  // Look at the smallest phrase around some words, closely enough to read it.
+  look(start, end) {
+    if (this.view.scale >= 0.4) return;
+    const around = nodesOf(this.root).filter((node) => node.start <= start && node.end >= end && node.word === null);
+    const { x, y } = this.plan.at.get(around.at(-1) ?? this.root);
+    const { width, height } = this.frame.getBoundingClientRect();
+    this.view = { scale: LEAST, x: width / 2 - x * LEAST, y: height / 3 - y * LEAST };
+    this.untouched = false;
+    this.place();
+  }
+
+  zoom(factor, x, y) {
+    const box = this.frame.getBoundingClientRect();
+    const cx = x ?? box.width / 2;
+    const cy = y ?? box.height / 2;
+    const scale = Math.max(0.08, Math.min(4, this.view.scale * factor));
+    const real = scale / this.view.scale;
+    this.view = { scale, x: cx - (cx - this.view.x) * real, y: cy - (cy - this.view.y) * real };
+    this.untouched = false;
+    this.place();
+  }
+
+  pan() {
+    const pointers = new Map();
+    let spread = 0;
+    const apart = () => {
+      const [a, b] = [...pointers.values()];
+      return Math.hypot(a.x - b.x, a.y - b.y);
+    };
+    this.drawing.addEventListener("pointerdown", (event) => {
+      pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
+      this.moved = false;
+      if (pointers.size === 2) spread = apart();
+    });
+    this.drawing.addEventListener("pointermove", (event) => {
+      const before = pointers.get(event.pointerId);
+      if (!before) return;
+      const [dx, dy] = [event.clientX - before.x, event.clientY - before.y];
+      if (!this.moved && Math.hypot(dx, dy) < 5) return;
+      if (!this.moved) {
+        this.moved = true;
+        this.drawing.setPointerCapture(event.pointerId);
+        hint();
+      }
+      pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
+      if (pointers.size === 2) {
+        const now = apart();
+        if (spread) this.zoom(now / spread);
+        spread = now;
+      } else {
+        this.view.x += dx;
+        this.view.y += dy;
+        this.untouched = false;
+        this.place();
+      }
+    });
+    for (const name of ["pointerup", "pointercancel", "pointerleave"]) {
+      this.drawing.addEventListener(name, (event) => pointers.delete(event.pointerId));
+    }
+    this.drawing.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey && !event.metaKey && !event.altKey) return; // the page scrolls
+        event.preventDefault();
+        const box = this.frame.getBoundingClientRect();
+        this.zoom(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
+      },
+      { passive: false },
+    );
+  }
+
+  // The drawing as a file of its own: what style sheets say is written into it.
+  toSVG() {
+    const copy = this.drawing.cloneNode(true);
+    const originals = this.drawing.querySelectorAll("*");
+    copy.querySelectorAll("*").forEach((node, number) => {
+      const style = getComputedStyle(originals[number]);
+      if (["path", "rect", "text"].includes(node.tagName)) {
+        const names = ["fill", "stroke", "stroke-width", "stroke-dasharray"];
+        if (node.tagName === "text") names.push("font-family", "font-size", "font-weight", "text-anchor");
+        for (const name of names) {
+          const value = style.getPropertyValue(name);
+          if (value && value !== "none" || name === "fill") node.setAttribute(name, value.replaceAll('"', "'"));
+        }
+      }
+      for (const name of ["class", "tabindex", "role", "aria-label", "data-key"]) node.removeAttribute(name);
+    });
+    const { width, height } = this.plan;
+    const size = { width: Math.ceil(width + 2 * MARGIN), height: Math.ceil(height + PILL + MARGIN) };
+    copy.querySelector("g").setAttribute("transform", `translate(${MARGIN} ${MARGIN})`);
+    for (const name of ["class", "role", "aria-label"]) copy.removeAttribute(name);
+    copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+    copy.setAttribute("width", size.width);
+    copy.setAttribute("height", size.height);
+    copy.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
+    const paper = getComputedStyle(this.frame).backgroundColor;
+    copy.prepend(svg("rect", { width: size.width, height: size.height, fill: paper }));
+    return { text: new XMLSerializer().serializeToString(copy), ...size };
+  }
+
+  async toPNG() {
+    const { text, width, height } = this.toSVG();
+    const image = new Image();
+    image.src = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+    await image.decode();
+    const factor = Math.min(2, 16000 / width, 16000 / height);
+    const canvas = element("canvas", { width: Math.round(width * factor), height: Math.round(height * factor) });
+    const context = canvas.getContext("2d");
+    context.scale(factor, factor);
+    context.drawImage(image, 0, 0);
+    URL.revokeObjectURL(image.src);
+    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  }
+}

@@ -1,0 +1,320 @@
+// The treebank: search it, and see where a parser differs from it.
+
+import { api, count, element, find, frame, percent, shorten, show } from "./common.js";
+import { difference, nodesOf, readTree } from "./brackets.js";
+import { TreeView } from "./tree.js";
+
+const MORE = 12;
+const EXAMPLES = ["NP < PP", "VP << (NP $.. PP)", "@NP < (NN . NN)", "S !<< VP", "/^WH/ > SBAR"];
+const FIGURES = [["f1", "F1"], ["precision", "precision"], ["recall", "recall"], ["exact", "exact"], ["tag_accuracy", "tags"]];
+const view = { tab: "search", pattern: "", words: false, model: null, chosen: null };
+let info;
+let timer;
+
+async function start() {
+  try {
+    info = await frame();
+    if (!info.treebank) {
+      find("#content").replaceChildren(element("p", { class: "empty", text: "There is no treebank. Start the server with --treebank FILE." }));
+      return;
+    }
+    view.model = info.models.find((model) => model.kind === "grammar").name;
+    readLink();
+    draw();
+  } catch (error) {
+    show(error);
+  }
+}
+
+function readLink() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  view.tab = given.get("tab") === "mistakes" ? "mistakes" : "search";
+  view.pattern = given.get("pattern") ?? "";
+  view.words = given.get("words") === "1";
+}
+
+function writeLink() {
+  const values = { tab: view.tab };
+  if (view.pattern) values.pattern = view.pattern;
+  if (view.words) values.words = "1";
+  history.replaceState(null, "", `#${new URLSearchParams(values)}`);
+}
+
+function draw() {
+  clearTimeout(timer);
+  writeLink();
+  const tab = (name, text) =>
+    element("button", { type: "button", role: "tab", "aria-selected": String(view.tab === name), text, onclick: () => ((view.tab = name), draw()) });
+  const body = element("div", { id: "result" });
+  find("#content").replaceChildren(
+    element(
+      "div",
+      { class: "bar" },
+      element("div", { class: "tabs", role: "tablist" }, tab("search", "Search"), tab("mistakes", "Gold against parsed")),
+      element("span", { class: "note", text: `${info.treebank.name}: ${count(info.treebank.trees)} trees` }),
+    ),
+    body,
+  );
+  if (view.tab === "search") drawSearch(body);
+  else drawMistakes(body);
+}
+
+// Searching.
+
+function drawSearch(body) {
+  const input = element("input", { type: "search", id: "pattern", class: "grow mono", "aria-label": "Pattern", placeholder: "A pattern, such as NP < PP; nothing is all trees", value: view.pattern, spellcheck: "false" });
+  const results = element("div", { id: "found", "aria-live": "polite" });
+  const choice = (value, text) =>
+    element("label", {}, element("input", { type: "radio", name: "what", value, checked: view.words === (value === "words"), onchange: () => (view.words = value === "words") }), element("span", { text }));
+  const form = element(
+    "form",
+    {
+      class: "sheet",
+      role: "search",
+      onsubmit(event) {
+        event.preventDefault();
+        view.pattern = input.value;
+        writeLink();
+        search(results);
+      },
+    },
+    element(
+      "div",
+      { class: "bar" },
+      element("fieldset", { class: "choice" }, element("legend", { class: "unseen", text: "Search for" }), choice("pattern", "pattern"), choice("words", "words")),
+      input,
+      element("button", { class: "main", text: "Search" }),
+    ),
+    element(
+      "div",
+      { class: "bar" },
+      element("span", { class: "note", text: "Try" }),
+      EXAMPLES.map((text) =>
+        element("button", {
+          type: "button",
+          class: "plain mono",
+          text,
+          onclick() {
+            input.value = text;
+            form.querySelector("[value=pattern]").click();
+            form.requestSubmit();
+          },
+        }),
+      ),
+    ),
+    element(
+      "details",
+      {},
+      element("summary", { text: "The pattern language" }),
+      element(
+        "table",
+        { class: "plain" },
+        element(
+          "tbody",
+          {},
+          [
+            ["NP < PP, NP > VP", "an NP with a child PP; an NP whose parent is a VP"],
+            ["NP << PP, NP >> S", "anywhere below, anywhere above"],
+            ["NP $ PP, NP $. PP, NP $.. PP", "has a sister; the next one; a later one"],
+            ["DT . NN, DT .. NN", "right before; anywhere before"],
+            ["NP <1 DT, NP <- NN, NP <: NN", "first, last, only child"],
+            ["NP < (PP < IN) !< DT", "parentheses, and not"],
+            ["/^NP-/, @NP, __", "regular expression; without function tags; any node"],
+          ].map(([pattern, meaning]) => element("tr", {}, element("td", { class: "mono", text: pattern }), element("td", { text: meaning }))),
+        ),
+      ),
+    ),
+  );
+  body.replaceChildren(form, results);
+  search(results);
+}
+
+async function search(results) {
+  show();
+  results.classList.add("busy");
+  try {
+    await (view.pattern.trim() ? searched(results) : browsed(results));
+  } catch (error) {
+    results.replaceChildren();
+    show(error);
+  } finally {
+    results.classList.remove("busy");
+  }
+}
+
+async function searched(results) {
+  const ask = (start) => api("search", { pattern: view.pattern, words: view.words, start, count: MORE });
+  const first = await ask(0);
+  const summary = element("p", { id: "summary", text: `${count(first.matches)} matches in ${count(first.matching_trees)} of ${count(first.trees)} trees (${percent(first.matching_trees / Math.max(1, first.trees))})` });
+  await listed(results, summary, first.results, first.matching_trees, async (start) => (await ask(start)).results);
+}
+
+async function browsed(results) {
+  const ask = async (start) => (await api(`trees?start=${start}&count=${MORE}`)).trees;
+  await listed(results, element("p", { id: "summary", class: "note", text: "All trees, in their order" }), await ask(0), info.treebank.trees, ask);
+}
+
+async function listed(results, summary, first, total, ask) {
+  const cards = element("div", { class: "cards" });
+  let have = 0;
+  const add = (trees) => {
+    for (const tree of trees) addTree(cards, tree);
+    have += trees.length;
+    more.hidden = have >= total;
+  };
+  const more = element("button", { type: "button", text: "More", async onclick() {
+    try {
+      add(await ask(have));
+    } catch (error) {
+      show(error);
+    }
+  } });
+  results.replaceChildren(element("section", { class: "sheet" }, summary, cards, more));
+  add(first);
+}
+
+function addTree(cards, found) {
+  const root = readTree(found.tree, found.words);
+  const nodes = nodesOf(root);
+  const marked = new Set((found.nodes ?? []).map((number) => nodes[number]));
+  const tree = new TreeView({ height: "short", classes: (node) => (marked.has(node) ? ["matched"] : []), describe: found.tree, tools: false });
+  cards.append(
+    element("article", { class: "card", "aria-label": `Tree ${found.number}` }, element("div", { class: "bar spread" }, element("h3", { text: `Tree ${count(found.number)}` }), parseLink(found.words)), sentence(found.words, [...marked]), tree.frame),
+  );
+  tree.show(root);
+  const [match] = marked;
+  if (match) tree.look(match.start, match.end);
+}
+
+function parseLink(words) {
+  return element("a", { class: "note", href: `/parse#${encodeURIComponent(JSON.stringify({ text: words.join(" "), input: "tokens" }))}`, text: "parse it" });
+}
+
+function sentence(words, marked) {
+  const inside = new Set(marked.flatMap((node) => [...Array(node.end - node.start).keys()].map((n) => n + node.start)));
+  const whole = marked.some((node) => node.end - node.start === words.length);
+  return element("p", { class: "note sentence", dir: "auto" }, words.map((word, number) => (inside.has(number) && !whole ? [element("mark", { text: word }), " "] : `${word} `)));
+}
+
+// Gold against parsed.
+
+function drawMistakes(body) {
+  const head = element("section", { class: "sheet" });
+  const list = element("section", { class: "sheet", id: "worst" });
+  body.replaceChildren(head, list);
+  let shownAt = -1;
+  const query = (start) => {
+    const values = { model: view.model, start, count: MORE };
+    if (view.chosen) {
+      values.kind = view.chosen.kind;
+      if (view.chosen.gold !== null) values.gold = view.chosen.gold;
+      if (view.chosen.predicted !== null) values.predicted = view.chosen.predicted;
+    }
+    return api(`mistakes?${new URLSearchParams(values)}`);
+  };
+  const refresh = async () => {
+    try {
+      const found = await query(0);
+      head.replaceChildren(...headOf(found, draw));
+      // While it parses the list is drawn again only as it has grown a lot, so that one can read it.
+      if (found.complete || found.done > 1.7 * shownAt) {
+        shownAt = found.done;
+        worst(list, found, query);
+      }
+      if (!found.complete && head.isConnected) timer = setTimeout(refresh, 1000);
+    } catch (error) {
+      show(error);
+    }
+  };
+  refresh();
+}
+
+function headOf(found, again) {
+  const grammars = info.models.filter((model) => model.kind === "grammar");
+  const same = (one) => view.chosen && one.kind === view.chosen.kind && one.gold === view.chosen.gold && one.predicted === view.chosen.predicted;
+  const kinds = { phrase: "takes", tag: "tags", missing: "misses", spurious: "adds" };
+  const text = (one) => (one.kind === "missing" ? `misses ${one.gold}` : one.kind === "spurious" ? `adds ${one.predicted}` : `${kinds[one.kind]} ${one.gold} as ${one.predicted}`);
+  return [
+    element(
+      "div",
+      { class: "bar spread" },
+      element(
+        "div",
+        { class: "bar" },
+        grammars.length > 1
+          ? element(
+              "select",
+              { "aria-label": "Model", onchange: (event) => ((view.model = event.target.value), (view.chosen = null), again()) },
+              grammars.map((model) => element("option", { value: model.name, text: model.name, selected: model.name === view.model })),
+            )
+          : element("h2", { text: view.model }),
+        element("span", { class: found.complete ? "badge" : "badge warn", id: "progress", text: found.complete ? `${count(found.done)} trees parsed` : `${count(found.done)} of ${count(found.total)} parsed` }),
+      ),
+      element("div", { class: "figures" }, FIGURES.map(([name, title]) => element("div", {}, element("strong", { text: found[name] === null ? "–" : found[name].toFixed(1) }), element("span", { class: "note", text: title })))),
+    ),
+    element("p", { class: "subtle", text: "What it gets wrong most often" }),
+    element(
+      "div",
+      { class: "words confusions", role: "group", "aria-label": "Confusions" },
+      found.confusions.slice(0, 28).map((one) =>
+        element("button", { type: "button", "aria-pressed": String(Boolean(same(one))), onclick: () => ((view.chosen = same(one) ? null : one), again()) }, text(one), element("span", { class: "faint", text: count(one.count) })),
+      ),
+    ),
+  ];
+}
+
+function worst(list, found, query) {
+  const cards = element("div", { class: "pairs" });
+  let have = 0;
+  const add = (rows) => {
+    for (const row of rows) addPair(cards, row);
+    have += rows.length;
+    more.hidden = have >= found.wrong_trees;
+  };
+  const more = element("button", { type: "button", text: "More", async onclick() {
+    try {
+      add((await query(have)).worst);
+    } catch (error) {
+      show(error);
+    }
+  } });
+  list.replaceChildren(
+    element("div", { class: "bar" }, element("h2", { text: view.chosen ? "Trees with this mistake, the worst first" : "The worst trees first" }), element("span", { class: "note", text: `${count(found.wrong_trees)} trees; red: not in the other tree` })),
+    cards,
+    more,
+  );
+  add(found.worst);
+  if (!found.worst.length) cards.append(element("p", { class: "empty", text: found.complete ? "No mistakes." : "None yet." }));
+}
+
+function addPair(cards, row) {
+  const [gold, predicted] = [readTree(row.gold, row.words), readTree(row.predicted, row.words)];
+  const side = (title, root, other, text) => {
+    const wrong = new Set(difference(root, other));
+    const tree = new TreeView({ height: "short", classes: (node) => (wrong.has(node) ? ["wrong"] : []), describe: text, tools: false });
+    return { part: element("div", {}, element("p", { class: "subtle", text: title }), tree.frame), show: () => {
+      tree.show(root);
+      const [first] = wrong;
+      if (first) tree.look(first.start, first.end);
+    } };
+  };
+  const one = side("Gold", gold, predicted, row.gold);
+  const other = side("Parsed", predicted, gold, row.predicted);
+  cards.append(
+    element(
+      "article",
+      { class: "card", "aria-label": `Tree ${row.number}` },
+      element("div", { class: "bar spread" }, element("div", { class: "bar" }, element("h3", { text: `Tree ${count(row.number)}` }), element("span", { class: "badge bad", text: `F1 ${row.f1.toFixed(0)}` }), element("span", { class: "note", text: `${row.mistakes} mistakes` })), parseLink(row.words)),
+      element("p", { class: "note", dir: "auto", text: shorten(row.words.join(" "), 300) }),
+      element("div", { class: "two" }, one.part, other.part),
+    ),
+  );
+  one.show();
+  other.show();
+}
+
+addEventListener("hashchange", () => {
+  readLink();
+  draw();
+});
+start();

@@ -1,0 +1,37 @@
+"""One service with the included model, and one browser, for all tests of the web."""
+
+from __future__ import annotations
+
+import pytest
+from browser import browsing, resize, serving
+from client import Client
+
+from sapwood.web.application import Application
+from sapwood.web.service import Limits, Service
+
+
+@pytest.fixture(scope="session")
+def client():
+    """A client of a service with the included model and small limits."""
+    service = Service.load(limits=Limits(body=200_000, sentences=50, words=130, trees=20))
+    with serving(service) as address:
+        yield Client(address, Application(service).description)
+
+
+@pytest.fixture(scope="session")
+def driver():
+    """One browser for all tests."""
+    with browsing() as found:
+        yield found
+
+
+@pytest.fixture
+def page(driver, client):
+    """A page of the service; what a test leaves on the console is a failure."""
+    from pages import Page
+
+    found = Page(driver, client.address)
+    found.complaints()
+    yield found
+    assert found.complaints() == []
+    resize(driver, 1400, 1000)

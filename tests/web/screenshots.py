@@ -1,0 +1,102 @@
+"""Pictures of every page, light and dark, wide and narrow: `python tests/web/screenshots.py DIRECTORY`.
+
+With `--docs` those of the documentation are made: `python tests/web/screenshots.py --docs docs/pictures`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from browser import WHY_NOT, browsing, resize, serving
+from made_treebank import TEXT, made_treebank
+
+from sapwood.lm import count_text
+from sapwood.lm.aggregate import AggregateMarkov
+from sapwood.run.log import TrainingLog
+from sapwood.web.service import Service
+
+SENTENCE = "She saw the man with the telescope."
+CHOOSE_TWO = "for (const n of [1, 2]) document.querySelectorAll('.cards > .card[data-state] button')[n].click()"
+LOOK = "const asked = document.querySelector('#asked'); asked.value = 'the'; asked.form.requestSubmit()"
+# Name, path, what to wait for, and what to do then.
+PAGES: list[tuple[str, str, str, str]] = [
+    ("parse", "parse#" + quote(json.dumps({"text": SENTENCE, "count": 3})), ".cards .node", ""),
+    ("states", "states#symbol=VBD%2Ftag", ".card[data-state]", ""),
+    ("compare", "states#symbol=NP", ".card[data-state]", CHOOSE_TWO),
+    ("search", "treebank#pattern=NP+%3C+PP", ".card .matched", ""),
+    ("mistakes", "treebank#tab=mistakes", ".pairs .wrong", ""),
+    ("words", "words", "#topics .card", LOOK),
+    ("training", "training", "svg.plot .curve", ""),
+]
+SHOWN = {"parse": (1200, 880), "states": (1200, 900), "search": (1200, 760), "mistakes": (1200, 820)}
+
+
+def make_service(folder: Path) -> Service:
+    """Return a service with something of each kind."""
+    (folder / "gold.mrg").write_text("".join(f"{tree}\n" for tree in made_treebank()), encoding="utf-8")
+    lines = [line.strip() for line in TEXT.replace("\n", " ").split(".")]
+    (folder / "text.txt").write_text("\n".join(lines * 5) + "\n")
+    AggregateMarkov(states=6).fit(count_text(folder / "text.txt", order=2)).save(folder / "words.lm")
+    with TrainingLog(folder / "train.jsonl") as log:
+        log.write("start", step=0, method="em", trees=31)
+        for step in range(1, 40):
+            log.write("iteration", step=step, cycle=1, iteration=step, log_likelihood=-3000 + 900 * (1 - 0.9**step))
+            if step % 5 == 0:
+                log.write("dev", step=step, cycle=1, f1=60 + 22 * (1 - 0.85**step))
+        log.write("end", step=39)
+    return Service.load(
+        ["en", str(folder / "words.lm")], treebank=str(folder / "gold.mrg"), logs=[str(folder / "train.jsonl")]
+    )
+
+
+def show(driver: Any, address: str, page: tuple[str, str, str, str]) -> None:
+    """Open a page and wait until it is there."""
+    _, path, selector, action = page
+    driver.get("about:blank")
+    driver.get(address + path)
+    end = time.monotonic() + 30
+    while not driver.execute_script("return document.querySelector(arguments[0])", selector):
+        if time.monotonic() > end:
+            sys.exit(f"{path}: {selector} does not come")
+        time.sleep(0.1)
+    if action:
+        driver.execute_script(action)
+    time.sleep(1.0)
+
+
+def main() -> None:
+    """Make the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--docs", action="store_true", help="those of the documentation alone")
+    options = parser.parse_args()
+    if WHY_NOT:
+        sys.exit(WHY_NOT)
+    options.directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, serving(make_service(Path(folder))) as address:
+        for dark in (False,) if options.docs else (False, True):
+            with browsing(dark=dark) as driver:
+                for page in PAGES:
+                    for width in (1200,) if options.docs else (1400, 400):
+                        if options.docs and page[0] not in SHOWN:
+                            continue
+                        resize(driver, width, SHOWN[page[0]][1] if options.docs else 1000)
+                        show(driver, address, page)
+                        if not options.docs:
+                            height = driver.execute_script("return document.documentElement.scrollHeight")
+                            resize(driver, width, min(height, 4000))
+                            time.sleep(0.3)
+                        name = f"explorer-{page[0]}" if options.docs else f"{page[0]}-{width}{'-dark' if dark else ''}"
+                        driver.save_screenshot(str(options.directory / f"{name}.png"))
+                        print(options.directory / f"{name}.png", flush=True)
+
+
+if __name__ == "__main__":
+    main()

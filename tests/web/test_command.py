@@ -1,0 +1,93 @@
+"""The command: it says where it is, and stops when it is told to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from effort import examples
+from sapwood.cli.main import main
+from sapwood.errors import SapwoodError
+from sapwood.web.endpoints import endpoints_of
+from sapwood.web.schemas import BadRequest, check, read_json
+from sapwood.web.server import open_socket
+from sapwood.web.service import Service
+from sapwood.web.work import Job
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_stopped(how):
+    command = [sys.executable, "-m", "sapwood", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        line = server.stdout.readline()
+        address = re.fullmatch(r"sapwood: serving at (http://127\.0\.0\.1:\d+/) \(end with Ctrl-C\)\n", line)[1]
+        with urllib.request.urlopen(f"{address}api/info") as answer:
+            assert json.load(answer)["models"][0]["name"] == "english"
+        server.send_signal(how)
+        _, errors = server.communicate(timeout=30)
+    assert server.returncode in (0, -how)
+    assert "Traceback" not in errors
+    assert "GET /api/info 200" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-m", "nowhere.sapwood"], "nowhere.sapwood"),
+        (["--treebank", "nowhere.mrg"], "nowhere.mrg"),
+        (["-m", "-"], "standard input"),
+        (["-m", ""], "empty"),
+        (["--token", " "], "token"),
+        (["--host", "256.0.0.1"], "256.0.0.1"),
+    ],
+)
+def test_wrong_arguments_are_explained(arguments, message):
+    with pytest.raises(SapwoodError, match=message):
+        main.main(["serve", "--port", "0", *arguments], standalone_mode=False)
+
+
+def test_a_port_that_is_taken():
+    with open_socket("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SapwoodError, match=f"127.0.0.1:{port}: cannot listen there"):
+            open_socket("127.0.0.1", port)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = ("text", "sentences", "model", "count", "seed", "gold", "tokens", "phrases", "symbol", "trees", "to", "least")
+
+
+@pytest.fixture(scope="module")
+def service():
+    return Service.load()
+
+
+@examples(200)
+@given(st.one_of(JSON, st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4)))
+def test_any_json_gets_an_answer_or_a_reason(service, value):
+    """What is not as described is refused, and what is can be planned or cannot be done; nothing else happens."""
+    for endpoint in endpoints_of(service):
+        job = Job(lambda job: None, 60.0, lambda result, error: None)
+        with contextlib.suppress(SapwoodError):
+            plan = endpoint.prepare(service, read_json(json.dumps(value).encode()), job)
+            check(json.loads(plan.finish([step() for step in plan.steps])), endpoint.response)
+
+
+@examples(50)
+@given(st.binary(max_size=60))
+def test_any_bytes_are_json_or_not(body):
+    with contextlib.suppress(BadRequest):
+        json.dumps(read_json(body), ensure_ascii=False).encode()

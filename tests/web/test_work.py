@@ -1,0 +1,130 @@
+"""Work is shared fairly, bounded, and dropped when nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from sapwood.web.work import Busy, Crew, Job, Plan
+
+
+@pytest.fixture
+def workers():
+    made = []
+
+    def make(threads=2, queue=10):
+        made.append(Crew(threads, queue))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def settled(workers: Crew) -> bool:
+    """Whether all jobs are off the books, soon."""
+    end = time.monotonic() + 5
+    while workers.jobs and time.monotonic() < end:
+        time.sleep(0.005)
+    return not workers.jobs
+
+
+def squares(count: int):
+    return lambda job: Plan([lambda n=n: n * n for n in range(count)], lambda results: results)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 50])
+def test_results_come_in_the_order_of_the_steps(workers, count):
+    some = workers(3)
+    assert asyncio.run(some.run(squares(count), 10)) == [n * n for n in range(count)]
+    assert settled(some)
+
+
+def test_many_jobs_at_once(workers):
+    some = workers(4, 100)
+
+    async def all_of_them():
+        return await asyncio.gather(*(some.run(squares(n), 10) for n in range(60)))
+
+    assert asyncio.run(all_of_them()) == [[k * k for k in range(n)] for n in range(60)]
+    assert settled(some)
+
+
+def test_errors_are_those_of_the_request(workers):
+    some = workers()
+
+    def broken(job):
+        return Plan([lambda: 1 // 0, lambda: 1], sum)
+
+    for prepare, error in ((broken, ZeroDivisionError), (lambda job: [][0], IndexError)):
+        with pytest.raises(error):
+            asyncio.run(some.run(prepare, 10))
+    assert asyncio.run(some.run(squares(3), 10)) == [0, 1, 4]
+    assert settled(some)
+
+
+def test_too_many_are_told_to_come_back(workers):
+    some, go = workers(1, 3), threading.Event()
+    found = []
+    for _ in range(3):
+        some.submit(Job(lambda job: Plan([go.wait], lambda results: results), 10, lambda *one: found.append(one)))
+    with pytest.raises(Busy, match="too many requests"):
+        some.submit(Job(squares(1), 10, lambda *one: None))
+    go.set()
+    assert settled(some)
+    assert found == [([True], None)] * 3
+
+
+def test_those_that_waited_too_long_are_not_begun(workers):
+    some, go = workers(1), threading.Event()
+    some.submit(Job(lambda job: Plan([go.wait], list), 10, lambda *one: None))
+    found = []
+    some.submit(Job(squares(1), 0.01, lambda *one: found.append(one)))
+    time.sleep(0.05)
+    go.set()
+    assert settled(some)
+    [(result, error)] = found
+    assert result is None
+    assert isinstance(error, Busy)
+
+
+def test_one_large_job_does_not_hold_the_others(workers):
+    """Its many steps leave a thread for others, and take turns with them."""
+    some = workers(2, 10)
+    order = []
+
+    def slow(job):
+        return Plan([lambda: (time.sleep(0.02), order.append("large"))] * 40, len)
+
+    async def both():
+        large = asyncio.ensure_future(some.run(slow, 30))
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        await some.run(lambda job: Plan([lambda: order.append("small")] * 3, len), 30)
+        waited = time.monotonic() - began
+        await large
+        return waited
+
+    assert asyncio.run(both()) < 0.4
+    assert order.index("small") < 12
+
+
+def test_steps_of_a_cancelled_job_are_not_done(workers):
+    some, begun = workers(1), []
+
+    async def give_up():
+        task = asyncio.ensure_future(
+            some.run(lambda job: Plan([lambda: (begun.append(1), time.sleep(0.05))] * 50, len), 30)
+        )
+        await asyncio.sleep(0.08)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(give_up())
+    assert settled(some)
+    assert 1 <= len(begun) < 6
+    assert asyncio.run(some.run(squares(2), 10)) == [0, 1]
