@@ -25,6 +25,8 @@ COMMANDS = (
     "eval",
     "compare",
     "inspect",
+    "diagnose",
+    "serve",
     "convert",
     "search",
     "minimise",
