@@ -89,7 +89,7 @@ def slow_cost(grammar: TensorGrammar, trees: list, symbol: int, i: int, j: int) 
     cost = 0.0
     for tree in trees:
         passes = tree_inside_outside(grammar, tree)
-        for node, at in enumerate(passes.symbols):
+        for node, at in enumerate(passes.tree.symbol):
             if at == symbol:
                 up, down = passes.inside[node], passes.outside[node]
                 total = up @ down

@@ -296,14 +296,14 @@ class Emissions:
             return {}
         return {"emissions.values.half": halves, "emissions.values": self.values[len(words) :]}
 
-    def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
-        """Return everything as arrays, for storage."""
+    def to_arrays(self, *, as_it_is: bool = False) -> dict[str, Shaped[Array, "..."]]:
+        """Return everything as arrays, for storage; with `as_it_is`, no weights as halves."""
         shared = {} if self.emitter is None else {"emissions.emitter": self.emitter}
         return {
             **self.lexicon.to_arrays(),
             **shared,
             **{f"emissions.{name}": getattr(self, name) for name in _STORED},
-            **self._packed_values(),
+            **({} if as_it_is else self._packed_values()),
             "emissions.tags": pack_strings(self.tags),
         }
 

@@ -278,7 +278,7 @@ class TensorGrammar:
         return grammar
 
     def _content(self, *, as_it_is: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return what is stored; with `as_it_is`, zero weights among them."""
+        """Return what is stored; with `as_it_is`, all weights, as they are."""
         arrays = {
             **self.symbols.to_arrays(),
             "states": self.states,
@@ -287,7 +287,7 @@ class TensorGrammar:
             "occupancy": self.occupancy,
             "rule_counts": self.rule_counts,
             **{f"level.{number}": level for number, level in enumerate(self.levels)},
-            **self.emissions.to_arrays(),
+            **self.emissions.to_arrays(as_it_is=as_it_is),
         }
         metadata: dict[str, Any] = {
             "n_interminals": self.n_interminals,
