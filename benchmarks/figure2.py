@@ -33,7 +33,6 @@ from sapwood.induction import ModelMoments, make_model
 from sapwood.induction.fields import PRIMES
 from sapwood.induction.identify import exact_rank
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.run.parallel import map_in_order
 from sapwood.run.progress import Bars, track
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ def study(most_words: int, longest: int, workers: int) -> list[Cell]:
     ]
     tasks.sort(key=lambda task: -(make_model(*task[:3]).n_parameters ** 2) * task[3])
     with ProcessPoolExecutor(workers) as pool:
-        found = track(map_in_order(answers, tasks, executor=pool), Bars(), "ranks", len(tasks))
+        found = track(pool.map(answers, tasks), Bars(), "ranks", len(tasks))
         return [cell for cells in found for cell in cells]
 
 

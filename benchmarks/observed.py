@@ -18,6 +18,7 @@ import numpy as np
 from _machine import best_time, matrix_product_speed
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
 from sapwood.inference.observed import ObservedTrees
+from sapwood.run.workers import Threads
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_trees
 from sapwood.trees.transform import TreeTransform
@@ -73,8 +74,9 @@ def main() -> None:
         grammar = random_weights(corpus, states)
         table = np.random.default_rng(0).random(observed.lexical_offsets(grammar)[-1])
         for threads in options.threads:
-            inside = best_time(lambda: observed.inside(grammar, lexical=table, threads=threads))  # noqa: B023
-            whole = best_time(lambda: observed.expectations(grammar, lexical=table, threads=threads))  # noqa: B023
+            trees = ObservedTrees(corpus, workers=Threads(threads))
+            inside = best_time(lambda: trees.inside(grammar, lexical=table))  # noqa: B023
+            whole = best_time(lambda: trees.expectations(grammar, lexical=table))  # noqa: B023
             speed = operations(corpus, states) / whole / 1e9
             share = speed / (peak * threads)
             print(f"{states:>6} {threads:>7} {inside:>10.3f} {whole:>10.3f} {speed:>8.1f} {share:>14.0%}")

@@ -39,7 +39,6 @@ from sapwood.induction.model import Model
 from sapwood.induction.simplices import Parameters
 from sapwood.induction.unmixing import Sentences, unmix
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.run.parallel import map_in_order
 from sapwood.run.progress import Bars, track
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def main() -> None:
         for seed in range(arguments.repetitions)
     ]
     with ProcessPoolExecutor(arguments.workers) as pool:
-        rows = list(track(map_in_order(measure, tasks, executor=pool), Bars(), "samples", len(tasks)))
+        rows = list(track(pool.map(measure, tasks), Bars(), "samples", len(tasks)))
     print(tables(rows))
     if arguments.json:
         arguments.json.write_text(json.dumps(rows) + "\n", encoding="utf-8")

@@ -224,7 +224,9 @@ def test_threads_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = corpus_of(trees)
     # Many shards, as a large treebank has.
     honest = ObservedTrees.__init__
-    monkeypatch.setattr(ObservedTrees, "__init__", lambda self, corpus: honest(self, corpus, shards=7))
+    monkeypatch.setattr(
+        ObservedTrees, "__init__", lambda self, corpus, workers: honest(self, corpus, shards=7, workers=workers)
+    )
     one, three = (node_grams(grammar, corpus, threads=threads) for threads in (1, 3))
     for mine, its in zip((*one[0], *one[1]), (*three[0], *three[1]), strict=True):
         assert mine.tobytes() == its.tobytes()

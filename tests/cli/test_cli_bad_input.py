@@ -287,7 +287,7 @@ CASES: dict[str, list[Case]] = {
         Case("parse sentences.txt -m m -o sentences.txt", USAGE, "-o sentences.txt: is one of the input files"),
         Case("parse sentences.txt -m m -o m", USAGE, "-o m: is one of the input files; it would be replaced"),
         Case("parse -s cats -m trees.mrg -m m -o ./m", USAGE, "-o ./m: is one of the input files"),
-        Case("parse --nonsense", USAGE, "No such option '?--nonsense"),
+        Case("parse --nonsense", USAGE, "No such option:? '?--nonsense"),
         Case("train", USAGE, "Missing argument 'TREEBANK"),
         Case("train trees.mrg", USAGE, "Missing option '-o' / '--output'"),
         Case("train trees.mrg -o trees.mrg", USAGE, "-o trees.mrg: is one of the input files"),

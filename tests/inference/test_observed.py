@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples, slow
+from elsewhere import Elsewhere
 from made_up import Writer
 from oracles.reference import number_tree, tree_inside_outside, tree_probability
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.observed import Expectations, ObservedTrees, lexical_table
+from sapwood.inference.observed import Expectations, NodeVectors, ObservedTrees, lexical_table
 from sapwood.learn.pcfg import PCFG
+from sapwood.run.workers import Threads
 from sapwood.testing.grammars import random_bases, random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_trees
@@ -228,34 +228,39 @@ def test_workers_do_not_change_a_bit():
     observed = ObservedTrees(corpus, shards=9)
     assert observed.n_shards == 9
     one = observed.expectations(grammar)
-    for threads in (2, 3):
-        assert_same_bits(observed.expectations(grammar, threads=threads), one)
-        inside = observed.inside(grammar, threads=threads)
+    for workers in (Threads(2), Threads(3), Elsewhere(1), Elsewhere(2), Elsewhere(5)):
+        others = ObservedTrees(corpus, shards=9, workers=workers)
+        assert_same_bits(others.expectations(grammar), one)
+        inside = others.inside(grammar)
         assert inside.log_likelihoods.tobytes() == one.log_likelihoods.tobytes()
-    with ThreadPoolExecutor(3) as executor:
-        assert_same_bits(observed.expectations(grammar, executor=executor), one)
+    assert workers.calls > 9
 
 
-class Elsewhere(Executor):
-    """Runs at once, but on copies that went through the post, as on another machine."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def submit(self, fn, /, *args, **kwargs):
-        self.calls += 1
-        function, sent = pickle.loads(pickle.dumps((fn, args)))
-        future: Future = Future()
-        future.set_result(pickle.loads(pickle.dumps(function(*sent, **kwargs))))
-        return future
+@pytest.mark.parametrize("together", [1, 2, 4, 9, 64])
+@pytest.mark.parametrize("part", [1, 40, 1 << 17])
+def test_sums_of_many_shards_are_sums_of_sums(monkeypatch, together, part):
+    monkeypatch.setattr("sapwood.inference.observed.TOGETHER", together)
+    monkeypatch.setattr("sapwood.inference.observed._PART", part)
+    grammar, corpus = make(8, trees=150, states=(2, 5))
+    one = ObservedTrees(corpus, shards=9).expectations(grammar)
+    for workers in (Threads(3), Elsewhere(1), Elsewhere(3)):
+        assert_same_bits(ObservedTrees(corpus, shards=9, workers=workers).expectations(grammar), one)
+    assert_close(one, ObservedTrees(corpus, shards=1).expectations(grammar, dtype=np.float64), rtol=1e-4, atol=1e-5)
 
 
-def test_any_executor_will_do():
+def test_steps_are_taken_in_the_order_of_shards():
     grammar, corpus = make(9, trees=40)
-    observed = ObservedTrees(corpus, shards=4)
-    executor = Elsewhere()
-    assert_same_bits(observed.expectations(grammar, executor=executor), observed.expectations(grammar))
-    assert executor.calls == 4
+    found = [
+        ObservedTrees(corpus, shards=4, workers=workers).fold(noted, "", grammar)
+        for workers in (Threads(1), Threads(3), Elsewhere(2))
+    ]
+    assert found[0] == found[1] == found[2]
+    assert len(found[0].split()) == 4
+
+
+def noted(total: str, symbol: np.ndarray, vectors: NodeVectors) -> str:
+    assert len(symbol) == len(vectors.nodes)
+    return f"{total} {vectors.inside.sum()}/{vectors.outside.sum()}"
 
 
 def test_the_number_of_shards_follows_from_the_corpus(monkeypatch):
@@ -368,7 +373,7 @@ def test_wrong_calls():
     with pytest.raises(UsageError, match="float16"):
         observed.inside(grammar, dtype=np.float16)
     with pytest.raises(UsageError, match="threads"):
-        observed.expectations(grammar, threads=0)
+        Threads(0)
     with pytest.raises(UsageError, match="shape"):
         observed.expectations(grammar, lexical=np.ones(1))
     with pytest.raises(UsageError, match="shards"):

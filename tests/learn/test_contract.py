@@ -17,6 +17,7 @@ from sapwood.learn import EM, PCFG, Learner, Spectral, SplitMerge
 from sapwood.learn.methods import DEFAULT_METHOD, LEARNERS, find_learner, make_learner, methods
 from sapwood.learn.run import Trained, train
 from sapwood.learn.settings import as_json, integer
+from sapwood.run.workers import Threads
 from sapwood.testing import ContractError, check_learner
 from sapwood.testing.learners import small_treebank
 from sapwood.trees.corpus import Corpus
@@ -139,7 +140,7 @@ def test_dev_trees_are_read_once_and_grammars_built_once(monkeypatch):
 
 def test_learners_are_values():
     assert EM(states=3) == EM(states=3) != EM(states=4)
-    assert EM(states=3, threads=2) == EM(states=3)
+    assert EM(states=3, threads=2) == EM(states=3, workers=Threads(2)) == EM(states=3)
     assert repr(EM()) == "EM()"
     assert repr(EM(states=3, prior=0.5)) == "EM(states=3, prior=0.5)"
     assert EM(states=3).replace(states=4) == EM(states=4)

@@ -12,6 +12,7 @@ from latent_twins import random_corpus
 from training_helpers import Interrupted, Lines, PullThePlug, sharpened, telling_grammar
 
 from effort import examples
+from elsewhere import Elsewhere
 from made_up import made_up_treebank
 from oracles.reference import tree_probability
 from sapwood.errors import GrammarError, ModelError, SapwoodError, UsageError
@@ -44,9 +45,7 @@ def saved_state(learner: EM, corpus: Corpus, path: Path, *, dev: bool = False) -
 
 
 def problem_of(learner: EM, corpus: Corpus) -> LatentProblem:
-    return LatentProblem(
-        corpus, unaries=learner.unaries, rare=learner.rare, lexical=learner.lexical, threads=1, executor=None
-    )
+    return LatentProblem(corpus, unaries=learner.unaries, rare=learner.rare, lexical=learner.lexical)
 
 
 def check_rising(likelihoods: list[float]) -> None:
@@ -159,6 +158,7 @@ def test_the_same_bits_every_time(unaries, monkeypatch):
     assert EM(**settings).fit(MADE_UP) == grammar
     assert EM(**settings, threads=2).fit(MADE_UP) == grammar
     assert EM(**settings, threads=5).fit(MADE_UP) == grammar
+    assert EM(**settings, workers=Elsewhere(3)).fit(MADE_UP) == grammar
     assert EM(**settings, random_state=1).fit(MADE_UP) != grammar
     assert EM(**{**settings, "iterations": 7}).fit(MADE_UP) != grammar
 

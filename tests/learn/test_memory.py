@@ -14,6 +14,7 @@ from sapwood.learn.latent import LatentWeights
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.learn.training import TrainingState
+from sapwood.run.workers import Threads
 from sapwood.trees.corpus import Corpus
 
 CORPUS = Corpus.from_trees(made_up_treebank(60))
@@ -80,13 +81,14 @@ def test_vectors_are_held_for_some_shards_only(monkeypatch):
     expected = trees.expectations(weights, lexical=lexical)
     for limit in (1, whole // 3, whole + 1):
         monkeypatch.setattr(observed, "_HELD", limit)
-        batches = list(trees._batches(trees._weights(weights, lexical, np.float32)))
+        batches = list(trees._batches(trees._weights(weights, lexical, np.float32), trees._shards))
         assert [shard for batch in batches for shard in batch] == trees._shards
         held = [sum(2 * int(weights.states[shard.symbol].sum()) for shard in batch) for batch in batches]
         assert len(batches) == {1: 8, whole + 1: 1}.get(limit, len(held))
         assert max(held) < limit + whole // 4
         for threads in (1, 3):
-            found = trees.expectations(weights, lexical=lexical, threads=threads)
+            others = observed.ObservedTrees(problem.trees.corpus, shards=8, workers=Threads(threads))
+            found = others.expectations(weights, lexical=lexical)
             for name, value in vars(expected).items():
                 assert np.array_equal(getattr(found, name), value), name
 

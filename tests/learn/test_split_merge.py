@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from training_helpers import Interrupted, Lines, PullThePlug
 
+from elsewhere import Elsewhere
 from made_up import made_up_treebank
 from oracles.reference import tree_probability
 from sapwood.errors import ModelError, UsageError
@@ -146,6 +147,7 @@ def test_the_same_bits_every_time(unaries, monkeypatch):
     assert SplitMerge(**settings).fit(MADE_UP) == grammar
     assert SplitMerge(**settings, threads=2).fit(MADE_UP) == grammar
     assert SplitMerge(**settings, threads=5).fit(MADE_UP) == grammar
+    assert SplitMerge(**settings, workers=Elsewhere(3)).fit(MADE_UP) == grammar
     assert SplitMerge(**settings, random_state=1).fit(MADE_UP) != grammar
 
 

@@ -255,9 +255,7 @@ def learned(
     corpus: Corpus, seed: int, *, iterations: int = 3, most: int = 3
 ) -> tuple[LatentProblem, LatentWeights, Expectations]:
     """Return weights after a few iterations of EM from a random start, and their expectations."""
-    problem = LatentProblem(
-        corpus, unaries="steps", rare=0, lexical=LexicalSettings(state_strength=1.0), threads=1, executor=None
-    )
+    problem = LatentProblem(corpus, unaries="steps", rare=0, lexical=LexicalSettings(state_strength=1.0))
     rng = np.random.default_rng(seed)
     states = np.where(problem.splittable(), rng.integers(1, most + 1, size=len(problem.trees.corpus.symbols)), 1)
     weights = problem.trees.split(problem.trees.one_state(), states, 0.8, rng)
@@ -386,7 +384,7 @@ def test_a_state_that_loses_all_its_rules_is_like_the_others():
         *["(ROOT (S (A (D d) (E e)) (C c)))"] * 20,
         *["(ROOT (S (A (B b) (C c)) (D d)))"] * 20,
     )
-    problem = LatentProblem(corpus, unaries="steps", rare=0, lexical=LexicalSettings(), threads=1, executor=None)
+    problem = LatentProblem(corpus, unaries="steps", rare=0, lexical=LexicalSettings())
     names = problem.trees.corpus.symbols
     start = problem.trees.one_state()
     weights = problem.trees.split(start, np.where(np.array(names) == "A", 2, 1), 0.0, np.random.default_rng(0))
@@ -432,8 +430,8 @@ def test_trees_without_unary_chains_stay_as_they_are():
     assert not unfolded.has_steps
     assert unfolded.corpus.symbols == corpus.symbols
     assert [unfolded.corpus.tree(index) for index in range(2)] == [corpus.tree(index) for index in range(2)]
-    problem = LatentProblem(corpus, unaries="steps", rare=0, lexical=LexicalSettings(), threads=1, executor=None)
-    other = LatentProblem(corpus, unaries="collapsed", rare=0, lexical=LexicalSettings(), threads=1, executor=None)
+    problem = LatentProblem(corpus, unaries="steps", rare=0, lexical=LexicalSettings())
+    other = LatentProblem(corpus, unaries="collapsed", rare=0, lexical=LexicalSettings())
     assert problem.grammar(problem.trees.one_state(), {}) == other.grammar(other.trees.one_state(), {})
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from latent_helpers import bigrams, distributions, em_step, random_model, random_text, words
 
+from elsewhere import Elsewhere
 from sapwood.errors import InputError, SapwoodError, UsageError
 from sapwood.lm import tiles as tiles_module
 from sapwood.lm.aggregate import AggregateMarkov
@@ -98,7 +99,8 @@ def test_a_falling_objective_is_an_error(text, monkeypatch):
 @pytest.mark.parametrize("settings", [{}, {"batches": 4}, {"method": "pivot+em", "anchor_count": 5}])
 def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads(text, settings, monkeypatch):
     monkeypatch.setattr(tiles_module, "_BLOCK", 1000)
-    models = [fitted(text[1], states=3, iterations=4, threads=threads, **settings) for threads in (1, 2, 4)]
+    places = ({"threads": 1}, {"threads": 2}, {"threads": 4}, {"workers": Elsewhere()})
+    models = [fitted(text[1], states=3, iterations=4, **place, **settings) for place in places]
     for model in models[1:]:
         assert model.given.tobytes() == models[0].given.tobytes()
         assert model.emitted.tobytes() == models[0].emitted.tobytes()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elsewhere import Elsewhere
 from sapwood import kernels
 from sapwood.errors import UsageError
 from sapwood.lm import tiles as tiles_module
 from sapwood.lm.tiles import BigramTiles
+from sapwood.run.workers import Threads
 
 
 def random_counts(rng: np.random.Generator, size: int, share: float) -> scipy.sparse.csr_array:
@@ -25,7 +29,11 @@ def problems(draw):
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     size, states = draw(st.integers(1, 40)), draw(st.integers(1, 19))
     counts = random_counts(rng, size, draw(st.sampled_from([0.05, 0.3, 1.0])))
-    options = {"groups": draw(st.integers(1, 12)), "threads": draw(st.integers(1, 3)), "dtype": np.float64}
+    options = {
+        "groups": draw(st.integers(1, 12)),
+        "workers": draw(st.sampled_from([Threads(1), Threads(3), Elsewhere(2)])),
+        "dtype": np.float64,
+    }
     return rng, counts, states, options
 
 
@@ -89,12 +97,14 @@ def test_single_precision_is_the_same_on_any_number_of_threads(monkeypatch, bloc
     counts = random_counts(rng, 150, 0.2)
     r, s = rng.random((150, 24), np.float32), rng.random((150, 24), np.float32)
     sums = []
-    for threads in (1, 2, 5):
-        tiles = BigramTiles(counts, 24, threads=threads)
-        r_sums, s_sums = np.zeros_like(r), np.zeros_like(s)
-        value = tiles.expect(r, s, r_sums, s_sums)
-        sums.append((value, r_sums.tobytes(), s_sums.tobytes()))
-    assert sums[0] == sums[1] == sums[2]
+    for workers in (Threads(1), Threads(2), Threads(5), Elsewhere(2)):
+        tiles = BigramTiles(counts, 24, workers=workers)
+        r_sums, s_sums, rows_alone = np.zeros_like(r), np.zeros_like(s), np.zeros_like(r)
+        value = tiles.expect(r, s, r_sums, s_sums), tiles.expect_rows(r, s, rows_alone)
+        products = [tiles.multiply(s, transposed=transposed).tobytes() for transposed in (False, True)]
+        arrays = [array.tobytes() for array in (r_sums, s_sums, rows_alone, tiles.dense(), tiles.round_totals())]
+        sums.append((value, arrays, products))
+    assert sums[0] == sums[1] == sums[2] == sums[3]
     ratio = tiles.dense() / (r.astype(float) @ s.T)
     np.testing.assert_allclose(s_sums, ratio.T @ r, rtol=2e-5)
 
@@ -104,10 +114,10 @@ def test_columns_of_a_block_stand_together(monkeypatch):
     counts = random_counts(np.random.default_rng(1), 60, 0.5)
     tiles = BigramTiles(counts, 6, dtype=np.float64, groups=3)
     assert tiles._blocks == 4  # twenty columns of a group in blocks of five
-    edges = tiles._segments.begins[tiles._offsets]
-    for tile in range(len(edges) - 1):
-        block = tiles._segments.columns[edges[tile] : edges[tile + 1]]
-        assert len(block) == 0 or block.max() - block.min() < 5
+    for row in tiles._rows:
+        for first, last in pairwise(row.segments.begins[row.offsets]):
+            block = row.segments.columns[first:last]
+            assert len(block) == 0 or block.max() - block.min() < 5
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.run.parallel import map_in_order
+from sapwood.run.workers import Threads
 from sapwood.shapes import Array, Float
 
 Solver = Literal["active-set", "frank-wolfe"]
@@ -64,5 +64,5 @@ def simplex_weights(
             kernels.frank_wolfe(gram, products, _LEVEL, _ITERATIONS, weights)
         return weights
 
-    parts = list(map_in_order(solve, range(0, len(points), _CHUNK), threads=threads))
+    parts = list(Threads(threads).map(solve, range(0, len(points), _CHUNK)))
     return np.concatenate(parts) if parts else np.zeros((0, len(corners)))

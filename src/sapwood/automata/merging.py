@@ -40,6 +40,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import ObservedTrees
 from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, Silent
+from sapwood.run.workers import Threads
 from sapwood.shapes import Array, Float, Int
 from sapwood.trees.corpus import Corpus
 
@@ -171,8 +172,8 @@ def merge(
         raise UsageError("states are merged by trees, which have labels: symbols are own or base")
     progress = progress or Silent()
     grammar = with_symbols(grammar, symbols)
-    trees = ObservedTrees(known_trees(grammar, corpus, progress))
-    merges = find_merges(grammar, trees, threads=threads, progress=progress)
+    trees = ObservedTrees(known_trees(grammar, corpus, progress), workers=Threads(threads))
+    merges = find_merges(grammar, trees, progress=progress)
     family = np.zeros(len(grammar.symbols), np.int64)
     for number, found in enumerate(merges):
         family[found.symbols] = number
@@ -182,7 +183,7 @@ def merge(
     smaller = join_states(grammar, all_groups(grammar, merges, counts))
     smaller = drop_weights(smaller, least) if least else smaller
     smaller = round_to_halves(smaller) if halves else smaller
-    before, after = (trees.inside(g, threads=threads).log_likelihoods for g in (grammar, smaller))
+    before, after = (trees.inside(g).log_likelihoods for g in (grammar, smaller))
     possible = np.isfinite(after)
     told = {"by": "merging", "symbols": symbols, "states_before": int(grammar.states.sum()), "least": least}
     return Merged(
@@ -195,9 +196,7 @@ def merge(
     )
 
 
-def find_merges(
-    grammar: TensorGrammar, trees: ObservedTrees, *, threads: int = 1, progress: Progress | None = None
-) -> list[Merges]:
+def find_merges(grammar: TensorGrammar, trees: ObservedTrees, *, progress: Progress | None = None) -> list[Merges]:
     """Return all families of symbols with the merges of their states, down to one state each.
 
     `trees` are those of the grammar's symbols and rules. States of symbols that no tree has are merged in order, and
@@ -207,7 +206,7 @@ def find_merges(
     inside: dict[int, list[np.ndarray]] = {}
     outside: dict[int, list[np.ndarray]] = {}
     with progress.stage("vectors of nodes", total=trees.n_shards, unit="shards") as stage:
-        for vectors in trees.inside_outside(grammar, threads=threads):
+        for vectors in trees.inside_outside(grammar):
             for symbol, up, down in vectors_by_symbol(vectors, trees.corpus.symbol, grammar.states):
                 up, down = _scaled(up, down)
                 inside.setdefault(symbol, []).append(up)

@@ -22,6 +22,7 @@ from sapwood.errors import InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import NodeVectors, ObservedTrees
 from sapwood.run.progress import Progress, Silent
+from sapwood.run.workers import Threads
 from sapwood.shapes import Array, Float, Int
 from sapwood.trees.corpus import Corpus
 
@@ -40,7 +41,7 @@ def node_grams(
     if unseen:
         names = ", ".join(unseen[:5]) + (", ..." if len(unseen) > 5 else "")
         progress.note(f"{len(unseen):,} symbol(s) are not in the trees and keep their most frequent states: {names}")
-    trees = ObservedTrees(known)
+    trees = ObservedTrees(known, workers=Threads(threads))
     sizes = grammar.states
     means = [np.zeros(m) for m in sizes]
     counts = np.zeros(len(sizes))
@@ -51,7 +52,7 @@ def node_grams(
     # Twice: outside vectors are measured by the mean inside vector, which is not known before.
     for again in (False, True):
         with progress.stage("vectors of nodes", total=trees.n_shards, unit="shards") as stage:
-            for vectors in trees.inside_outside(grammar, dtype=np.float64, threads=threads):
+            for vectors in trees.inside_outside(grammar, dtype=np.float64):
                 for symbol, inside, outside in vectors_by_symbol(vectors, known.symbol, sizes):
                     if not again:
                         scaled = _scaled(inside, expected[symbol])

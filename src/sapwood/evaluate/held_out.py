@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sapwood.errors import InputError
 from sapwood.evaluate.brackets import Scorer
@@ -14,6 +14,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import held_out_log_likelihood
 from sapwood.inference.parser import Parser
 from sapwood.run.progress import Progress, Silent, track
+from sapwood.run.workers import HERE, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 
@@ -78,17 +79,21 @@ class HeldOut:
         The trees; they are read once.
     corpus
         What is trained on: these trees are cleaned and transformed like those.
-    threads
-        Sentences parsed at a time.
+    workers
+        Where sentences are parsed.
     """
 
-    def __init__(self, trees: Iterable[Tree], corpus: Corpus, *, threads: int = 1) -> None:
+    def __init__(self, trees: Iterable[Tree], corpus: Corpus, *, workers: Workers = HERE) -> None:
         self.trees = [clean for clean in map(corpus.normaliser, trees) if clean is not None]
         self.observed = Corpus.from_trees(self.trees, normaliser=corpus.normaliser, transform=corpus.transform)
-        self.threads = threads
+        self.workers = workers
         # Training that is resumed must be measured on the same trees.
         self.digest = self.observed.digest()
         self._last: list[tuple[TensorGrammar, EvaluationResult]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Where it is sent, it works on the spot.
+        return {**vars(self), "workers": HERE, "_last": []}
 
     def __call__(self, grammar: TensorGrammar) -> dict[str, float]:
         """Return how well a grammar parses these sentences, and how probable it makes these trees."""
@@ -112,10 +117,10 @@ class HeldOut:
     def _measured(
         self, model: TensorGrammar | Sequence[TensorGrammar], progress: Progress | None = None
     ) -> EvaluationResult:
-        return _score(Parser(model, threads=self.threads), self.trees, "default", False, progress or Silent())
+        return _score(Parser(model, workers=self.workers), self.trees, "default", False, progress or Silent())
 
     def _log_likelihood(self, grammar: TensorGrammar) -> float:
         try:
-            return held_out_log_likelihood(grammar, self.observed, threads=self.threads)
+            return held_out_log_likelihood(grammar, self.observed, workers=self.workers)
         except InputError:  # the grammar can build none of these trees
             return float("-inf")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sapwood.trees.corpus import Corpus
+from sapwood.run.columns import Part
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,36 +28,37 @@ class Shard:
     roots: np.ndarray
 
 
-def prepare(corpus: Corpus, first: int, last: int, height: np.ndarray, pair_keys: np.ndarray) -> Shard:
-    """Put nodes `first .. last - 1` in order."""
-    nodes = slice(first, last)
-    leaf = corpus.rule[nodes] < 0
-    keys = corpus.symbol[nodes].astype(np.int64) * len(corpus.words) + corpus.word[nodes]
+def prepare(part: Part, first: int, n_words: int, n_rules: int, pair_keys: np.ndarray) -> Shard:
+    """Put nodes of whole trees in order, given their columns; the first of them has the number `first`."""
+    columns = part.load()
+    symbol, rule_of, height = columns["symbol"], columns["rule"], columns["height"]
+    leaf = rule_of < 0
+    keys = symbol.astype(np.int64) * n_words + columns["word"]
     pair = np.searchsorted(pair_keys, keys)
-    order = np.lexsort((np.where(leaf, pair, corpus.rule[nodes]), height[nodes]))
-    place = np.empty(last - first, np.int32)
-    place[order] = np.arange(last - first, dtype=np.int32)
+    order = np.lexsort((np.where(leaf, pair, rule_of), height))
+    place = np.empty(len(symbol), np.int32)
+    place[order] = np.arange(len(symbol), dtype=np.int32)
     n_leaves = int(leaf.sum())
-    inner = first + order[n_leaves:]
-    rule = corpus.rule[inner]
-    starts = _run_starts(height[inner].astype(np.int64) * len(corpus.rules) + rule)
+    inner = order[n_leaves:]
+    rule = rule_of[inner]
+    starts = _run_starts(height[inner].astype(np.int64) * n_rules + rule)
     pairs, pair_starts = np.unique(pair[order[:n_leaves]], return_index=True)
     members = np.argsort(rule, kind="stable")
     rules, rule_starts = np.unique(rule[members], return_index=True)
     return Shard(
         nodes=first + order,
-        symbol=corpus.symbol[first + order],
+        symbol=symbol[order],
         n_leaves=n_leaves,
         pairs=pairs,
         pair_nodes=np.append(pair_starts, n_leaves),
-        left=place[corpus.left[inner] - first],
-        right=place[corpus.right[inner] - first],
+        left=place[columns["left"][inner] - first],
+        right=place[columns["right"][inner] - first],
         block_rule=rule[starts],
         block_nodes=np.append(starts, len(inner)),
         rules=rules,
         rule_nodes=np.append(rule_starts, len(inner)),
         members=members,
-        roots=place[corpus.parent[nodes] < 0],
+        roots=place[columns["parent"] < 0],
     )
 
 

@@ -4,19 +4,19 @@ A treebank says which rule stands at each node and only the states are hidden, s
 and 4 of the long paper) and one down. Per inner node of rule `a -> b c` the work is three products with the tensor
 `(m_a, m_b, m_c)`: inside, outside and the sum of posteriors; nodes of the same rule and height are done together.
 
-The trees are cut into shards, whose number depends on the corpus alone. Shards run on any executor; their results are
-added in the order of the shards, so they are the same to the last bit however many workers there are. Vectors live as
-long as their shard is worked on. For expected counts those of several shards are held, a bounded amount: then rules
-are shared out among threads, each of which adds to its own rules' part of the one table of sums.
+The trees are cut into shards, whose number depends on the corpus alone, and placed with workers. Their results are
+added in the order of the shards (of many shards, sums of `TOGETHER` at a time), so they are the same to the last bit
+however many workers there are. Vectors live as long as their shard is worked on. For expected counts threads hold those
+of several shards, a bounded amount: then rules are shared out among them, and each adds to its own rules' part of the
+one table of sums. Workers elsewhere keep the vectors, make each shard's sums, and share out the rules to add them up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -26,8 +26,11 @@ from sapwood import kernels
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import _passes
+from sapwood.inference._passes import NodeVectors as NodeVectors  # for others as well
+from sapwood.inference._passes import ShardCounts, Weights
 from sapwood.inference._shards import Shard, prepare
-from sapwood.run.parallel import map_in_order
+from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
@@ -36,33 +39,12 @@ from sapwood.trees.symbols import SymbolTable
 _SHARD_NODES = 1 << 16
 # Numbers in the vectors that are held for expected counts, at most, if one shard does not have more.
 _HELD = 1 << 25
-# Parts into which rules are cut for each thread, so that all are done at about the same time.
-_PARTS = 8
+# Parts into which rules are cut for each thread, so that all are done at about the same time; and the least numbers in
+# a part that is worth another task elsewhere.
+_PARTS, _PART = 8, 1 << 17
+# What shards are made from, beside the height of each node.
+_COLUMNS = ("symbol", "rule", "left", "right", "word", "parent")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class NodeVectors:
-    """Inside and outside vectors of the trees of one shard.
-
-    Attributes
-    ----------
-    nodes
-        The corpus' node numbers; the arrays below are in this order.
-    offsets
-        Where each node's vector begins.
-    inside, exponent
-        The inside vector of node `v` is `inside[offsets[v]:offsets[v + 1]] * 2 ** exponent[v]`.
-    outside
-        Outside vectors, each up to a positive factor; empty if only inside vectors were asked for. Inside
-        times outside divided by its sum is the posterior of the node's states.
-    """
-
-    nodes: Int[Array, "nodes"]
-    offsets: Int64[Array, "nodes+1"]
-    inside: Float[Array, "inside"]
-    exponent: Int32[Array, "nodes"]
-    outside: Float[Array, "outside"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,33 +100,6 @@ class Expectations:
         return float(self.log_likelihoods.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class _Weights:
-    """A grammar's weights as the kernels want them."""
-
-    states: np.ndarray
-    rules: np.ndarray
-    state_offsets: np.ndarray
-    tensor_offsets: np.ndarray
-    tensors: np.ndarray
-    root: np.ndarray
-    lexical_offsets: np.ndarray
-    lexical: np.ndarray
-    lexical_exponent: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class _ShardExpectations:
-    """What is expected in one shard; `slots` says where the pairs of the shard begin in `lexical`."""
-
-    vectors: NodeVectors
-    lexical: np.ndarray
-    slots: np.ndarray
-    root: np.ndarray
-    occupancy: np.ndarray
-    log_likelihoods: np.ndarray
-
-
 class TreeWeights(Protocol):
     """What a pass over observed trees needs of a grammar; a `TensorGrammar` has it."""
 
@@ -176,6 +131,8 @@ class ObservedTrees:
     shards
         Into how many parts to cut them; by default a number that follows from the number of nodes. Results depend
         on it in the last bits.
+    workers
+        Where the trees are worked on, part by part.
 
     Attributes
     ----------
@@ -191,21 +148,30 @@ class ObservedTrees:
     array([3.])
     """
 
-    def __init__(self, corpus: Corpus, *, shards: int | None = None) -> None:
+    def __init__(self, corpus: Corpus, *, shards: int | None = None, workers: Workers = HERE) -> None:
         if shards is None:
             shards = -(-corpus.n_nodes // _SHARD_NODES)
         if shards < 1:
             raise UsageError(f"shards must be at least 1, not {shards}")
-        self.corpus = corpus
+        self.corpus, self.workers = corpus, workers
         self.pair_symbol, self.pair_word, _ = corpus.lexical_counts()
         self._rule_counts = corpus.rule_counts()
         height = np.empty(corpus.n_nodes, np.int32)
         kernels.node_heights(corpus.left, corpus.right, height)
-        pair_keys = self.pair_symbol * len(corpus.words) + self.pair_word
         # Trees go to the shard in which their first node falls.
         ends = np.searchsorted(corpus.offsets[:-1], np.arange(1, shards) * (corpus.n_nodes / shards))
-        limits = corpus.offsets[np.unique([0, *ends, corpus.n_trees])]
-        self._shards = [prepare(corpus, int(first), int(last), height, pair_keys) for first, last in pairwise(limits)]
+        spans = list(pairwise(corpus.offsets[np.unique([0, *ends, corpus.n_trees])].tolist()))
+        self._columns = columns = workers.columns(
+            {name: getattr(corpus, name) for name in _COLUMNS} | {"height": height}
+        )
+        self._shards: list[Kept] = workers.keep(
+            prepare,
+            [columns.part(first, last) for first, last in spans],
+            [first for first, _ in spans],
+            repeat(len(corpus.words)),
+            repeat(len(corpus.rules)),
+            repeat(workers.share(self.pair_symbol * len(corpus.words) + self.pair_word)),
+        )
 
     @property
     def n_shards(self) -> int:
@@ -222,8 +188,6 @@ class ObservedTrees:
         *,
         lexical: Float[Array, "lexical_entries"] | None = None,
         dtype: DTypeLike = np.float32,
-        threads: int = 1,
-        executor: Executor | None = None,
         keep: bool = False,
     ) -> InsidePass:
         """Return the trees' likelihoods and, to `keep` them, all inside vectors.
@@ -237,14 +201,12 @@ class ObservedTrees:
         dtype
             Precision of the vectors: float32 or float64. In float32 a state is lost whose inside weight is less than
             1e-38 times that of the best state of the node.
-        threads, executor
-            How many threads to start, or where to run instead.
         keep
             Whether to return the vectors.
         """
         weights = self._weights(grammar, lexical, dtype)
         log_likelihoods, vectors = [], []
-        for found, theirs in self._run(_inside, weights, threads, executor, keep=keep):
+        for found, theirs in self._run(_passes.inside, weights, repeat(keep)):
             log_likelihoods.append(found)
             if theirs is not None:
                 vectors.append(theirs)
@@ -256,12 +218,27 @@ class ObservedTrees:
         *,
         lexical: Float[Array, "lexical_entries"] | None = None,
         dtype: DTypeLike = np.float32,
-        threads: int = 1,
-        executor: Executor | None = None,
     ) -> Iterator[NodeVectors]:
         """Yield inside and outside vectors of all nodes, shard by shard; arguments as in `inside`."""
         weights = self._weights(grammar, lexical, dtype)
-        return self._run(_inside_outside, weights, threads, executor)
+        return (vectors for _, vectors in self._run(_passes.inside_outside, weights))
+
+    def fold(
+        self,
+        step: Callable[[T, Int32[Array, "nodes"], NodeVectors], T],
+        start: T,
+        grammar: TreeWeights,
+        *,
+        lexical: Float[Array, "lexical_entries"] | None = None,
+        dtype: DTypeLike = np.float32,
+    ) -> T:
+        """Return what steps lead to from a start, one for each shard in order, where the shard is.
+
+        A step is handed what the one before returned, which it may not change, and the symbols, inside and outside
+        vectors of the shard's nodes; other arguments as in `inside`.
+        """
+        weights = self.workers.share(self._weights(grammar, lexical, dtype))
+        return self.workers.fold(partial(_step, step), start, _passes.inside_outside, self._shards, repeat(weights))
 
     def expectations(
         self,
@@ -269,52 +246,77 @@ class ObservedTrees:
         *,
         lexical: Float[Array, "lexical_entries"] | None = None,
         dtype: DTypeLike = np.float32,
-        threads: int = 1,
-        executor: Executor | None = None,
     ) -> Expectations:
-        """Return expected counts and likelihoods; arguments as in `inside`. Sums are taken in float64, on `threads`."""
+        """Return expected counts and likelihoods; arguments as in `inside`. Sums are taken in float64."""
         weights = self._weights(grammar, lexical, dtype)
-        tensors = np.zeros(len(weights.tensors))
-        lexical_sums = np.zeros(len(weights.lexical))
-        root, occupancy = np.zeros(len(weights.root)), np.zeros(len(weights.root))
-        log_likelihoods = []
-        for shards in self._batches(weights):
-            held = []
-            for shard, part in zip(shards, self._run(_expectations, weights, threads, executor, shards), strict=True):
-                kernels.add_slots(shard.pairs, part.slots, part.lexical, weights.lexical_offsets, lexical_sums)
-                root += part.root
-                occupancy += part.occupancy
-                log_likelihoods.append(part.log_likelihoods)
-                held.append((shard, part.vectors))
-            add = partial(_add_rules, held=held, weights=weights, tensors=tensors)
-            list(map_in_order(add, self._rule_parts(weights, threads), threads=threads))
-            held.clear()
+        counts = _Counts(weights)
+        tensors = self._near_sums(weights, counts) if self.workers.near else self._far_sums(weights, counts)
 
         def multiply(part: tuple[int, int]) -> None:
             places = slice(*weights.tensor_offsets[list(part)])
             tensors[places] *= grammar.tensors[places]
 
-        list(map_in_order(multiply, self._rule_parts(weights, threads), threads=threads))
-        return Expectations(
-            tensors, lexical_sums, weights.lexical_offsets, root, occupancy, np.concatenate(log_likelihoods)
-        )
+        threads = Threads(self.workers.threads)
+        list(threads.map(multiply, self._rule_parts(weights, threads.count)))
+        return counts.expectations(tensors)
 
-    def _batches(self, weights: _Weights) -> Iterator[list[Shard]]:
-        """Cut the shards into runs whose vectors may be held at once."""
-        sizes = [2 * int(weights.states[shard.symbol].sum()) for shard in self._shards]
+    def _near_sums(self, weights: Weights, counts: _Counts) -> np.ndarray:
+        """Return the sums of rules, made on threads, and add up all else."""
+        total = np.zeros(len(weights.tensors))
+        for block in range(0, len(self._shards), TOGETHER):
+            tensors = np.zeros(len(total)) if block else total
+            for shards in self._batches(weights, self._shards[block : block + TOGETHER]):
+                held = []
+                found = self.workers.map(_passes.expectations, shards, repeat(weights))
+                for shard, (part, vectors) in zip(shards, found, strict=True):
+                    counts.add(part)
+                    held.append((shard, vectors))
+                add = partial(_passes.add_rules, held=held, weights=weights, tensors=tensors)
+                list(self.workers.map(add, self._rule_parts(weights, self.workers.count)))
+                held.clear()
+            if block:
+                total += tensors
+        return total
+
+    def _far_sums(self, weights: Weights, counts: _Counts) -> np.ndarray:
+        """Return the sums of rules, made elsewhere, and add up all else."""
+        workers, shared = self.workers, self.workers.share(weights)
+        found = workers.keep(_passes.all_expectations, self._shards, repeat(shared))
+        offsets = workers.share(weights.tensor_offsets)
+        parts = self._rule_parts(weights, min(workers.count, len(weights.tensors) // _PART + 1), 1)
+        sums: list[list[Kept]] = []
+        for part in parts:
+            own = workers.keep(_passes.some_rules, found, repeat(part))
+            blocks = [own[block : block + TOGETHER] for block in range(0, len(own), TOGETHER)]
+            sums.append(workers.keep(_passes.add_up_rules, blocks, repeat(part), repeat(offsets)))
+        for each in workers.map(_passes.but_rules, found):
+            counts.add(each)
+        found.clear()
+        total = np.empty(len(weights.tensors))
+        for part, own in zip(parts, sums, strict=True):
+            first, *others = workers.map(_itself, own)
+            places = total[slice(*weights.tensor_offsets[list(part)])]
+            places[:] = first
+            for other in others:
+                places += other
+        return total
+
+    def _batches(self, weights: Weights, shards: Sequence[Shard]) -> Iterator[list[Shard]]:
+        """Cut shards into runs whose vectors may be held at once."""
+        sizes = [2 * int(weights.states[shard.symbol].sum()) for shard in shards]
         batch = np.cumsum(sizes) // _HELD
         for number in np.unique(batch):
-            yield [shard for shard, own in zip(self._shards, batch, strict=True) if own == number]
+            yield [shard for shard, own in zip(shards, batch, strict=True) if own == number]
 
-    def _rule_parts(self, weights: _Weights, threads: int) -> list[tuple[int, int]]:
-        """Cut the rules into runs of about the same work."""
+    def _rule_parts(self, weights: Weights, workers: int, each: int = _PARTS) -> list[tuple[int, int]]:
+        """Cut the rules into runs of about the same work, a few for each of several workers."""
         work = np.cumsum(np.diff(weights.tensor_offsets) * (self._rule_counts + 1))
-        if threads == 1 or not len(work):
+        if workers == 1 or not len(work):
             return [(0, len(work))]
-        ends = np.searchsorted(work, np.arange(1, _PARTS * threads) * (work[-1] / (_PARTS * threads)))
+        ends = np.searchsorted(work, np.arange(1, each * workers) * (work[-1] / (each * workers)))
         return list(pairwise(np.unique([0, *ends, len(work)]).tolist()))
 
-    def _weights(self, grammar: TreeWeights, lexical: np.ndarray | None, dtype: DTypeLike) -> _Weights:
+    def _weights(self, grammar: TreeWeights, lexical: np.ndarray | None, dtype: DTypeLike) -> Weights:
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise UsageError(f"vectors are float32 or float64, not {np.dtype(dtype)}")
         corpus = self.corpus
@@ -333,7 +335,7 @@ class ObservedTrees:
         _, exponent = np.frexp(np.maximum.reduceat(np.abs(lexical), offsets[:-1]))
         exponent = np.maximum(exponent, -1022)
         scaled = np.ldexp(lexical, -np.repeat(exponent, np.diff(offsets)))
-        return _Weights(
+        return Weights(
             states=grammar.states,
             rules=np.ascontiguousarray(grammar.rules, np.int32),
             state_offsets=grammar.state_offsets,
@@ -345,21 +347,37 @@ class ObservedTrees:
             lexical_exponent=exponent.astype(np.int32),
         )
 
-    def _run(
-        self,
-        work: Callable[..., T],
-        weights: _Weights,
-        threads: int,
-        executor: Executor | None,
-        shards: Sequence[Shard] | None = None,
-        **settings: bool,
-    ) -> Iterator[T]:
-        """Yield the results of shards, by default all, in their order, at most a few waiting on our own threads."""
-        if threads < 1:
-            raise UsageError(f"threads must be at least 1, not {threads}")
-        # A partial, not a closure: it can be sent to other processes.
-        call = partial(work, weights=weights, **settings)
-        return map_in_order(call, self._shards if shards is None else shards, threads=threads, executor=executor)
+    def _run(self, work: Callable[..., T], weights: Weights, *more: Iterator[object]) -> Iterator[T]:
+        """Yield the results of all shards in their order."""
+        return self.workers.map(work, self._shards, repeat(self.workers.share(weights)), *more)
+
+
+class _Counts:
+    """Adds up what is expected in shards but for rules."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._offsets = weights.lexical_offsets
+        self._lexical = np.zeros(len(weights.lexical))
+        self._root, self._occupancy = np.zeros(len(weights.root)), np.zeros(len(weights.root))
+        self._log_likelihoods: list[np.ndarray] = []
+
+    def add(self, part: ShardCounts) -> None:
+        kernels.add_slots(part.pairs, part.slots, part.lexical, self._offsets, self._lexical)
+        self._root += part.root
+        self._occupancy += part.occupancy
+        self._log_likelihoods.append(part.log_likelihoods)
+
+    def expectations(self, tensors: np.ndarray) -> Expectations:
+        log_likelihoods = np.concatenate(self._log_likelihoods)
+        return Expectations(tensors, self._lexical, self._offsets, self._root, self._occupancy, log_likelihoods)
+
+
+def _itself(value: T) -> T:
+    return value
+
+
+def _step(step: Callable[[T, np.ndarray, NodeVectors], T], total: T, found: tuple[np.ndarray, NodeVectors]) -> T:
+    return step(total, *found)
 
 
 def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lexical_entries"]:
@@ -382,59 +400,10 @@ def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lex
     return table
 
 
-def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, threads: int = 1) -> float:
+def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, workers: Workers = HERE) -> float:
     """Return the log-likelihood per word of other trees, those that the grammar cannot build left out."""
     known, _ = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
-    passed = ObservedTrees(known).inside(grammar, threads=threads)
+    passed = ObservedTrees(known, workers=workers).inside(grammar)
     possible = np.isfinite(passed.log_likelihoods)
     leaves = np.add.reduceat(known.word >= 0, known.offsets[:-1], dtype=np.int64)
     return float(passed.log_likelihoods[possible].sum() / max(leaves[possible].sum(), 1))
-
-
-def _new_vectors(shard: Shard, weights: _Weights, outside: bool) -> NodeVectors:
-    """Return vectors whose values are not set."""
-    offsets = offsets_of(weights.states[shard.symbol])
-    size, dtype = int(offsets[-1]), weights.tensors.dtype
-    exponent = np.empty(len(shard.symbol), np.int32)
-    return NodeVectors(shard.nodes, offsets, np.empty(size, dtype), exponent, np.empty(size if outside else 0, dtype))
-
-
-def _inside(shard: Shard, weights: _Weights, keep: bool = True) -> tuple[np.ndarray, NodeVectors | None]:
-    """Return the log-likelihoods of a shard's trees and the inside vectors."""
-    vectors = _new_vectors(shard, weights, outside=False)
-    log_likelihoods = np.empty(len(shard.roots))
-    kernels.inside_pass(shard, weights, vectors, log_likelihoods)
-    return log_likelihoods, vectors if keep else None
-
-
-def _inside_outside(shard: Shard, weights: _Weights) -> NodeVectors:
-    """Return inside and outside vectors of a shard's nodes."""
-    return _both_ways(shard, weights)[1]
-
-
-def _both_ways(shard: Shard, weights: _Weights) -> tuple[np.ndarray, NodeVectors]:
-    vectors = _new_vectors(shard, weights, outside=True)
-    log_likelihoods = np.empty(len(shard.roots))
-    kernels.inside_pass(shard, weights, vectors, log_likelihoods)
-    kernels.outside_pass(shard, weights, log_likelihoods, vectors)
-    return log_likelihoods, vectors
-
-
-def _expectations(shard: Shard, weights: _Weights) -> _ShardExpectations:
-    """Return a shard's expected counts but for rules, and the vectors to make those from."""
-    log_likelihoods, vectors = _both_ways(shard, weights)
-    occupancy, root = np.zeros(len(weights.root)), np.zeros(len(weights.root))
-    kernels.expected_inner(shard, weights, vectors, occupancy)
-    slots = offsets_of(np.diff(weights.lexical_offsets)[shard.pairs])
-    lexical = np.zeros(slots[-1])
-    kernels.expected_leaves(shard, weights, vectors, slots, lexical, occupancy)
-    kernels.expected_roots(shard, weights, vectors, root)
-    return _ShardExpectations(vectors, lexical, slots, root, occupancy, log_likelihoods)
-
-
-def _add_rules(
-    part: tuple[int, int], held: Sequence[tuple[Shard, NodeVectors]], weights: _Weights, tensors: np.ndarray
-) -> None:
-    """Add to some rules' sums of what is expected, not yet times the weights."""
-    for shard, vectors in held:
-        kernels.expected_rules(shard, weights, vectors, *part, tensors)

@@ -15,7 +15,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TypeVar
+from itertools import chain, islice, repeat
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
 from sapwood.inference.result import Marginal, ParseResult, Status
 from sapwood.models import default_model_path
-from sapwood.run.parallel import map_in_order
+from sapwood.run.workers import Kept, Threads, Workers
 from sapwood.trees.sentences import tokenise_text
 from sapwood.trees.tokenise import Token
 from sapwood.trees.transform import base_tree
@@ -44,7 +45,8 @@ _HARDLY = 1e-15
 _EXACT_WORDS = 60
 # How unlikely it is for a word to be used as an unknown one, when nothing else helps.
 _UNLIKELY = 1e-3
-# Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence.
+# Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence. Workers
+# elsewhere get so many at a time.
 _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
@@ -69,6 +71,8 @@ class Parser:
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
         Sentences parsed at the same time.
+    workers
+        Where to parse instead of on threads of this process: a `sapwood.run.cluster.Cluster`.
     max_words
         Longer sentences get a flat tree at once.
     max_memory, timeout
@@ -101,6 +105,7 @@ class Parser:
         decoder: str = "max-rule",
         threshold: float = 2e-5,
         threads: int = 1,
+        workers: Workers | None = None,
         max_words: int = 500,
         max_memory: int | None = None,
         timeout: float | None = None,
@@ -110,8 +115,7 @@ class Parser:
         self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
-        if threads < 1:
-            raise UsageError(f"threads must be at least 1, not {threads}")
+        self.workers = workers if workers is not None else Threads(threads)
         for name, value in (("max_words", max_words), ("alternatives", alternatives)):
             if value < 0:
                 raise UsageError(f"{name} must not be negative: {value}")
@@ -128,7 +132,7 @@ class Parser:
             raise GrammarError("viterbi needs a probabilistic grammar; this one has real-valued weights")
         self.decoder = decoder
         self.threshold = float(threshold)
-        self.threads = threads
+        self.threads = self.workers.threads
         self.max_words = max_words
         self.max_memory = max_memory
         self.timeout = timeout
@@ -147,8 +151,7 @@ class Parser:
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
-        names = ("decoder", "threshold", "threads", "max_words", "max_memory", "timeout", "marginals", "alternatives")
-        return partial(type(self), **{name: getattr(self, name) for name in names}), (self.grammars,)
+        return partial(type(self), **self._settings(), threads=self.threads), (self.grammars,)
 
     def __repr__(self) -> str:
         count = f"{len(self.grammars)} grammars like " if len(self.grammars) > 1 else ""
@@ -167,21 +170,34 @@ class Parser:
         style = self.grammar.info.get("tokeniser", {})
         rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
         sentences = tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
-        return self._map(self._parse_tokens, sentences)
+        return self._map(_parse_tokens, sentences)
 
-    def _parse_tokens(self, tokens: Sequence[Token]) -> ParseResult:
-        found = self.parse_one([token.word for token in tokens])
-        return replace(found, offsets=[(token.start, token.end) for token in tokens])
+    def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
+        if self.workers.near:
+            return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
+        parts = self.workers.map(partial(_parse_part, call), repeat(self.shared), _parts(sentences))
+        return chain.from_iterable(parts)
 
-    def _map(self, call: Callable[[T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
-        return map_in_order(call, sentences, threads=self.threads, window=_WINDOW * self.threads)
+    @cached_property
+    def shared(self) -> Kept:
+        """This parser, made again where its workers are."""
+        return self.workers.keep(_made, [self.grammars], [self._settings()])[0]
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what results depend on beside the grammars."""
+        names = ("decoder", "threshold", "max_words", "max_memory", "timeout", "marginals", "alternatives")
+        return {name: getattr(self, name) for name in names}
+
+    def key(self) -> dict[str, Any]:
+        """Return what results depend on, as JSON values."""
+        return {"grammars": [grammar.digest() for grammar in self.grammars], **self._settings()}
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        return self._map(self.parse_one, sentences)
+        return self._map(_parse_one, sentences)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree.
@@ -402,6 +418,30 @@ class Parser:
                 symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
             children.append(Tree(coarse.symbols.tags[symbol], word=word))
         return Tree(self.grammar.transform.root, children)
+
+
+def _made(grammars: list[TensorGrammar], settings: dict[str, Any]) -> Parser:
+    return Parser(grammars, **settings)
+
+
+def _parse_one(parser: Parser, sentence: Sentence) -> ParseResult:
+    return parser.parse_one(sentence)
+
+
+def _parse_tokens(parser: Parser, tokens: Sequence[Token]) -> ParseResult:
+    found = parser.parse_one([token.word for token in tokens])
+    return replace(found, offsets=[(token.start, token.end) for token in tokens])
+
+
+def _parts(sentences: Iterable[T]) -> Iterator[list[T]]:
+    """Cut sentences into parts that are worth sending elsewhere."""
+    rest = iter(sentences)
+    while part := list(islice(rest, _WINDOW)):
+        yield part
+
+
+def _parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:
+    return [call(parser, sentence) for sentence in sentences]
 
 
 def _known(status: Status, log_probability: float) -> float | None:

@@ -21,6 +21,7 @@ from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.settings import as_json, check, declared, other, place
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
+from sapwood.run.workers import Threads, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform
@@ -39,7 +40,9 @@ class Learner(ABC):
     lexical
         How rare and unknown words are treated.
     threads
-        Where passes over the corpus run. Results do not depend on it.
+        How many threads of this process work on the corpus.
+    workers
+        Where passes over the corpus run instead: a `sapwood.run.cluster.Cluster`. Results depend on neither.
     """
 
     # The name of the method on the command line.
@@ -49,11 +52,17 @@ class Learner(ABC):
 
     lexical: LexicalSettings = other(LexicalSettings(), "How rare and unknown words are treated.", LexicalSettings)
     threads: int = place(1, "How many threads work on the corpus.", int)
+    workers: Workers | None = place(None, "Where passes over the corpus run instead of threads.", Workers)
 
     def __post_init__(self) -> None:
         check(self)
         if self.threads < 1:
             raise UsageError(f"threads must be at least 1, not {self.threads}")
+
+    @property
+    def where(self) -> Workers:
+        """Where passes over the corpus run."""
+        return self.workers if self.workers is not None else Threads(self.threads)
 
     def __repr__(self) -> str:
         """Show the settings that are not the usual ones."""
@@ -117,7 +126,7 @@ class Learner(ABC):
                 "a feature without a name cannot be told from another when training goes on from a checkpoint; "
                 "define it with def, or as a Feature with a name"
             )
-        evaluate = dev if dev is None or callable(dev) else HeldOut(dev, corpus, threads=self.threads)
+        evaluate = dev if dev is None or callable(dev) else HeldOut(dev, corpus, workers=self.where)
         return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
 
     @abstractmethod

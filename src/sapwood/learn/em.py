@@ -61,7 +61,7 @@ class EM(IterativeLearner):
         been seen this often more, in all states equally.
     noise, support
         See above.
-    unaries, rare, lexical, random_state, threads, executor
+    unaries, rare, lexical, random_state, threads, workers
         See `LatentLearner`. With `init`, unary chains are taken as the grammar has them, `collapsed`.
 
     Examples
@@ -125,7 +125,7 @@ class EM(IterativeLearner):
             weights = from_grammar(problem, self.init)
         else:
             wanted = problem.wanted_states(self.states, self.support)
-            weights = trees.split(trees.one_state(), wanted, self.noise, rng, threads=problem.threads)
+            weights = trees.split(trees.one_state(), wanted, self.noise, rng)
         return state.moved(weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 
     def _iterate(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
@@ -143,7 +143,7 @@ class EM(IterativeLearner):
                 f"iteration {state.step + 1}: the objective fell from {state.log_likelihood:.6f} to {objective:.6f}, "
                 "which EM cannot do: this is an error in sapwood or in the machine"
             )
-        return state.iterated(trees.maximise(weights, counts, threads=problem.threads), objective)
+        return state.iterated(trees.maximise(weights, counts), objective)
 
     def _given_up(self, state: TrainingState) -> bool:
         return self.stop != "iterations" and state.worse >= self.patience

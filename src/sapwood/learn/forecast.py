@@ -75,7 +75,7 @@ class Forecast:
 
 def forecast(problem: LatentProblem, phases: Sequence[Phase], *, dev_words: int = 0) -> Forecast:
     """Return what a run of these phases will take, about; `dev_words` are parsed with each grammar looked at."""
-    corpus, threads = problem.trees.corpus, problem.threads
+    corpus, workers = problem.trees.corpus, problem.workers.count
     counts = corpus.rule_counts()
     memory = alone = shared = 0.0
     for phase in phases:
@@ -91,7 +91,7 @@ def forecast(problem: LatentProblem, phases: Sequence[Phase], *, dev_words: int 
             memory = max(memory, 16 * weights + 8 * min(numbers, _HELD))
         if grammars:
             memory = max(memory, 4 * weights + (8 if dev_words else 4) * made)
-    return Forecast(_PROGRAM + _NODE * corpus.n_nodes + memory, alone + shared / threads)
+    return Forecast(_PROGRAM + _NODE * corpus.n_nodes + memory, alone + shared / workers)
 
 
 def kept_splits(

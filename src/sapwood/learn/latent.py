@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -20,8 +19,8 @@ from numpy.typing import DTypeLike
 
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
-from sapwood.inference.observed import Expectations, ObservedTrees
-from sapwood.run.parallel import map_in_order
+from sapwood.inference.observed import Expectations, NodeVectors, ObservedTrees
+from sapwood.run.workers import HERE, Threads, Workers
 from sapwood.shapes import Array, Bool, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
@@ -94,6 +93,8 @@ class LatentTrees:
         The trees.
     word_class
         The class of each word of the corpus.
+    workers
+        Where passes over the trees run.
 
     Attributes
     ----------
@@ -103,8 +104,8 @@ class LatentTrees:
         `(word_pairs,)`: that of each pair of preterminal and word, which are in the order of `corpus.lexical_counts()`.
     """
 
-    def __init__(self, corpus: Corpus, word_class: Int[Array, "words"]) -> None:
-        self.corpus = corpus
+    def __init__(self, corpus: Corpus, word_class: Int[Array, "words"], workers: Workers = HERE) -> None:
+        self.corpus, self.workers = corpus, workers
         self.word_symbol, self._word, counts = corpus.lexical_counts()
         n_classes = int(word_class.max()) + 1
         keys, self._pair_of_word = np.unique(self.word_symbol * n_classes + word_class[self._word], return_inverse=True)
@@ -114,7 +115,7 @@ class LatentTrees:
     @cached_property
     def observed(self) -> ObservedTrees:
         """The trees prepared for inside-outside."""
-        return ObservedTrees(self.corpus)
+        return ObservedTrees(self.corpus, workers=self.workers)
 
     @cached_property
     def pair_of_leaf(self) -> Int64[Array, "leaves"]:
@@ -139,17 +140,10 @@ class LatentTrees:
         counts = LatentCounts(corpus.rule_counts().astype(float), self._pair_counts, corpus.root_counts().astype(float))
         return self.maximise(weights, counts)
 
-    def expectations(
-        self,
-        weights: LatentWeights,
-        *,
-        dtype: DTypeLike = np.float32,
-        threads: int = 1,
-        executor: Executor | None = None,
-    ) -> Expectations:
+    def expectations(self, weights: LatentWeights, *, dtype: DTypeLike = np.float32) -> Expectations:
         """Return expected counts (of words, not classes) and likelihoods."""
         table = weights.lexical[self._places(weights.states)]
-        return self.observed.expectations(weights, lexical=table, dtype=dtype, threads=threads, executor=executor)
+        return self.observed.expectations(weights, lexical=table, dtype=dtype)
 
     def counts(self, weights: LatentWeights, expected: Expectations) -> LatentCounts:
         """Return expected counts with those of words summed by class."""
@@ -169,7 +163,6 @@ class LatentTrees:
         *,
         smoothing: float = 0.0,
         lexical_smoothing: float = 0.0,
-        threads: int = 1,
     ) -> LatentWeights:
         """Return the weights that make the counts most probable, drawn towards the means of sibling states.
 
@@ -184,18 +177,12 @@ class LatentTrees:
             kernels.scale_rows(weights, *rules, counts.tensors, totals, smoothing, _LEAST, tensors)
 
         runs_of_rules = _rule_runs(weights.tensor_offsets, weights.rules[:, 0])
-        deque(map_in_order(scale, runs_of_rules, threads=threads), maxlen=0)
+        deque(Threads(self.workers.threads).map(scale, runs_of_rules), maxlen=0)
         lexical = self._normalise_words(weights, counts.lexical, lexical_smoothing)
         return replace(weights, tensors=tensors, root=counts.root / counts.root.sum(), lexical=lexical)
 
     def split(
-        self,
-        weights: LatentWeights,
-        splits: Int[Array, "symbols"],
-        noise: float,
-        rng: np.random.Generator,
-        *,
-        threads: int = 1,
+        self, weights: LatentWeights, splits: Int[Array, "symbols"], noise: float, rng: np.random.Generator
     ) -> LatentWeights:
         """Divide each state of symbol `a` into `splits[a]` copies, `z` into `z k .. z k + k - 1`, with some noise.
 
@@ -216,29 +203,18 @@ class LatentTrees:
         lexical = weights.lexical[old] * _noise(len(old), noise, rng)
         root = weights.root[weights.state_offsets[symbol] + origin] * share
         new = replace(new, root=root)
-        return self.maximise(new, LatentCounts(tensors, lexical, root), threads=threads)
+        return self.maximise(new, LatentCounts(tensors, lexical, root))
 
     def merge_losses(
-        self,
-        weights: LatentWeights,
-        occupancy: Float[Array, "all_states"],
-        twin: Bool[Array, "all_states"],
-        *,
-        threads: int = 1,
-        executor: Executor | None = None,
+        self, weights: LatentWeights, occupancy: Float[Array, "all_states"], twin: Bool[Array, "all_states"]
     ) -> Float64[Array, "all_states"]:
         """Return the log-likelihood that merging each state with the next one would cost, about.
 
         That is the sum over nodes of what merging there alone would cost; `twin` says for which states it is wanted.
         """
-        losses = np.zeros(len(weights.root))
         table = weights.lexical[self._places(weights.states)]
-        for shard in self.observed.inside_outside(weights, lexical=table, threads=threads, executor=executor):
-            kernels.merge_losses(
-                self.corpus.symbol[shard.nodes], weights.state_offsets, twin, occupancy, shard.offsets,
-                shard.inside, shard.outside, losses,
-            )  # fmt: skip
-        return losses
+        add = partial(_add_losses, weights.state_offsets, twin, occupancy)
+        return self.observed.fold(add, np.zeros(len(weights.root)), weights, lexical=table)
 
     def merge(
         self, weights: LatentWeights, counts: LatentCounts, new_state: Int[Array, "all_states"]
@@ -280,6 +256,22 @@ class LatentTrees:
             mean = np.repeat(np.add.reduceat(probability, offsets_of(sizes)[:-1]) / np.maximum(alive, 1), sizes)
             probability = np.where(dead, mean, (1 - smoothing) * probability + smoothing * mean)
         return np.where(probability >= _LEAST, probability, 0.0)
+
+
+def _add_losses(
+    state_offsets: np.ndarray,
+    twin: np.ndarray,
+    occupancy: np.ndarray,
+    losses: np.ndarray,
+    symbol: np.ndarray,
+    vectors: NodeVectors,
+) -> np.ndarray:
+    """Return the losses with those of a shard's nodes added."""
+    losses = losses.copy()
+    kernels.merge_losses(
+        symbol, state_offsets, twin, occupancy, vectors.offsets, vectors.inside, vectors.outside, losses
+    )
+    return losses
 
 
 def runs(begins: Int[Array, "runs"], sizes: Int[Array, "runs"]) -> Int64[Array, "numbers"]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +15,7 @@ from sapwood.learn.forecast import Phase, forecast
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.problem import LatentProblem, Unaries
-from sapwood.learn.settings import choice, integer, number, other, place
+from sapwood.learn.settings import choice, integer, number, other
 from sapwood.learn.training import Checkpoints, Operation, TrainingState, figure_of, keep_better, run_operations
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
@@ -30,8 +29,10 @@ class LatentLearner(Learner):
 
     Parameters
     ----------
-    unaries, rare, lexical, threads, executor
+    unaries, rare, lexical
         See `LatentProblem`.
+    threads, workers
+        See `Learner`.
     random_state
         Seed of every random choice.
     """
@@ -46,14 +47,10 @@ class LatentLearner(Learner):
         LexicalSettings,
     )
     random_state: int = integer(0, "Seed of every random choice.")
-    executor: Executor | None = place(None, "Where passes over the corpus run instead of threads.", Executor)
 
     def problem(self, corpus: Corpus) -> LatentProblem:
         """Return the corpus as this learner sees it."""
-        return LatentProblem(
-            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, threads=self.threads,
-            executor=self.executor,
-        )  # fmt: skip
+        return LatentProblem(corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, workers=self.where)
 
     def _phases(self, problem: LatentProblem) -> list[Phase]:
         """Return what a run does, about, for a forecast of what it takes."""
@@ -149,7 +146,7 @@ class SmoothingLearner(IterativeLearner):
         amounts: dict[str, Any] = (
             {"smoothing": self.smoothing, "lexical_smoothing": self.lexical_smoothing} if smooth else {}
         )
-        return problem.trees.maximise(layout, counts, **amounts, threads=problem.threads)
+        return problem.trees.maximise(layout, counts, **amounts)
 
     def _iterate(self, problem: LatentProblem, state: TrainingState, *, smooth: bool = True) -> TrainingState:
         if self._given_up(state):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentTrees, LatentWeights, Layout, runs
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.unary import expected_steps, fold, fold_weights, share_emissions, unfold
+from sapwood.run.workers import HERE, Workers
 from sapwood.shapes import Array, Bool, Float, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 
@@ -43,7 +43,7 @@ class LatentProblem:
         Words seen at most this often are known by their signature while states are learned.
     lexical
         How lexical weights are smoothed in the resulting grammar.
-    threads, executor
+    workers
         Where passes over the corpus run.
     """
 
@@ -54,11 +54,9 @@ class LatentProblem:
         unaries: Unaries,
         rare: int,
         lexical: LexicalSettings,
-        threads: int,
-        executor: Executor | None,
+        workers: Workers = HERE,
     ) -> None:
-        self.corpus = corpus
-        self.threads, self.executor = threads, executor
+        self.corpus, self.workers = corpus, workers
         unfolded = unfold(corpus) if unaries == "steps" else None
         self.unfolded = unfolded if unfolded is not None and unfolded.has_steps else None
         if self.unfolded is None:
@@ -71,11 +69,12 @@ class LatentProblem:
             self.lexical = LexicalModel(corpus, lexical, tags, self.unfolded.corpus.symbols[inner:-1])
             classes = self.lexical.word_classes(rare)
             self.word_classes = np.append(classes, classes.max() + 1)
-        self.trees = LatentTrees(corpus if self.unfolded is None else self.unfolded.corpus, self.word_classes)
+        trained = corpus if self.unfolded is None else self.unfolded.corpus
+        self.trees = LatentTrees(trained, self.word_classes, workers)
 
     def expectations(self, weights: LatentWeights) -> Expectations:
         """Return expected counts and likelihoods."""
-        return self.trees.expectations(weights, threads=self.threads, executor=self.executor)
+        return self.trees.expectations(weights)
 
     def splittable(self) -> Bool[Array, "symbols"]:
         """Return whether a symbol can have hidden states at all."""

@@ -45,7 +45,7 @@ class SplitMerge(SmoothingLearner):
         After splitting, weights are multiplied by random numbers between `1 - noise` and `1 + noise`.
     support
         Symbols with fewer occurrences for each state are not split further.
-    unaries, rare, lexical, random_state, threads, executor
+    unaries, rare, lexical, random_state, threads, workers
         See `LatentLearner`.
 
     Examples
@@ -105,7 +105,7 @@ class SplitMerge(SmoothingLearner):
         origin = np.arange(len(symbol)) - weights.state_offsets[symbol]
         within = np.repeat(origin, splits[symbol])
         levels = tuple(np.repeat(level, splits[symbol]) for level in state.levels)
-        new = problem.trees.split(weights, splits, self.noise, rng, threads=problem.threads)
+        new = problem.trees.split(weights, splits, self.noise, rng)
         return state.moved(new, levels=(*levels, within))
 
     def _merge(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
@@ -117,9 +117,7 @@ class SplitMerge(SmoothingLearner):
         origin = state.levels[-1]
         twin = np.zeros(len(symbol), bool)
         twin[:-1] = (symbol[1:] == symbol[:-1]) & (origin[1:] == origin[:-1])
-        losses = trees.merge_losses(
-            weights, expected.occupancy, twin, threads=problem.threads, executor=problem.executor
-        )
+        losses = trees.merge_losses(weights, expected.occupancy, twin)
         candidates = np.flatnonzero(twin)
         order = candidates[np.argsort(losses[candidates], kind="stable")]
         gone = np.zeros(len(symbol), bool)
@@ -130,4 +128,4 @@ class SplitMerge(SmoothingLearner):
         layout, counts = trees.merge(weights, trees.counts(weights, expected), new_state)
         del expected  # as large as all that follows
         levels = tuple(level[~gone] for level in state.levels)
-        return state.moved(trees.maximise(layout, counts, threads=problem.threads), levels=levels)
+        return state.moved(trees.maximise(layout, counts), levels=levels)

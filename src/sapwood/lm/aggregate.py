@@ -28,11 +28,14 @@ from sapwood.lm.transitions import HeldOut, Ids
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
+from sapwood.run.workers import Threads, Workers
 
 LatentMethod = Literal["em", "pivot", "pivot+em"]
 __all__ = ["PIVOT_ITERATIONS", "AggregateMarkov", "LatentMethod", "Precision"]
 
 Precision = Literal["single", "double"]
+# Settings that make no difference to the result.
+_PLACES = ("threads", "workers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,9 @@ class AggregateMarkov:
     random_state
         Seed of the random start and of projections.
     threads
-        How many to use. The result does not depend on it.
+        How many threads of this process to use.
+    workers
+        Where passes over the counts run instead: a `sapwood.run.cluster.Cluster`. The result depends on neither.
 
     Examples
     --------
@@ -105,6 +110,7 @@ class AggregateMarkov:
     precision: Precision = "single"
     random_state: int = 0
     threads: int = 1
+    workers: Workers | None = None
 
     def __post_init__(self) -> None:
         for name in ("states", "iterations", "patience", "batches", "threads", "pivot_iterations"):
@@ -120,9 +126,14 @@ class AggregateMarkov:
         if not 0.5 < self.step_power <= 1:
             raise UsageError(f"step_power must be above 0.5 and at most 1, not {self.step_power}")
 
+    @property
+    def where(self) -> Workers:
+        """Where passes over the counts run."""
+        return self.workers if self.workers is not None else Threads(self.threads)
+
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the counts, as JSON values."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "threads"}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _PLACES}
 
     def fit(
         self,

@@ -125,7 +125,7 @@ class Training:
         self.settings, self.progress, self.log, self.run, self.name = settings, progress, log, run, name
         self.dtype: type[np.floating] = np.float32 if settings.precision == "single" else np.float64
         groups = None if settings.batches == 1 else settings.batches
-        self.tiles = BigramTiles(matrix, settings.states, groups=groups, dtype=self.dtype, threads=settings.threads)
+        self.tiles = BigramTiles(matrix, settings.states, groups=groups, dtype=self.dtype, workers=settings.where)
         self.size = matrix.shape[0]
         self.share = self.tiles.column_totals / self.tiles.total
         self.held_out = dev if dev is None or isinstance(dev, HeldOut) else HeldOut(dev, self.size)
@@ -218,7 +218,7 @@ class Training:
                 kappa=settings.kappa,
                 anchor_count=settings.anchor_count,
                 random_state=settings.random_state,
-                threads=settings.threads,
+                threads=settings.where.threads,
             ).astype(self.dtype)
             stage.step()
         m = self.s.shape[1]

@@ -3,7 +3,8 @@
 Words are put in groups with about as many bigrams each, once as first words (rows) and once as second words (columns);
 the groups of rows and columns cut the matrix into tiles. In each round of a pass the tiles `(i, i + round)` are done,
 no two of which share a row or a column: threads write to sums of their own without locks, and each sum is taken in the
-same order however many threads there are.
+same order however many threads there are. On a cluster the tiles of a group of rows are in one place, with the rows'
+sums, and the sums of columns go from one to the next.
 
 Within a group words stand by falling number of bigrams, and a tile's columns come in blocks whose parameters fit in the
 cache: a block's columns stay there while the rows pass by. Passes work on parameters in this *inner* order, so that
@@ -14,15 +15,34 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse
 
 from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.run.parallel import map_in_order
-from sapwood.shapes import Array, Float, Float64, Int32, Int64
+from sapwood.lm._tile_rows import (
+    Cut,
+    RowSums,
+    TileRow,
+    dense_row,
+    expect_row,
+    expect_tile,
+    far_dense_row,
+    far_tile_row,
+    itself,
+    multiply_row,
+    multiply_tile,
+    passed_on,
+    staying,
+    tile_row,
+    tile_totals,
+)
+from sapwood.run.workers import HERE, Kept, Threads, Workers
+from sapwood.shapes import Array, Float, Float64, Int32
 
 T = TypeVar("T")
 # Groups of rows and columns, and from how many bigrams on there are the larger number of them.
@@ -33,23 +53,6 @@ _BLOCK = 1 << 22
 _ROWS = 1 << 13
 # Entries that are looked at in one go where that takes memory.
 _PIECE = 1 << 24
-
-
-class Segments(NamedTuple):
-    """Bigrams in the order of tiles; a segment is what a tile has of one row.
-
-    Attributes
-    ----------
-    rows, begins
-        The row of each segment in the inner order, and where it begins.
-    columns, counts
-        Of each bigram: its column in the inner order, and how often it was seen.
-    """
-
-    rows: Int32[Array, "segments"]
-    begins: Int64[Array, "segments+1"]
-    columns: Int32[Array, "bigrams"]
-    counts: Float[Array, "bigrams"]
 
 
 class BigramTiles:
@@ -65,8 +68,8 @@ class BigramTiles:
         Of rows, and of columns; by default it depends on how many bigrams there are.
     dtype
         Of counts in passes, and of all parameters.
-    threads
-        How many tiles are done at a time.
+    workers
+        Where tiles are kept and worked on, those of a group of rows in one place.
 
     Attributes
     ----------
@@ -90,7 +93,7 @@ class BigramTiles:
         *,
         groups: int | None = None,
         dtype: type[np.floating] = np.float32,
-        threads: int = 1,
+        workers: Workers = HERE,
     ) -> None:
         matrix = scipy.sparse.csr_array(counts)
         if not matrix.nnz or not matrix.data.any():
@@ -101,7 +104,7 @@ class BigramTiles:
         data = np.ascontiguousarray(matrix.data, np.int64 if matrix.dtype.kind in "iub" else np.float64)
         indices, indptr = np.ascontiguousarray(matrix.indices), np.ascontiguousarray(matrix.indptr)
         matrix = scipy.sparse.csr_array((data, indices, indptr), matrix.shape)
-        self.threads = threads
+        self.workers = workers
         self.dtype = dtype
         self.entries = matrix.nnz
         self.groups = groups or (_GROUPS if matrix.nnz < _MANY else _MORE_GROUPS)
@@ -125,48 +128,30 @@ class BigramTiles:
         block_of = np.empty(len(self.columns), np.int32)
         group_of = np.repeat(np.arange(self.groups), sizes)
         block_of[self.columns] = group_of * self._blocks + within * self._blocks // np.maximum(sizes, 1)[group_of]
-        shape = (self.groups, self.groups * self._blocks)
-        entries, segments = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        spans = list(zip(self.row_bounds[:-1].tolist(), self.row_bounds[1:].tolist(), strict=True))
-
-        def count(group: int) -> None:
-            kernels.count_tiles(matrix, *spans[group], self.rows, block_of, entries[group], segments[group])
-
-        self._each(count, range(self.groups))
-        self._offsets = np.concatenate([[0], np.cumsum(segments)])
-        next_entry = np.concatenate([[0], np.cumsum(entries)])[:-1].reshape(shape)
-        next_segment = self._offsets[:-1].reshape(shape).copy()
-        self._segments = Segments(
-            rows=np.empty(self._offsets[-1], np.int32),
-            begins=np.empty(self._offsets[-1] + 1, np.int64),
-            columns=np.empty(matrix.nnz, np.int32),
-            counts=np.empty(matrix.nnz, self.dtype),
-        )
-        self._segments.begins[-1] = matrix.nnz
-
-        def fill(group: int) -> None:
-            kernels.fill_tiles(
-                matrix, *spans[group], self.rows, block_of, self.column_place, next_entry[group], next_segment[group],
-                self._segments,
-            )  # fmt: skip
-
-        self._each(fill, range(self.groups))
+        cut = Cut(block_of, self.column_place, self.groups, self._blocks, self.dtype)
+        spans = list(itertools.pairwise(self.row_bounds.tolist()))
+        if self.workers.near:
+            make = partial(tile_row, matrix, self.rows, cut)
+            self._rows: list[Kept] = self.workers.keep(make, *zip(*spans, strict=True))
+            return
+        # Of each group of rows what it needs: its entries one behind the other, and numbers that count from its first
+        # row and from the first column of each group.
+        place = (self.column_place - self.column_bounds[group_of][self.column_place]).astype(np.int32)
+        cut = self.workers.share(replace(cut, column_place=place))
+        turned = matrix[self.rows]
+        self._columns = columns = self.workers.columns({"indices": turned.indices, "data": turned.data})
+        parts = [columns.part(int(turned.indptr[a]), int(turned.indptr[b])) for a, b in spans]
+        ends = [turned.indptr[a : b + 1] - turned.indptr[a] for a, b in spans]
+        self._rows = self.workers.keep(far_tile_row, parts, ends, itertools.repeat(cut))
 
     def _each(self, call: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
-        return list(map_in_order(call, numbers, threads=self.threads))
+        return list(Threads(self.workers.threads).map(call, numbers))
 
     def round_totals(self) -> Float64[Array, "groups"]:
         """Return the sum of the counts in each round."""
-        ends = self._segments.begins[self._offsets[:: self._blocks]]
-        sums = [float(self._segments.counts[a:b].sum(dtype=np.float64)) for a, b in itertools.pairwise(ends)]
-        tiles = np.array(sums).reshape(self.groups, self.groups)
+        tiles = np.array(list(self.workers.map(tile_totals, self._rows)))
         places = np.arange(self.groups)
         return np.array([tiles[places, (places + shift) % self.groups].sum() for shift in places])
-
-    def _span(self, row_group: int, first: int, last: int) -> tuple[int, int]:
-        """Return the segments of a row group and of column groups from `first` to before `last`."""
-        base = row_group * self.groups
-        return int(self._offsets[(base + first) * self._blocks]), int(self._offsets[(base + last) * self._blocks])
 
     def expect(
         self,
@@ -180,47 +165,112 @@ class BigramTiles:
 
         Returns the log-likelihood.
         """
+        shifts = list(range(self.groups) if rounds is None else rounds)
+        if not self.workers.near:
+            return self._expect_elsewhere(r, s, r_sums, s_sums, shifts)
         total = 0.0
-        for shift in range(self.groups) if rounds is None else rounds:
+        for shift in shifts:
 
             def tile(group: int, shift: int = shift) -> float:
-                other = (group + shift) % self.groups
-                first, last = self._span(group, other, other + 1)
-                return float(kernels.expect_tiles(first, last, self._segments, r, s, r_sums, s_sums))
+                row, other = self._rows[group], (group + shift) % self.groups
+                return float(kernels.expect_tiles(*row.span(other), row.segments, r, s, r_sums, s_sums))
 
-            total += sum(map_in_order(tile, range(self.groups), threads=self.threads))
+            total += sum(self.workers.map(tile, range(self.groups)))
         return total
+
+    def _expect_elsewhere(
+        self, r: np.ndarray, s: np.ndarray, r_sums: np.ndarray, s_sums: np.ndarray, shifts: Sequence[int]
+    ) -> float:
+        """Do what `expect` does on other machines: sums of rows stay with their tiles, sums of columns go around."""
+        workers, numbers = self.workers, range(self.groups)
+        rs, ss = (
+            [workers.share(part) for part in self._cut(values, bounds)]
+            for values, bounds in ((r, self.row_bounds), (s, self.column_bounds))
+        )
+        own: list[Kept] = [RowSums([], part, None) for part in self._cut(r_sums, self.row_bounds)]
+        passing: list[Kept] = self._cut(s_sums, self.column_bounds)
+        for shift in shifts:
+            others = [(group + shift) % self.groups for group in numbers]
+            own = workers.keep(
+                expect_tile, self._rows, others, rs, [ss[x] for x in others], own, [passing[x] for x in others]
+            )
+            for other, sums in zip(others, workers.keep(passed_on, own), strict=True):
+                passing[other] = sums
+        del rs, ss
+        logs = []
+        for place, found in zip(self._cut(r_sums, self.row_bounds), workers.map(staying, own), strict=True):
+            place[:] = found.sums
+            logs.append(found.log_likelihoods)
+        for place, sums in zip(self._cut(s_sums, self.column_bounds), workers.map(itself, passing), strict=True):
+            place[:] = sums
+        total = 0.0
+        for each in zip(*logs, strict=True):
+            total += sum(each)
+        return total
+
+    @staticmethod
+    def _cut(values: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
+        """Return views of the groups' parts."""
+        return [values[begin:end] for begin, end in itertools.pairwise(bounds.tolist())]
 
     def expect_rows(
         self, r: Float[Array, "rows states"], s: Float[Array, "columns states"], r_sums: Float[Array, "rows states"]
     ) -> float:
         """Do the rows' half of `expect`."""
+        if self.workers.near:
 
-        def group(number: int) -> float:
-            first, last = self._span(number, 0, self.groups)
-            return float(kernels.expect_tile_rows(first, last, self._segments, r, s, r_sums))
+            def group(row: TileRow) -> float:
+                return float(kernels.expect_tile_rows(*row.span(0, self.groups), row.segments, r, s, r_sums))
 
-        return sum(map_in_order(group, range(self.groups), threads=self.threads))
+            return sum(self.workers.map(group, self._rows))
+        sums = self._cut(r_sums, self.row_bounds)
+        shared, bounds = itertools.repeat(self.workers.share(s)), itertools.repeat(self.column_bounds)
+        found = self.workers.map(expect_row, self._rows, bounds, self._cut(r, self.row_bounds), shared, sums)
+        total = 0.0
+        for place, (value, own) in zip(sums, found, strict=True):
+            total += value
+            place[:] = own
+        return total
 
     def multiply(self, dense: Float[Array, "given width"], *, transposed: bool = False) -> Float[Array, "made width"]:
         """Return the matrix of counts, or its transpose, times a dense one; both in the inner order."""
         result = np.zeros((len(self.columns if transposed else self.rows), dense.shape[1]), self.dtype)
         dense = np.ascontiguousarray(dense, self.dtype)
+        if not self.workers.near:
+            return self._multiply_elsewhere(dense, transposed, result)
 
         def group(number: int) -> None:
             for other in range(self.groups if transposed else 1):
-                span = self._span(other, number, number + 1) if transposed else self._span(number, 0, self.groups)
-                kernels.multiply_tiles(*span, self._segments, transposed, dense, result)
+                row = self._rows[other if transposed else number]
+                span = row.span(number) if transposed else row.span(0, self.groups)
+                kernels.multiply_tiles(*span, row.segments, transposed, dense, result)
 
         self._each(group, range(self.groups))
         return result
 
+    def _multiply_elsewhere(self, dense: np.ndarray, transposed: bool, result: np.ndarray) -> np.ndarray:
+        workers, bounds = self.workers, self.column_bounds if transposed else self.row_bounds
+        parts = self._cut(result, bounds)
+        if transposed:
+            sums: list[Kept] = parts
+            for row, given in zip(self._rows, self._cut(dense, self.row_bounds), strict=True):
+                share = itertools.repeat(workers.share(given))
+                sums = workers.keep(multiply_tile, itertools.repeat(row), range(self.groups), share, sums)
+            found = workers.map(itself, sums)
+        else:
+            shared, all_bounds = itertools.repeat(workers.share(dense)), itertools.repeat(self.column_bounds)
+            found = workers.map(multiply_row, self._rows, all_bounds, [len(part) for part in parts], shared)
+        for place, values in zip(parts, found, strict=True):
+            place[:] = values
+        return result
+
     def dense(self) -> Float64[Array, "rows columns"]:
         """Return the counts as a dense matrix in the inner order."""
-        result = np.zeros((len(self.rows), len(self.columns)))
-        rows = np.repeat(self._segments.rows, np.diff(self._segments.begins))
-        np.add.at(result, (rows, self._segments.columns), self._segments.counts)
-        return result
+        if self.workers.near:
+            return np.asarray(sum(dense_row(row, len(self.rows), len(self.columns)) for row in self._rows))
+        heights, width = np.diff(self.row_bounds).tolist(), itertools.repeat(len(self.columns))
+        bounds = itertools.repeat(self.column_bounds)
+        return np.concatenate(list(self.workers.map(far_dense_row, self._rows, bounds, heights, width)))
 
     def by_rows(self, call: Callable[[int, int], T], size: int) -> list[T]:
         """Return `call(begin, end)` for pieces of a range, done on all threads; the pieces are always the same."""

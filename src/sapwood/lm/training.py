@@ -41,6 +41,7 @@ from sapwood.lm.text import Sources, source_list
 from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
+from sapwood.run.workers import Workers
 from sapwood.shapes import Array, Int32
 from sapwood.storage import content_digest
 
@@ -58,6 +59,7 @@ class Counting(TypedDict, total=False):
     boundaries: Boundaries | None
     memory: int
     threads: int
+    workers: Workers | None
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def train(
     memory: int = 4 << 30,
     random_state: int = 0,
     threads: int = 1,
+    workers: Workers | None = None,
     progress: Progress | None = None,
     log: Log | None = None,
     checkpoint: str | Path | None = None,
@@ -126,8 +129,9 @@ def train(
         See `sapwood.lm.methods`. By default the best, `mix`, or without `dev` modified Kneser-Ney smoothing, `mkn`.
     random_state
         Seed of every random choice.
-    threads
-        How many to use. The result does not depend on it.
+    threads, workers
+        How many threads of this process to use, and where to count and learn instead, if elsewhere. The result depends
+        on neither.
     progress, log
         What to report to.
     checkpoint
@@ -140,11 +144,11 @@ def train(
     check_method(method, [*settings, *(["order"] if order is not None else [])], dev is not None)
     text = read_training_text(
         texts, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
-        memory=memory, threads=threads, progress=progress,
+        memory=memory, threads=threads, workers=workers, progress=progress,
     )  # fmt: skip
     return fit(
-        text, method, random_state=random_state, threads=threads, progress=progress, log=log, checkpoint=checkpoint,
-        **settings,
+        text, method, random_state=random_state, threads=threads, workers=workers, progress=progress, log=log,
+        checkpoint=checkpoint, **settings,
     )  # fmt: skip
 
 
@@ -193,6 +197,7 @@ def fit(
     *,
     random_state: int = 0,
     threads: int = 1,
+    workers: Workers | None = None,
     progress: Progress | None = None,
     log: Log | None = None,
     checkpoint: str | Path | None = None,
@@ -210,7 +215,7 @@ def fit(
     if not steps.lines or getattr(log, "is_new", False):
         words = len(counts.vocabulary)
         steps.write("start", step=0, method=method, settings=about, tokens=counts.tokens, words=words)
-    own: dict[str, Any] = {**chosen, "random_state": random_state, "threads": threads}
+    own: dict[str, Any] = {**chosen, "random_state": random_state, "threads": threads, "workers": workers}
     reporting: dict[str, Any] = {"dev": text.dev, "progress": progress, "log": steps}
 
     def latent(method: LatentMethod) -> LatentBigram:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
 
+from elsewhere import Elsewhere
 from learn.training_helpers import Interrupted, Lines, telling_grammar
 from made_up import f1, made_up_treebank, relabelled
 from sapwood.errors import UsageError
@@ -56,7 +55,7 @@ def small(**options) -> TensorGrammar:
 
 def problem_of(corpus: Corpus, unaries: str = "steps") -> LatentProblem:
     return LatentProblem(
-        corpus, unaries=unaries, rare=10, lexical=LexicalSettings(), threads=1, executor=None
+        corpus, unaries=unaries, rare=10, lexical=LexicalSettings()
     )  # fmt: skip
 
 
@@ -241,16 +240,7 @@ def test_the_same_bits(tmp_path):
     for number, more in enumerate(({}, {"threads": 3})):
         Pivot(**options, **more).fit(MADE_UP).save(tmp_path / str(number))
         assert (tmp_path / str(number)).read_bytes() == (tmp_path / "one").read_bytes(), more
-    with ThreadPoolExecutor(2) as pool:
-        assert Pivot(**options, executor=pool).fit(MADE_UP) == learned(iterations=2)
-
-
-@pytest.mark.slow
-def test_other_processes_give_the_same_bits():
-    # A fork could inherit locks of threads that other tests have started.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        parallel = Pivot(states=3, support=5, iterations=1, executor=executor).fit(SMALL)
-    assert parallel == small(states=3, iterations=1)
+    assert Pivot(**options, workers=Elsewhere()).fit(MADE_UP) == learned(iterations=2)
 
 
 def test_seeds_make_a_difference():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples
+from elsewhere import Elsewhere
 from made_up import f1, made_up_treebank, relabelled
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -130,7 +130,7 @@ def test_points_by_the_part(monkeypatch):
 
 def problem_of(corpus: Corpus, unaries: str = "steps", rare: int = 3) -> LatentProblem:
     return LatentProblem(
-        corpus, unaries=unaries, rare=rare, lexical=LexicalSettings(), threads=1, executor=None
+        corpus, unaries=unaries, rare=rare, lexical=LexicalSettings()
     )  # fmt: skip
 
 
@@ -312,8 +312,7 @@ def test_the_same_bits():
     options = {"states": 4, "support": 20, "iterations": 2}
     assert Cluster(**options).fit(MADE_UP) == grammar
     assert Cluster(**options, threads=2).fit(MADE_UP) == grammar
-    with ThreadPoolExecutor(2) as pool:
-        assert Cluster(**options, executor=pool).fit(MADE_UP) == grammar
+    assert Cluster(**options, workers=Elsewhere()).fit(MADE_UP) == grammar
 
 
 def test_seeds_and_noise_make_a_difference():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples
+from elsewhere import Elsewhere
 from made_up import f1, made_up_treebank, relabelled
 from oracles.reference import tree_probability
 from oracles.spectral_core import Moments, SpectralWeights, assemble
@@ -25,12 +25,13 @@ from sapwood.inference import Parser
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.problem import LatentProblem, wanted_states
-from sapwood.learn.spectral import Cluster, Spectral
+from sapwood.learn.spectral import Spectral
 from sapwood.learn.spectral.learner import RuleMoments, rule_moments, smoothed
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
 from sapwood.learn.unary import Unfolded, _shares, fold_weights, unfold
 from sapwood.run.progress import Silent
+from sapwood.run.workers import Threads
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
@@ -43,7 +44,7 @@ PLAIN = LexicalSettings(word_strength=0.0, state_strength=0.0)
 
 @cache
 def problem_of(unaries: str) -> LatentProblem:
-    return LatentProblem(MADE_UP, unaries=unaries, rare=5, lexical=PLAIN, threads=1, executor=None)
+    return LatentProblem(MADE_UP, unaries=unaries, rare=5, lexical=PLAIN)
 
 
 @cache
@@ -82,7 +83,7 @@ def moments_by_loops(projected: ProjectedNodes, rule: int) -> tuple[int, list[np
 @pytest.mark.parametrize("unaries", ["steps", "collapsed"])
 def test_moments_by_loops(unaries, monkeypatch):
     projected = projected_nodes(unaries)
-    found = list(rule_moments(projected, None, 1, None, Silent()))
+    found = list(rule_moments(projected, None, Threads(1), Silent()))
     corpus = projected.corpus
     assert len(found) == len(corpus.rules)
     assert sum(moment.count for moment in found) == (corpus.rule >= 0).sum()
@@ -93,7 +94,7 @@ def test_moments_by_loops(unaries, monkeypatch):
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
     # However many nodes are taken at a time, and on however many threads.
     monkeypatch.setattr("sapwood.learn.spectral.learner._CHUNK", 7)
-    for one, two in zip(found, rule_moments(projected, None, 2, None, Silent()), strict=True):
+    for one, two in zip(found, rule_moments(projected, None, Threads(2), Silent()), strict=True):
         np.testing.assert_allclose(one.third, two.third, rtol=1e-9, atol=1e-12)
         for ours, theirs in zip((*one.first, *one.second), (*two.first, *two.second), strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -119,7 +120,7 @@ def smoothed_by_loops(moment: RuleMoments, strength: float, wide: list[np.ndarra
 def test_smoothing_by_loops():
     projected = projected_nodes("steps")
     rng = np.random.default_rng(0)
-    moments = list(rule_moments(projected, None, 1, None, Silent()))
+    moments = list(rule_moments(projected, None, Threads(1), Silent()))
     assert max(moment.third.size for moment in moments) >= 27
     for moment in moments:
         wide = [rng.normal(size=size) for size in moment.third.shape]
@@ -134,7 +135,7 @@ def test_smoothing_by_loops():
 
 def test_rules_seen_often_keep_more_of_their_own():
     projected = projected_nodes("collapsed")
-    moment = max(rule_moments(projected, None, 1, None, Silent()), key=lambda moment: moment.third.size)
+    moment = max(rule_moments(projected, None, Threads(1), Silent()), key=lambda moment: moment.third.size)
     wide = [np.zeros(size) for size in moment.third.shape]
 
     def distance(count: int) -> float:
@@ -259,7 +260,7 @@ def test_smoothed_weights():
     counts = MADE_UP.symbol_counts()
     inside = [y.mean(axis=0) for y in projected.inside]
     outside = [z.mean(axis=0) for z in projected.outside]
-    for rule, moment in enumerate(rule_moments(projected, None, 1, None, Silent())):
+    for rule, moment in enumerate(rule_moments(projected, None, Threads(1), Silent())):
         a, b, c = MADE_UP.rules[rule].tolist()
         wanted = smoothed_by_loops(moment, 7.0, [outside[a], inside[b], inside[c]]) * moment.count / counts[a]
         np.testing.assert_allclose(grammar.tensor(rule), wanted, rtol=1e-6, atol=1e-6)
@@ -671,8 +672,7 @@ def test_the_same_bits():
     grammar = Spectral(states=4, support=10).fit(MADE_UP)
     assert Spectral(states=4, support=10).fit(MADE_UP) == grammar
     assert Spectral(states=4, support=10, threads=2).fit(MADE_UP) == grammar
-    with ThreadPoolExecutor(2) as pool:
-        assert Spectral(states=4, support=10, executor=pool).fit(MADE_UP) == grammar
+    assert Spectral(states=4, support=10, workers=Elsewhere()).fit(MADE_UP) == grammar
     assert Spectral(states=4, support=10, random_state=1).fit(MADE_UP) != grammar
 
 
@@ -827,15 +827,3 @@ def test_posteriors_do_not_depend_on_the_basis(learned):
     for index in range(10):
         tree = TRAIN.tree(index)
         assert tree_probability(turned, tree) == pytest.approx(tree_probability(double, tree), rel=1e-6)
-
-
-@pytest.mark.slow
-def test_other_processes_give_the_same_bits():
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    corpus = Corpus.from_trees(made_up_treebank(60), transform=TreeTransform(1, 0))
-    # A fork could inherit locks of threads that other tests have started.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
-        for learner in (Spectral, Cluster):
-            assert learner(states=3, executor=executor).fit(corpus) == learner(states=3).fit(corpus)

@@ -24,6 +24,7 @@ from sapwood.learn.spectral.projection import (
     truncated_svd,
 )
 from sapwood.learn.unary import unfold
+from sapwood.run.workers import Threads
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 
@@ -218,7 +219,7 @@ def test_the_cut():
 def test_threads_and_seeds():
     first = project(6)
     assert same_vectors(first, project(6))
-    assert same_vectors(first, project(6, threads=2))
+    assert same_vectors(first, project(6, workers=Threads(2)))
     other = project(6, seed=1)
     assert not same_vectors(first, other)
     for one, two in zip(first.singular_values, other.singular_values, strict=True):

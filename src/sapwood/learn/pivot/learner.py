@@ -30,7 +30,7 @@ from sapwood.learn.settings import choice, integer, number
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.matrices import SymbolFeatures, extract
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.run.parallel import map_in_order, with_one_blas_thread
+from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
 
@@ -61,7 +61,7 @@ class Pivot(FeatureLearner, Refined):
         Pseudo-counts in equation 1, distributed as if the three states were independent.
     iterations, every, patience, smoothing, lexical_smoothing
         Of EM afterwards (pivot+EM), see `Refined`.
-    unaries, rare, lexical, random_state, threads, executor
+    unaries, rare, lexical, random_state, threads, workers
         See `LatentLearner`.
 
     Examples
@@ -132,7 +132,7 @@ class Pivot(FeatureLearner, Refined):
             for symbol in range(len(corpus.symbols))
         )
         call = partial(_find_symbol, settings, self.random_state)
-        found = map_in_order(call, items, threads=self.threads, executor=self.executor)
+        found = self.where.map(call, items)
         return features, list(track(found, progress, "decomposing", total=len(corpus.symbols), unit="symbols"))
 
     def _rules(self, corpus: Corpus, found: list[SymbolStates], evidence: _Evidence, progress: Progress) -> np.ndarray:
@@ -142,7 +142,7 @@ class Pivot(FeatureLearner, Refined):
             for rule, nodes in zip(corpus.rules.tolist(), nodes_by_rule(corpus), strict=True)
         )
         call = partial(_solve_rule, self.strength, self.rule_iterations)
-        solved = map_in_order(call, items, threads=self.threads, executor=self.executor)
+        solved = self.where.map(call, items)
         parts = list(track(solved, progress, "rules", total=len(corpus.rules), unit="rules"))
         return np.concatenate([np.zeros(0), *parts])
 

@@ -21,7 +21,7 @@ from sapwood.learn.settings import integer, number
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import diagnostics
-from sapwood.run.parallel import map_in_order, with_one_blas_thread
+from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, track
 from sapwood.shapes import Array, Float, Int, Int64
 
@@ -45,7 +45,7 @@ class Cluster(FeatureLearner, Refined):
     noise
         Random numbers of this size (in standard deviations of each coordinate) are added to the vectors, for ensembles
         whose members differ more than seeds make them.
-    unaries, rare, lexical, random_state, threads, executor
+    unaries, rare, lexical, random_state, threads, workers
         See `LatentLearner`.
 
     Examples
@@ -79,7 +79,7 @@ class Cluster(FeatureLearner, Refined):
             for symbol, values in enumerate(projected.singular_values)
         )
         call = partial(_cluster_symbol, self.noise, self.random_state)
-        found = map_in_order(call, items, threads=self.threads, executor=self.executor)
+        found = self.where.map(call, items)
         labels = list(track(found, progress, "clustering", total=len(corpus.symbols), unit="symbols"))
         states = np.array([int(label.max()) + 1 for label in labels], np.int32)
         node_state = np.empty(corpus.n_nodes, np.int64)

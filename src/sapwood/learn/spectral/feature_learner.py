@@ -17,7 +17,7 @@ from sapwood.run.progress import Progress
 from sapwood.shapes import Array, Int, Int64
 
 # Settings that projections have, too.
-_OF_PROJECTION = ("inside", "outside", "least", "kappa", "tolerance", "threads", "executor")
+_OF_PROJECTION = ("inside", "outside", "least", "kappa", "tolerance")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -62,4 +62,6 @@ class FeatureLearner(LatentLearner):
     ) -> ProjectedNodes:
         """Return the vectors of all nodes; `others` are settings of `project_nodes` that are not those of all."""
         ours = {name: getattr(self, name) for name in _OF_PROJECTION}
-        return project_nodes(table, states, seed=self.random_state, progress=progress, **ours | others)
+        return project_nodes(
+            table, states, seed=self.random_state, workers=self.where, progress=progress, **ours | others
+        )

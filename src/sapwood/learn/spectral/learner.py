@@ -25,7 +25,6 @@ its second- and first-order means, and of first-order means drawn towards those 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -44,8 +43,9 @@ from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics
 from sapwood.learn.training import figure_of
 from sapwood.run.log import Log
-from sapwood.run.parallel import map_in_order, one_blas_thread
+from sapwood.run.parallel import one_blas_thread
 from sapwood.run.progress import Progress, track
+from sapwood.run.workers import Workers
 from sapwood.shapes import Array, Float, Float64, Int64
 from sapwood.trees.corpus import Corpus
 
@@ -89,7 +89,7 @@ class Spectral(FeatureLearner):
     nodes
         Nodes that moments are estimated on: `all`, or `one` of each tree, picked at random, as the paper's analysis has
         it (section 8), and weighted by the number of nodes of its tree.
-    unaries, rare, lexical, random_state, threads, executor
+    unaries, rare, lexical, random_state, threads, workers
         See `LatentLearner`.
 
     Examples
@@ -127,7 +127,7 @@ class Spectral(FeatureLearner):
         for tolerance in self._tolerances(dev):
             with one_blas_thread():
                 projected, info = self._project(problem, table, weights, tolerance, progress)
-                moments = list(rule_moments(projected, weights, self.threads, self.executor, progress))
+                moments = list(rule_moments(projected, weights, self.where, progress))
             for backoff in self._backoffs():
                 grammar = self._grammar(problem, projected, weights, moments, backoff, info)
                 step += 1
@@ -254,8 +254,7 @@ def _word_sums(projected: ProjectedNodes, weights: np.ndarray | None, problem: L
 def rule_moments(
     projected: ProjectedNodes,
     weights: Float[Array, "nodes"] | None,
-    threads: int,
-    executor: Executor | None,
+    workers: Workers,
     progress: Progress,
 ) -> Iterator[RuleMoments]:
     """Yield the moments of each rule, over the nodes with weight; without `weights` all have one of 1."""
@@ -273,7 +272,7 @@ def rule_moments(
         )
         for (a, b, c), nodes in zip(corpus.rules.tolist(), parts, strict=True)
     )
-    found = map_in_order(_moments_of_rule, items, threads=threads, executor=executor)
+    found = workers.map(_moments_of_rule, items)
     return track(found, progress, "moments", total=len(corpus.rules), unit="rules")
 
 

@@ -12,7 +12,6 @@ matrices are, by a randomised subspace iteration (Halko, Martinsson and Tropp 20
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,8 +21,8 @@ import scipy.sparse
 
 from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract, scale
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.run.parallel import map_in_order
 from sapwood.run.progress import Progress, Silent, track
+from sapwood.run.workers import HERE, Workers
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 
@@ -70,8 +69,7 @@ def project_nodes(
     tolerance: float = 0.01,
     weights: Float[Array, "nodes"] | None = None,
     seed: int = 0,
-    threads: int = 1,
-    executor: Executor | None = None,
+    workers: Workers = HERE,
     progress: Progress | None = None,
 ) -> ProjectedNodes:
     """Project the features of all nodes.
@@ -94,8 +92,8 @@ def project_nodes(
         What each node counts in `Omega^a`; by default the same. All are projected either way, those without weight too.
     seed
         Of the randomised decomposition.
-    threads, executor, progress
-        How to run, and what to report to.
+    workers, progress
+        Where to run, and what to report to.
     """
     corpus = table.corpus
     with (progress or Silent()).stage("features", total=1, unit="passes") as stage:
@@ -104,7 +102,7 @@ def project_nodes(
     # Each symbol's matrices alone: they can be sent to other processes.
     items = (_Symbol.of(features, symbol, int(states[symbol]), weights) for symbol in range(len(corpus.symbols)))
     call = partial(_project_symbol, kappa, dropout, tolerance, seed)
-    found = map_in_order(call, items, threads=threads, executor=executor)
+    found = workers.map(call, items)
     parts = list(track(found, progress or Silent(), "decomposing", total=len(corpus.symbols), unit="symbols"))
     place = np.empty(corpus.n_nodes, np.int64)
     for symbol in range(len(corpus.symbols)):

@@ -1,0 +1,158 @@
+"""Where work runs: threads of this process, or processes on this machine or many others (`sapwood.run.cluster`).
+
+A pass over data is always the same four steps, whoever does the work:
+
+    shards = workers.keep(make, recipes)                # once: each shard is made, and stays, where it is worked on
+    weights = workers.share(weights)                    # in each pass: what changes goes to all
+    parts = workers.map(call, shards, repeat(weights))  # results come back in the order of the shards
+    for part in parts: total += part                    # and are added up in that order
+
+so that a sum does not depend on who was done first, nor on how many workers there are. What `keep` and `share` return
+is handed to further calls, and to nothing else: of threads it is the thing itself, of a cluster a name for it. Where it
+is lost with a worker, the call that made it is made again: calls depend on nothing but their arguments and change none
+of them. Only calls that are known to run on threads (`Workers.near`) may write to arrays that they are handed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from sapwood.errors import UsageError
+from sapwood.run.columns import Columns, Rows
+from sapwood.shapes import Array, Shaped
+
+R = TypeVar("R")
+# What stays where it was made: to be handed to `keep` and `map`.
+Kept: TypeAlias = Any
+# Sums of more parts than this are sums of sums of so many, which can be made in different places.
+TOGETHER = 64
+
+
+class Workers(ABC):
+    """Those who do the work.
+
+    Attributes
+    ----------
+    threads
+        How many threads of this process work on what is done here.
+    near
+        Whether calls run in this process, on its own arrays.
+    """
+
+    threads: int
+    near: bool
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many calls can run at a time, now."""
+
+    @abstractmethod
+    def map(self, call: Callable[..., R], *columns: Iterable[Any], ahead: int | None = None) -> Iterator[R]:
+        """Yield `call(*arguments)` for each row of arguments, in order.
+
+        Arguments are taken only as they are needed, at most `ahead` before the first of which the result is not
+        there yet (by default a few for each worker).
+        """
+
+    @abstractmethod
+    def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
+        """Do what `map` does, but leave the results where they are."""
+
+    @abstractmethod
+    def fold(self, step: Callable[[R, Any], R], start: R, call: Callable[..., Any], *columns: Iterable[Any]) -> R:
+        """Return what `step(total, result)` leads to from a start, for the results of `map` in order.
+
+        Calls run at the same time, steps one after the other, each where its result is. They return a new total.
+        """
+
+    @abstractmethod
+    def share(self, value: Any) -> Kept:
+        """Hand a value to all workers."""
+
+    @abstractmethod
+    def check_visible(self, path: str | Path) -> None:
+        """Raise an `InputError` if a worker does not see a file or folder that is seen here."""
+
+    @abstractmethod
+    def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
+        """Put arrays where parts of them can be loaded by calls, as long as what is returned is there."""
+
+
+class Threads(Workers):
+    """Threads of this process; with one, everything happens in the calling thread.
+
+    >>> list(Threads(2).map(pow, [2, 3, 4], [5, 2, 1]))
+    [32, 9, 4]
+    """
+
+    near = True
+
+    def __init__(self, threads: int = 1) -> None:
+        if threads < 1:
+            raise UsageError(f"threads must be at least 1, not {threads}")
+        self.threads = threads
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.threads})"
+
+    @property
+    def count(self) -> int:
+        """How many threads there are."""
+        return self.threads
+
+    def map(self, call: Callable[..., R], *columns: Iterable[Any], ahead: int | None = None) -> Iterator[R]:
+        """Yield results in order."""
+        if self.threads == 1:
+            yield from map(call, *columns)
+            return
+        with ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(self.threads))
+            yield from in_order(
+                lambda *row: pool.submit(call, *row), zip(*columns, strict=False), ahead or 2 * self.threads
+            )
+
+    def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
+        """Return the results themselves."""
+        return list(self.map(call, *columns))
+
+    def fold(self, step: Callable[[R, Any], R], start: R, call: Callable[..., Any], *columns: Iterable[Any]) -> R:
+        """Return the last total."""
+        return reduce(step, self.map(call, *columns), start)
+
+    def share(self, value: Any) -> Kept:
+        """Return the value itself."""
+        return value
+
+    def check_visible(self, path: str | Path) -> None:
+        """Do nothing: what is seen here is seen."""
+
+    def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
+        """Leave the arrays where they are."""
+        return Rows(arrays)
+
+
+# Where work runs if nothing is said.
+HERE = Threads(1)
+
+
+def in_order(submit: Callable[..., Future[R]], rows: Iterable[Sequence[Any]], ahead: int) -> Iterator[R]:
+    """Yield the results of what is submitted for each row, in order; cancel what is still under way at the end."""
+    waiting: deque[Future[R]] = deque()
+    try:
+        for row in rows:
+            waiting.append(submit(*row))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
