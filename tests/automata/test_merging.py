@@ -150,7 +150,7 @@ def test_dropped_weights(trained):
 
 def test_merge(trained, tmp_path):
     grammar, corpus = trained
-    found = merge(grammar, corpus, distances=True)
+    found = merge(grammar, corpus, budget=0.5, distances=True)
     small = found.grammar
     assert small.probabilistic
     assert small.states.sum() < grammar.states.sum()
@@ -168,7 +168,7 @@ def test_merge(trained, tmp_path):
     same = merge(grammar, corpus, budget=1.0, least=0.0, halves=False)
     np.testing.assert_allclose(same.grammar.tensors, grammar.tensors, rtol=1e-6)
     assert same.likelihoods[1] == pytest.approx(same.likelihoods[0], abs=1e-3)
-    assert merge(grammar, corpus, threads=3).grammar == small
+    assert merge(grammar, corpus, budget=0.5, threads=3).grammar == small
     assert round_to_halves(small) == small
 
 

@@ -45,7 +45,7 @@ from sapwood.shapes import Array, Float, Int
 from sapwood.trees.corpus import Corpus
 
 # What is kept if nothing else is said: chosen on development data, see docs/automata.md.
-DEFAULT_BUDGET, DEFAULT_LEAST = 0.5, 1e-5
+DEFAULT_BUDGET, DEFAULT_LEAST = 0.7, 1e-5
 # Nodes worked on at once.
 _NODES = 1 << 15
 # No node gets less probable than by this factor at one merge: an approximation can be below zero.
@@ -160,7 +160,7 @@ def merge(
         As in `sapwood.automata.reduction.minimise`; `symbols` are own or base.
     choice
         How many states are left: `work`, `budget`, `tolerance` or `states` (`sapwood.automata.svta.Choice`, with roots
-        of losses for singular values); by default a budget of half of all. A budget of 1 merges nothing.
+        of losses for singular values); by default a budget of 0.7. A budget of 1 merges nothing.
     """
     if not grammar.probabilistic:
         raise UsageError("only states of probabilities can be merged; this grammar's weights are real: project it")

@@ -56,7 +56,7 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option(
     "--budget",
     type=click.FloatRange(min=0, max=1, min_open=True),
-    help="The part of all states to keep, wherever they matter most. [default: 0.5 for merging]",
+    help="The part of all states to keep, wherever they matter most. [default: 0.7 for merging]",
 )
 @click.option(
     "--tolerance",
