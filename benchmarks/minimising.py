@@ -1,12 +1,12 @@
-"""What fewer states cost and gain: a grammar with hidden states, minimised, against grammars trained with fewer.
+"""What smaller grammars cost and gain: size, speed and F1 of grammars that people parse with, minimised.
 
-    python benchmarks/minimising.py DIRECTORY --models DIRECTORY [--method em] [--states 16] [--sizes 2 4 6 8 12]
-        [--weigh trees l2] [--budgets 0.3] [--part dev] [--json FILE] [--picture FILE.svg] [--sentences N]
+    python benchmarks/minimising.py DIRECTORY... --models DIRECTORY --results FILE.jsonl [--methods split-merge ...]
+        [--seeds 0 1 2] [--contenders NAME...] [--sentences N] [--picture FILE.svg]
 
-The directory has train.mrg, dev.mrg and test.mrg. Grammars are trained as `sapwood train` does, kept in the directory
-of models as METHOD-STATES.sapwood, and taken from there if they are there already. Each is scored on dev or test.
-Speeds are ratios to the grammar that is minimised: all parsers take turns, 20 sentences each, and the processor time of
-one thread counts.
+Each directory has train.mrg, dev.mrg and test.mrg. Grammars are trained as `sapwood train --dev` does, kept in the
+directory of models as TREEBANK.METHOD.SEED.sapwood, and taken from there if they are there already. All contenders made
+from one grammar take turns, 20 sentences each; the processor time of one thread counts, on test. Results are appended
+for each grammar as it is done; what is there already is not done again. Then means over seeds are printed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sapwood.automata import minimise
+import numpy as np
+
+from sapwood.automata import merge, minimise
+from sapwood.automata.reduction import corpus_for
 from sapwood.evaluate import Scorer, get_parameters
+from sapwood.grammar.coarsen import coarsen
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.plots.pictures import COLOURS, save_picture
@@ -32,25 +37,56 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TURN = 20
+# How each method is asked for its usual grammar, and for a smaller one.
+_TRAINED = {
+    "split-merge": ([], ["--set", "cycles=4"]),
+    "pivot+em": (["--states", "24"], ["--states", "12"]),
+    "em": (["--states", "16"], ["--states", "8"]),
+}
+_Maker = Callable[[TensorGrammar, Corpus], TensorGrammar]
 
 
-def trained(options: argparse.Namespace, states: int) -> TensorGrammar:
-    """Return the grammar trained with so many states."""
-    path = options.models / f"{options.method}-{states}.sapwood"
+def _merging(**settings: Any) -> _Maker:
+    return lambda grammar, corpus: merge(grammar, corpus, **settings).grammar
+
+
+def _projection(**settings: Any) -> _Maker:
+    return lambda grammar, corpus: minimise(grammar, weighing="trees", corpus=corpus, **settings).grammar
+
+
+# The grammar as it is, and trained with fewer states, are made elsewhere.
+CONTENDERS: dict[str, _Maker | None] = {
+    "as trained": None,
+    "half precision alone": _merging(budget=1.0, least=0.0),
+    "no merging, least 1e-5": _merging(budget=1.0),
+    "no merging, least 1e-4": _merging(budget=1.0, least=1e-4),
+    "merging, budget 0.7": _merging(),
+    "merging, budget 0.5": _merging(budget=0.5),
+    "merging, budget 0.3": _merging(budget=0.3),
+    "merging, work 12": _merging(work=12),
+    "merging, work 8": _merging(work=8),
+    "projection, budget 0.3": _projection(budget=0.3),
+    "projection, work 8": _projection(work=8),
+    "trained with fewer": None,
+    "one state each": lambda grammar, _: coarsen(grammar)[0],
+}
+
+
+def trained(options: argparse.Namespace, directory: Path, method: str, seed: int, *, fewer: bool) -> Path:
+    """Return the path of a grammar, which is trained if it is not there."""
+    path = options.models / f"{directory.name}.{method}{'.fewer' if fewer else ''}.{seed}.sapwood"
     if not path.exists():
-        data = [str(options.directory / "train.mrg"), "--dev", str(options.directory / "dev.mrg")]
-        command = [sys.executable, "-m", "sapwood", "train", *data, "--method", options.method]
-        subprocess.run([*command, "--states", str(states), "-o", str(path)], check=True, stdout=subprocess.DEVNULL)
-    return TensorGrammar.load(path)
+        data = [str(directory / "train.mrg"), "--dev", str(directory / "dev.mrg")]
+        command = [sys.executable, "-m", "sapwood", "train", *data, "--method", method, *_TRAINED[method][fewer]]
+        command += ["--seed", str(seed), "--threads", "1", "-q", "-o", str(path)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return path
 
 
-def take_turns(grammars: Mapping[str, TensorGrammar], trees: Sequence[Tree]) -> dict[str, tuple[float, float]]:
-    """Return F1 and seconds of each grammar."""
-    parsers = {name: Parser(grammar) for name, grammar in grammars.items()}
-    scorers = {name: Scorer(get_parameters("default")) for name in grammars}
-    seconds = dict.fromkeys(grammars, 0.0)
-    for parser in parsers.values():
-        parser.parse_one(["warm", "up"])
+def take_turns(parsers: Mapping[str, Parser], trees: Sequence[Tree]) -> dict[str, tuple[float, float]]:
+    """Return F1 and processor milliseconds a sentence of each parser."""
+    scorers = {name: Scorer(get_parameters("default")) for name in parsers}
+    seconds = dict.fromkeys(parsers, 0.0)
     for begin in range(0, len(trees), _TURN):
         turn = trees[begin : begin + _TURN]
         for name, parser in parsers.items():
@@ -59,92 +95,141 @@ def take_turns(grammars: Mapping[str, TensorGrammar], trees: Sequence[Tree]) -> 
             seconds[name] += time.thread_time() - began
             for tree, result in zip(turn, found, strict=True):
                 scorers[name].add(tree, result.tree)
-    return {name: (scorers[name].result().to_dict()["f1"], seconds[name]) for name in grammars}
+    return {name: (scorers[name].result().to_dict()["f1"], 1000 * seconds[name] / len(trees)) for name in parsers}
 
 
-def draw(results: Sequence[Mapping[str, Any]], full: Mapping[str, Any]) -> Figure:
-    """Draw F1 and speed against states."""
+def stored_size(grammar: TensorGrammar) -> int:
+    """Return the bytes of the grammar's file."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "model"
+        grammar.save(path)
+        return path.stat().st_size
+
+
+def measure(options: argparse.Namespace, directory: Path, method: str, seed: int) -> list[dict[str, Any]]:
+    """Return a row for each contender made from one grammar."""
+    full = TensorGrammar.load(trained(options, directory, method, seed, fewer=False))
+    corpus = corpus_for(full, read_trees(directory / "train.mrg"))
+    grammars: dict[str, TensorGrammar] = {}
+    for name in options.contenders:
+        make = CONTENDERS[name]
+        if make is not None:
+            grammars[name] = make(full, corpus)
+        elif name == "as trained":
+            grammars[name] = full
+        else:
+            grammars[name] = TensorGrammar.load(trained(options, directory, method, seed, fewer=True))
+    parsers = {name: Parser(grammar) for name, grammar in grammars.items()}
+    found: dict[str, dict[str, tuple[float, float]]] = {}
+    for part in ("dev", "test"):  # after dev, the parsers have met most words
+        read = map(full.normaliser, read_trees(directory / f"{part}.mrg"))
+        trees = [tree for tree in read if tree is not None]
+        found[part] = take_turns(parsers, trees[:: max(1, len(trees) // (options.sentences or len(trees)))])
+    return [
+        {
+            "treebank": directory.name, "method": method, "seed": seed, "contender": name,
+            "states": int(grammar.states.sum()), "weights": int(np.count_nonzero(grammar.tensors)),
+            "bytes": stored_size(grammar), "dev": found["dev"][name][0], "test": found["test"][name][0],
+            "ms": found["test"][name][1],
+        }
+        for name, grammar in grammars.items()
+    ]  # fmt: skip
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return means over seeds, and how each contender compares with the grammar as trained, by seed."""
+    by_run = {(row["treebank"], row["method"], row["seed"], row["contender"]): row for row in rows}
+    cells = dict.fromkeys((row["treebank"], row["method"], row["contender"]) for row in rows)
+    found = []
+    for treebank, method, contender in cells:
+        own = [row for key, row in by_run.items() if (key[0], key[1], key[3]) == (treebank, method, contender)]
+        full = [by_run[treebank, method, row["seed"], "as trained"] for row in own]
+        pairs = list(zip(own, full, strict=True))
+        lost = [mine["test"] - its["test"] for mine, its in pairs]
+        found.append(
+            {
+                "treebank": treebank, "method": method, "contender": contender, "seeds": len(own),
+                **{name: float(np.mean([row[name] for row in own])) for name in ("states", "weights", "bytes", "ms")},
+                **{name: float(np.mean([row[name] for row in own])) for name in ("dev", "test")},
+                "lost_dev": float(np.mean([mine["dev"] - its["dev"] for mine, its in pairs])),
+                "lost": float(np.mean(lost)), "least": min(lost), "most": max(lost),
+                "smaller": float(np.mean([its["bytes"] / mine["bytes"] for mine, its in pairs])),
+                "faster": float(np.mean([its["ms"] / mine["ms"] for mine, its in pairs])),
+            }
+        )  # fmt: skip
+    return found
+
+
+def print_summary(found: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table for each treebank and method."""
+    for treebank, method in dict.fromkeys((row["treebank"], row["method"]) for row in found):
+        rows = [row for row in found if (row["treebank"], row["method"]) == (treebank, method)]
+        print(f"\n{treebank}, {method}, mean of {rows[0]['seeds']} seeds\n")
+        print("| | states | weights | MB | smaller | ms a sentence | faster | dev F1 | test F1 | test, by seed |")
+        print("|---|---|---|---|---|---|---|---|---|---|")
+        for row in rows:
+            print(
+                f"| {row['contender']} | {row['states']:,.0f} | {row['weights']:,.0f} | {row['bytes'] / 1e6:.1f} | "
+                f"{row['smaller']:.1f} | {row['ms']:.2f} | {row['faster']:.2f} | {row['lost_dev']:+.2f} | "
+                f"{row['test']:.2f} ({row['lost']:+.2f}) | {row['least']:+.2f} to {row['most']:+.2f} |"
+            )
+
+
+def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw what is lost in F1 against what is gained in size and in speed."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.4, 3.0), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for number, kind in enumerate(dict.fromkeys(result["kind"] for result in results)):
-        rows = sorted((result["states"], result["f1"], result["speed"]) for result in results if result["kind"] == kind)
-        rows.append((full["states"], full["f1"], 1.0))
-        for panel, column in ((left, 1), (right, 2)):
-            panel.plot([row[0] for row in rows], [row[column] for row in rows], "o-", color=COLOURS[number], label=kind)
-    for panel, label in ((left, "F1"), (right, "speed, times that of all states")):
-        panel.set_xlabel("states of each symbol")
-        panel.set_ylabel(label)
-    left.legend(frameon=False, fontsize=8)
+    figure = Figure(figsize=(7.4, 3.2), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    marks = {"no": "s", "half": "s", "merging": "o", "projection": "^", "trained": "x"}
+    cells = list(dict.fromkeys((row["treebank"], row["method"]) for row in found))
+    for panel, gain, label in zip(panels, ("smaller", "faster"), ("times smaller file", "times as fast"), strict=True):
+        for row in found:
+            kind = row["contender"].split()[0].rstrip(",")
+            if kind in marks:
+                colour = COLOURS[cells.index((row["treebank"], row["method"]))]
+                panel.plot(row[gain], row["lost"], marks[kind], color=colour, markersize=5)
+        panel.axhline(-0.2, color="grey", linewidth=0.6, linestyle=":")
+        panel.set_xlabel(label)
+        panel.set_xscale("log")
+    for number, (treebank, method) in enumerate(cells):
+        panels[0].plot([], [], "-", color=COLOURS[number], label=f"{treebank}, {method}")
+    for name in ("merging", "projection", "no merging", "trained with fewer"):
+        panels[1].plot([], [], marks[name.split()[0]], color="grey", label=name)
+    panels[0].set_ylabel("test F1, change")
+    panels[0].set_ylim(bottom=max(-4.0, min((row["lost"] for row in found), default=0) - 0.2))
+    for panel in panels:
+        panel.legend(frameon=False, fontsize=7)
     return figure
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("directories", type=Path, nargs="+", metavar="DIRECTORY")
     parser.add_argument("--models", type=Path, required=True)
-    parser.add_argument("--method", default="em")
-    parser.add_argument("--states", type=int, default=16)
-    parser.add_argument("--sizes", nargs="+", type=int, default=[2, 4, 6, 8, 12])
-    parser.add_argument("--weigh", nargs="+", choices=["trees", "l2", "gamma"], default=["trees", "l2"])
-    parser.add_argument("--work", nargs="*", type=int, default=[4, 6, 8, 12], help="work of so many states, by trees")
-    parser.add_argument("--budgets", nargs="*", type=float, default=[0.3], help="parts of all states, by trees")
-    parser.add_argument("--part", choices=["dev", "test"], default="dev", help="what to parse")
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--methods", nargs="+", choices=list(_TRAINED), default=["split-merge", "pivot+em"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--sentences", type=int, default=0, help="the most sentences to parse; 0: all")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
-    full = trained(options, options.states)
-    corpus = Corpus.from_trees(
-        read_trees(options.directory / "train.mrg"), normaliser=full.normaliser, transform=full.transform
-    )
-    grammars = {"full": full}
-    described: dict[str, tuple[str, int]] = {}
-    settings: list[dict[str, Any]] = [
-        {"weighing": weigh, "states": size} for weigh in options.weigh for size in options.sizes
-    ]
-    settings += [{"weighing": "trees", "work": work} for work in options.work]
-    settings += [{"weighing": "trees", "budget": budget} for budget in options.budgets]
-    for setting in settings:
-        weigh, kind = setting["weighing"], next(name for name in setting if name != "weighing")
-        name = f"{weigh} {kind} {setting[kind]}"
-        grammars[name] = minimise(full, **setting, corpus=corpus if weigh == "trees" else None).grammar
-        shown = {"states": f"minimised, {weigh}", "work": "minimised, trees, --work"}
-        size = 0 if kind == "budget" else setting[kind]
-        described[name] = (shown.get(kind, f"minimised, trees, --budget {setting[kind]}"), size)
-    for size in options.sizes:
-        grammars[f"trained {size}"] = trained(options, size)
-        described[f"trained {size}"] = ("trained", size)
-    read = map(full.normaliser, read_trees(options.directory / f"{options.part}.mrg"))
-    trees = [tree for tree in read if tree is not None]
-    if options.sentences:
-        trees = trees[:: max(1, len(trees) // options.sentences)]
-    measured = take_turns(grammars, trees)
-    f1, seconds = measured["full"]
-    whole = {"states": options.states, "f1": f1, "sentences_per_second": len(trees) / seconds}
-    rows = []
-    print(f"{options.directory.name}, {options.method}, {options.states} states: F1 {f1:.2f}, "
-          f"{len(trees) / seconds:.1f} sentences/s, {len(full.tensors):,} weights")  # fmt: skip
-    print("| | states | of all | weights | F1 | speed |\n|---|---|---|---|---|---|")
-    for name, (kind, size) in described.items():
-        score, took = measured[name]
-        grammar = grammars[name]
-        rows.append(
-            {
-                "kind": kind, "states": size, "all": int(grammar.states.sum()), "weights": len(grammar.tensors),
-                "f1": score, "speed": seconds / took,
-            }
-        )  # fmt: skip
-        share = grammar.states.sum() / full.states.sum()
-        print(
-            f"| {kind} | {size or ''} | {share:.0%} | {len(grammar.tensors):,} | {score:.2f} | {seconds / took:.2f} |"
-        )
-    if options.json:
-        options.json.write_text(json.dumps({"full": whole, "rows": rows}, indent=1))
+    rows = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
+    done = {(row["treebank"], row["method"], row["seed"]) for row in rows}
+    for directory in options.directories:
+        for method in options.methods:
+            for seed in options.seeds:
+                if (directory.name, method, seed) in done:
+                    continue
+                new = measure(options, directory, method, seed)
+                with options.results.open("a") as stream:
+                    stream.writelines(json.dumps(row) + "\n" for row in new)
+                rows += new
+    found = summary(rows)
+    print_summary(found)
     if options.picture:
-        save_picture(options.picture, lambda: draw([row for row in rows if row["states"]], whole))
+        save_picture(options.picture, lambda: draw(found))
 
 
 if __name__ == "__main__":

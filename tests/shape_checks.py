@@ -25,7 +25,21 @@ from typing import Any
 import jaxtyping
 import numpy as np
 
-NAMES = {"Bool", "Float", "Float32", "Float64", "Int", "Int32", "Int64", "Num", "Shaped", "UInt8", "UInt32", "UInt64"}
+NAMES = {
+    "Bool",
+    "Float",
+    "Float16",
+    "Float32",
+    "Float64",
+    "Int",
+    "Int32",
+    "Int64",
+    "Num",
+    "Shaped",
+    "UInt8",
+    "UInt32",
+    "UInt64",
+}
 _DECORATOR = "__shape_checks__"
 _enabled = [True]
 

@@ -29,7 +29,7 @@ _HEADER_LIMIT, _MOST_ARRAYS = 1 << 25, 20_000
 # What a kind of file and a version can look like: nothing else is shown to people.
 _PLAIN = re.compile(r"[A-Za-z0-9.+-]{1,40}", re.ASCII)
 # The types of arrays that are written, as safetensors and numpy call them.
-_TYPES = {"U8": "u1", "I32": "i4", "U32": "u4", "I64": "i8", "F32": "f4", "F64": "f8"}
+_TYPES = {"U8": "u1", "I32": "i4", "U32": "u4", "I64": "i8", "F16": "f2", "F32": "f4", "F64": "f8"}
 # Commands that tell what is in a file, for those kinds that `sapwood inspect` does not know.
 _SHOWN_BY = dict.fromkeys(("counts", "latent-bigram", "mixed-order", "mixture", "ngram-model"), "sapwood lm show")
 

@@ -13,7 +13,7 @@ import pytest
 
 from cli.conftest import Outcome, Sapwood
 from made_up import made_up_treebank
-from sapwood.automata import minimise
+from sapwood.automata import merge, minimise
 from sapwood.automata.wcfg_files import read_grammar
 from sapwood.cli.main import main
 from sapwood.grammar.bundle import load_models, save_models
@@ -25,7 +25,7 @@ from sapwood.trees.formats import read_trees
 
 USAGE, INPUT, MODEL = 2, 3, 4
 KEYS = [
-    "model", "output", "grammars", "weigh", "before", "after", "dropped", "gamma", "l2", "l2_relative", "hankel",
+    "model", "output", "grammars", "by", "weigh", "before", "after", "dropped", "gamma", "l2", "l2_relative", "hankel",
     "hankel_best", "dev", "symbols",
 ]  # fmt: skip
 # Two nonterminals that do the same, and a third.
@@ -94,17 +94,18 @@ def test_json(sapwood: Sapwood, folder: Path) -> None:
     assert new == expected.grammar
     assert new.info["minimised"] == expected.grammar.info["minimised"]
     assert found["symbols"] == expected.records()
-    assert {name: found[name] for name in KEYS[:4]} == {"model": "m", "output": "small", "grammars": 1, "weigh": "l2"}
+    told = {"model": "m", "output": "small", "grammars": 1, "by": "projection", "weigh": "l2"}
+    assert {name: found[name] for name in KEYS[:5]} == told
     for key, grammar, path in (("before", old, "m"), ("after", new, "small")):
         assert found[key] == {
             "states": int(grammar.states.sum()),
-            "weights": len(grammar.tensors),
+            "weights": np.count_nonzero(grammar.tensors),
             "bytes": Path(path).stat().st_size,
         }
     assert found["after"]["weights"] < found["before"]["weights"]
     assert found["dropped"] == expected.dropped
     assert 0 < found["dropped"] < 1
-    assert [found[name] for name in KEYS[7:13]] == [None] * 6
+    assert [found[name] for name in KEYS[8:14]] == [None] * 6
     assert work_of(new, new.states) <= work_of(old, np.minimum(old.states, 2))
     assert (folder / "m").read_bytes() == Path("m").read_bytes()
 
@@ -113,7 +114,7 @@ def test_text(sapwood: Sapwood, folder: Path) -> None:
     outcome = run(sapwood, "m --work 2 -o small")
     assert outcome.err == "without --trees, probabilities of short trees are kept rather than accuracy in parsing\n"
     assert run(sapwood, "m --tolerance 0 -o same").err == ""
-    assert run(sapwood, "m --work 2 --trees train.mrg -o seen").err == ""
+    assert run(sapwood, "m --by projection --work 2 --trees train.mrg -o seen").err == ""
     assert run(sapwood, "m --work 2 -q -o quiet").err == ""
     found = report(sapwood, "m --work 2 -o again")
     rows = outcome.out.splitlines()
@@ -159,7 +160,7 @@ def test_options_arrive(sapwood: Sapwood, folder: Path, options: str, settings: 
 
 
 def test_trees(sapwood: Sapwood, folder: Path) -> None:
-    found = report(sapwood, "m --work 2 --trees train.mrg -o small --threads 1")
+    found = report(sapwood, "m --by projection --work 2 --trees train.mrg -o small --threads 1")
     grammar = TensorGrammar.load("m")
     corpus = Corpus.from_trees(read_trees("train.mrg"), normaliser=grammar.normaliser, transform=grammar.transform)
     expected = minimise(grammar, work=2, weighing="trees", corpus=corpus)
@@ -167,30 +168,73 @@ def test_trees(sapwood: Sapwood, folder: Path) -> None:
     assert found["weigh"] == "trees"
     for options in ("--weigh trees --trees train.mrg --threads 3", "--trees - --threads 1"):
         stdin = (folder / "train.mrg").read_bytes()
-        outcome = sapwood(["minimise", "m", "--work", 2, "-o", "again", "-q", *options.split()], stdin)
+        outcome = sapwood(
+            ["minimise", "m", "--by", "projection", "--work", 2, "-o", "again", "-q", *options.split()], stdin
+        )
         assert (outcome.code, outcome.err) == (0, "")
         assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
     # In another format, and with a bad tree among them.
     sapwood(["convert", "train.mrg", "--to", "export", "-o", "train.export"])
-    run(sapwood, "m --work 2 --trees train.export --from export -o again -q")
+    run(sapwood, "m --by projection --work 2 --trees train.export --from export -o again -q")
     assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
     (folder / "bad.mrg").write_text("(S (A b c))\n" + (folder / "train.mrg").read_text())
-    assert "bad.mrg:1:9: two words" in run(sapwood, "m --work 2 --trees bad.mrg -o again", INPUT).err
-    skipped = run(sapwood, "m --work 2 --trees bad.mrg -o again --skip-bad")
+    assert "bad.mrg:1:9: two words" in run(sapwood, "m --by projection --work 2 --trees bad.mrg -o again", INPUT).err
+    skipped = run(sapwood, "m --by projection --work 2 --trees bad.mrg -o again --skip-bad")
     assert skipped.err.startswith("skipped 1 malformed tree(s):\n  bad.mrg:1:9")
     assert (folder / "again").read_bytes() == (folder / "small").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ("", {}),
+        ("--budget 0.7 --least 1e-3 --precision single", {"budget": 0.7, "least": 1e-3, "halves": False}),
+        ("--by merging --work 2 --distance", {"work": 2, "distances": True}),
+    ],
+)
+def test_merging(sapwood: Sapwood, folder: Path, options: str, settings: dict) -> None:
+    found = report(sapwood, f"m --trees train.mrg -o small --threads 2 {options}")
+    grammar = TensorGrammar.load("m")
+    corpus = Corpus.from_trees(read_trees("train.mrg"), normaliser=grammar.normaliser, transform=grammar.transform)
+    expected = merge(grammar, corpus, **settings)
+    small = TensorGrammar.load("small")
+    assert small == expected.grammar
+    assert small.probabilistic
+    assert small.states.sum() < grammar.states.sum()
+    assert (found["by"], found["symbols"]) == ("merging", expected.records())
+    assert {name: found[name] for name in expected.to_dict()} == expected.to_dict()
+    assert (found["l2"] is None) == ("distances" not in settings)
+    assert found["after"]["bytes"] < found["before"]["bytes"]
+    text = run(sapwood, f"m --trees train.mrg -o small {options} --dev dev.mrg").out
+    mean = found["log_likelihood"]
+    assert f"\ntrees        {mean['before']:.2f} -> {mean['after']:.2f} log-likelihood each" in text
+    # Probabilities can be sampled and searched, and merged again.
+    assert sapwood(["parse", "-m", "small", "--decoder", "viterbi", "-s", "the balora balild ."]).code == 0
+    assert report(sapwood, "small --trees train.mrg -o smaller")["after"]["states"] < small.states.sum()
+    assert folder.is_dir()
+
+
+def test_merging_several_grammars_and_base_symbols(sapwood: Sapwood, folder: Path) -> None:
+    found = report(sapwood, "two --trees train.mrg -o small")
+    new = load_models("small")
+    assert (found["grammars"], len(new)) == (2, 2)
+    assert found["after"]["states"] == sum(int(grammar.states.sum()) for grammar in new)
+    assert sapwood(["parse", "-m", "small", "-q"], b"the kalora bild .\n").code == 0
+    report(sapwood, "pcfg --symbols base --trees train.mrg -o small")
+    assert not any("^" in name for name in TensorGrammar.load("small").symbols)
+    assert folder.is_dir()
 
 
 @pytest.mark.slow
 def test_trees_that_show_little(sapwood: Sapwood, folder: Path) -> None:
     tree = "(ROOT (S (NP (DT the) (N balora)) (VP (V balild)) (. .)))\n"
     (folder / "few.mrg").write_text(tree + "(ROOT (Q (Q x)))\n")
-    outcome = run(sapwood, "m --work 2 --trees few.mrg -o small --plot values.svg")
+    outcome = run(sapwood, "m --by projection --work 2 --trees few.mrg -o small --plot values.svg")
     assert "left out 1 tree(s) with symbols or rules that the grammar lacks\n" in outcome.err
     assert re.search(r"\d+ symbol\(s\) are not in the trees and keep .* states: .*, \.\.\.\n", outcome.err)
     assert (folder / "values.svg").stat().st_size > 1000
     (folder / "few.mrg").write_text("(ROOT (Q (Q x)))\n")
-    message = run(sapwood, "m --work 2 --trees few.mrg -o other", INPUT).err
+    message = run(sapwood, "m --by projection --work 2 --trees few.mrg -o other", INPUT).err
     assert message.startswith("sapwood: few.mrg: none of the trees can be built")
     assert message.endswith("take the treebank that it was trained on\n")
     assert not (folder / "other").exists()
@@ -198,7 +242,7 @@ def test_trees_that_show_little(sapwood: Sapwood, folder: Path) -> None:
 
 def test_base_symbols_weighed_by_trees(sapwood: Sapwood, folder: Path) -> None:
     """The trees are read with base symbols, as the merged grammar has them."""
-    found = report(sapwood, "pcfg --work 2 --symbols base --trees train.mrg -o small")
+    found = report(sapwood, "pcfg --by projection --work 2 --symbols base --trees train.mrg -o small")
     small = TensorGrammar.load("small")
     assert not any("^" in name for name in small.symbols)
     before = np.array([record["states_before"] for record in found["symbols"]])
@@ -233,7 +277,7 @@ def test_distance(sapwood: Sapwood, folder: Path) -> None:
     assert f"l2 distance  {found['l2']:.4g} ({found['l2_relative']:.2%} of the norm)\n" in text
     assert f"closer than {found['hankel_best']:.4g}\n" in text
     # The bound is one for sums over all trees.
-    by_trees = report(sapwood, "m --work 2 --distance --trees train.mrg -o small")
+    by_trees = report(sapwood, "m --by projection --work 2 --distance --trees train.mrg -o small")
     assert by_trees["hankel_best"] is None
     assert by_trees["l2"] > 0
     assert "closer than" not in run(sapwood, "m --work 2 --distance --weigh gamma -o small").out
@@ -258,7 +302,8 @@ def test_a_picture_needs_matplotlib(sapwood: Sapwood, folder: Path, monkeypatch:
 
 @pytest.mark.slow
 def test_several_grammars(sapwood: Sapwood, folder: Path) -> None:
-    found = report(sapwood, "two --work 2 --distance --trees train.mrg -o small --dev dev.mrg --plot values.svg")
+    options = "--by projection --work 2 --distance --trees train.mrg"
+    found = report(sapwood, f"two {options} -o small --dev dev.mrg --plot values.svg")
     assert found["grammars"] == 2
     old, new = load_models("two"), load_models("small")
     assert len(new) == 2
@@ -266,8 +311,8 @@ def test_several_grammars(sapwood: Sapwood, folder: Path) -> None:
     for grammar, before in zip(new, old, strict=True):
         assert work_of(grammar, grammar.states) <= work_of(before, np.minimum(before.states, 2))
     assert found["before"]["states"] == sum(int(grammar.states.sum()) for grammar in old)
-    assert found["after"]["weights"] == sum(len(grammar.tensors) for grammar in new)
-    report(sapwood, "m --work 2 --trees train.mrg -o alone")
+    assert found["after"]["weights"] == sum(np.count_nonzero(grammar.tensors) for grammar in new)
+    report(sapwood, "m --by projection --work 2 --trees train.mrg -o alone")
     assert TensorGrammar.load("alone") == new[0]
     parsed = sapwood(["parse", "-m", "small", "-q"], b"the kalora bild .\n")
     assert (parsed.code, parsed.out.count("\n")) == (0, 1)
@@ -275,7 +320,7 @@ def test_several_grammars(sapwood: Sapwood, folder: Path) -> None:
 
 
 def test_what_can_be_done_with_the_model(sapwood: Sapwood, folder: Path) -> None:
-    run(sapwood, "m --work 3 --trees train.mrg -o small -q")
+    run(sapwood, "m --by projection --work 3 --trees train.mrg -o small -q")
     seen = json.loads(sapwood(["inspect", "small", "--json"]).out)
     assert (seen["kind"], seen["probabilistic"]) == ("model", False)
     assert seen["info"]["minimised"]["weighing"] == "trees"
@@ -285,7 +330,7 @@ def test_what_can_be_done_with_the_model(sapwood: Sapwood, folder: Path) -> None
     assert parsed.code == 0
     assert [json.loads(line)["status"] for line in parsed.out.splitlines()] == ["parsed"] * 6
     # And again, and a model whose weights are real numbers.
-    again = report(sapwood, "small --work 2 --trees train.mrg -o smaller")
+    again = report(sapwood, "small --by projection --work 2 --trees train.mrg -o smaller")
     assert again["after"]["states"] < again["before"]["states"]
     assert "viterbi needs a probabilistic grammar" in sapwood(
         ["parse", "-m", "small", "--decoder", "viterbi", "-s", "x"]
@@ -425,6 +470,11 @@ def test_mistakes_with_text(
         ("m -o out --gamma nan --weigh gamma", USAGE, "gamma is a positive number"),
         ("m -o out --work 2 --budget 0.5", USAGE, "--work, --budget and --tolerance each say"),
         ("m -o out --budget 0.5 --tolerance 0", USAGE, "give one of them"),
+        ("m -o out --by merging", USAGE, "--by merging goes by --trees"),
+        ("m -o out --by merging --weigh l2 --trees train.mrg", USAGE, "--by merging goes by --trees"),
+        ("m -o out --least 0.1", USAGE, "--least and --precision go with merging"),
+        ("m -o out --by projection --trees train.mrg --precision half", USAGE, "--least and --precision go with"),
+        ("m -o out --trees train.mrg --plot values.svg", USAGE, "--plot draws singular values"),
         ("m -o out --weigh trees", USAGE, "--weigh trees needs --trees"),
         ("m -o out --weigh l2 --trees train.mrg", USAGE, "--trees does not go with --weigh l2"),
         ("m -o out --weigh gamma --trees train.mrg", USAGE, "--trees does not go with --weigh gamma"),

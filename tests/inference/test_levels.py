@@ -164,7 +164,11 @@ def test_sparse_weights_that_do_not_fit(grammar, tmp_path):
     sparse(grammar).save(tmp_path / "m")
     arrays, metadata = read_arrays(tmp_path / "m", kind="model", version=FORMAT_VERSION)
     for wrong in (
-        {"tensors.places": arrays["tensors.places"] + np.uint32(len(grammar.tensors))},
+        {"tensors.gaps": np.append(np.uint8(127), arrays["tensors.gaps"][1:])},
+        {"tensors.gaps": np.append(arrays["tensors.gaps"][:-1], np.uint8(200))},
+        {"tensors.gaps": arrays["tensors.gaps"][:-1]},
+        {"tensors.places": np.arange(len(arrays["tensors.values"]), dtype=np.uint32)},
+        {"tensors.half": arrays["tensors.values"].astype(np.float16)},
         {"tensors.values": arrays["tensors.values"][:-1]},
         {"level.0": arrays["level.0"][:-1]},
     ):

@@ -24,7 +24,9 @@ from automata.enumerate_terms import (
 )
 from sapwood.automata.algebra import conjugate, scale_by_size, subtract
 from sapwood.automata.automaton import HOLE, TreeAutomaton
-from sapwood.automata.gram import GramMatrices, gram_matrices
+from sapwood.automata.bounds import truncation_bound
+from sapwood.automata.distance import l2_distance, l2_norm
+from sapwood.automata.gram import GramMatrices, gram_matrices, largest_gamma
 from sapwood.automata.minimal import minimal
 from sapwood.automata.pairs import PairOperator, add, inner, norm
 from sapwood.automata.svta import project, singular_states, svta
@@ -317,3 +319,22 @@ def test_conjugates(sorts, seed):
     found, expected = singular_states(gram_matrices(other)).values, singular_states(given.grams).values
     for mine, its in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, its, rtol=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("sorts", [1, 2])
+def test_no_truncation_is_farther_than_its_bound(sorts, seed):
+    """`sapwood.automata.bounds`: the l2 distance is at most the bound, which vanishes with the singular values."""
+    rng = np.random.default_rng([sorts, seed])
+    automaton = random_automaton(rng, sorts=sorts, states=4, words=4)
+    automaton = scale_by_size(automaton, 0.3 * largest_gamma(automaton))
+    found = singular_states(gram_matrices(automaton))
+    bounds = []
+    for kept in range(1, 5):
+        bound = truncation_bound(automaton, found, kept)
+        assert bound is not None
+        distance = l2_distance(automaton, project(automaton, found.truncated(kept)))
+        assert distance <= bound * (1 + 1e-9) + 1e-7 * l2_norm(automaton)
+        bounds.append(bound)
+    assert bounds[-1] <= 1e-6 * bounds[0]
+    assert bounds[0] < 100 * l2_norm(automaton)

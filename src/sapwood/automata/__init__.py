@@ -3,6 +3,7 @@
 from sapwood.automata.automaton import HOLE, TreeAutomaton
 from sapwood.automata.distance import compare, inner_product, l2_distance, l2_norm
 from sapwood.automata.gram import DivergenceError, GramMatrices, gram_matrices, largest_gamma
+from sapwood.automata.merging import Merged, merge
 from sapwood.automata.reduction import Reduction, minimise
 from sapwood.automata.svta import SingularStates, choose_states, project, singular_states, svta
 
@@ -10,6 +11,7 @@ __all__ = [
     "HOLE",
     "DivergenceError",
     "GramMatrices",
+    "Merged",
     "Reduction",
     "SingularStates",
     "TreeAutomaton",
@@ -20,6 +22,7 @@ __all__ = [
     "l2_distance",
     "l2_norm",
     "largest_gamma",
+    "merge",
     "minimise",
     "project",
     "singular_states",

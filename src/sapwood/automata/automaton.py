@@ -127,24 +127,52 @@ class TreeAutomaton:
             Whether `leaves` have a row for each known word and signature; if not, each preterminal has as many as it
             has states, with the same Gram matrix.
         """
-        n_inner, emissions = grammar.n_interminals, grammar.emissions
-        factors: dict[int, np.ndarray] = {}
-        leaves = [np.zeros((emissions.lexicon.n_terminals if words else 0, int(m))) for m in grammar.states[:n_inner]]
-        for number in range(len(emissions.states)):
-            emitter = number if emissions.emitter is None else int(emissions.emitter[number])
-            if emitter not in factors:
-                column = emissions.column(emitter)
-                factors[emitter] = column if words else _square_root(column)
-            leaves.append(factors[emitter])
-        lexicon = grammar.lexicon
-        return cls(
-            list(grammar.symbols),
-            tuple(grammar.root_vector(symbol).astype(float) for symbol in range(len(grammar.symbols))),
-            grammar.rules,
-            tuple(_as_tensor(grammar.tensor(rule)) for rule in range(len(grammar.rules))),
-            tuple(leaves),
-            [lexicon.name(terminal) for terminal in range(lexicon.n_terminals)] if words else None,
-        )
+        return cls._from_grammars([grammar], words)[0]
+
+    @classmethod
+    def from_grammars(cls, one: TensorGrammar, other: TensorGrammar) -> tuple[TreeAutomaton, TreeAutomaton]:
+        """Return the automata of two grammars with the same symbols and words, to be compared with each other.
+
+        As few rows of leaves as can stand for all words in Gram matrices, and in products of one with the other.
+        """
+        if list(one.symbols) != list(other.symbols) or one.lexicon.words != other.lexicon.words:
+            raise UsageError("the grammars have different symbols or words")
+        first, second = cls._from_grammars([one, other], False)
+        return first, second
+
+    @classmethod
+    def _from_grammars(cls, grammars: Sequence[TensorGrammar], words: bool) -> list[TreeAutomaton]:
+        n_inner, lexicon = grammars[0].n_interminals, grammars[0].lexicon
+        leaves: list[list[np.ndarray]] = [
+            [np.zeros((lexicon.n_terminals if words else 0, int(m))) for m in grammar.states[:n_inner]]
+            for grammar in grammars
+        ]
+        factors: dict[tuple[int, ...], list[np.ndarray]] = {}
+        for number in range(len(grammars[0].emissions.states)):
+            emitters = tuple(
+                number if grammar.emissions.emitter is None else int(grammar.emissions.emitter[number])
+                for grammar in grammars
+            )
+            if emitters not in factors:
+                pairs = zip(grammars, emitters, strict=True)
+                columns = [grammar.emissions.column(emitter) for grammar, emitter in pairs]
+                if not words:
+                    ends = np.cumsum([column.shape[1] for column in columns])[:-1]
+                    columns = np.split(_square_root(np.concatenate(columns, axis=1)), ends, axis=1)
+                factors[emitters] = columns
+            for own, column in zip(leaves, factors[emitters], strict=True):
+                own.append(column)
+        return [
+            cls(
+                list(grammar.symbols),
+                tuple(grammar.root_vector(symbol).astype(float) for symbol in range(len(grammar.symbols))),
+                grammar.rules,
+                tuple(_as_tensor(grammar.tensor(rule)) for rule in range(len(grammar.rules))),
+                tuple(own),
+                [lexicon.name(terminal) for terminal in range(lexicon.n_terminals)] if words else None,
+            )
+            for grammar, own in zip(grammars, leaves, strict=True)
+        ]
 
     def joined(self) -> TreeAutomaton:
         """Return the automaton of one sort that has the states of all: trees lose their labels, weights add up.

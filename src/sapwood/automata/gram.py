@@ -33,6 +33,8 @@ _MOST_STEPS = 60
 _DENSE = 48
 # How close to one the rate must be for the automaton to be at the border of divergence.
 _BORDER = 1e-6
+# What a linear system may leave over, as part of its solution.
+_UNSOLVED = 1e-6
 # Weights of reasonable size: products of four of them, and sums of those, are numbers.
 _LARGEST = 1e50
 
@@ -270,7 +272,15 @@ class _Solver:
 
         with self.progress.stage("sums over contexts", unit="iterations") as stage:
             if rate > _SLOW:
-                return self._solve(down, roots, stage.step)
+                found = self._solve(down, roots, stage.step)
+                rest = norm(add(add(roots, down(found)), found, -1.0))
+                if not rest <= _UNSOLVED * norm(found):
+                    raise DivergenceError(
+                        f"sums over contexts are known to a part of {rest / max(norm(found), 1e-300):.2g} only: the "
+                        "automaton is at the border of divergence (spectral radius "
+                        f"{rate:.6g}); scale its rules down (gamma below 1)"
+                    )
+                return found
             term = state = roots
             while norm(term) > self.tolerance * norm(state):
                 term = down(term)

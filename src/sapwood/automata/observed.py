@@ -23,6 +23,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import NodeVectors, ObservedTrees
 from sapwood.run.progress import Progress, Silent
 from sapwood.run.workers import Threads
+from sapwood.shapes import Array, Float, Int
 from sapwood.trees.corpus import Corpus
 
 
@@ -35,12 +36,7 @@ def node_grams(
     which its states matter as often as they are expected.
     """
     progress = progress or Silent()
-    try:
-        known, strange = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
-    except InputError as error:
-        raise InputError(f"{error}; take the treebank that it was trained on") from error
-    if strange:
-        progress.note(f"left out {strange:,} tree(s) with symbols or rules that the grammar lacks")
+    known = known_trees(grammar, corpus, progress)
     unseen = sorted({grammar.symbols[a] for a in np.flatnonzero(known.symbol_counts() == 0)})
     if unseen:
         names = ", ".join(unseen[:5]) + (", ..." if len(unseen) > 5 else "")
@@ -57,7 +53,7 @@ def node_grams(
     for again in (False, True):
         with progress.stage("vectors of nodes", total=trees.n_shards, unit="shards") as stage:
             for vectors in trees.inside_outside(grammar, dtype=np.float64):
-                for symbol, inside, outside in _by_symbol(vectors, known.symbol, sizes):
+                for symbol, inside, outside in vectors_by_symbol(vectors, known.symbol, sizes):
                     if not again:
                         scaled = _scaled(inside, expected[symbol])
                         counts[symbol] += len(scaled)
@@ -81,9 +77,20 @@ def node_grams(
     )
 
 
-def _by_symbol(
-    vectors: NodeVectors, symbol_of: np.ndarray, sizes: np.ndarray
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+def known_trees(grammar: TensorGrammar, corpus: Corpus, progress: Progress) -> Corpus:
+    """Return the trees that the grammar has all symbols and rules of, by its numbers; a note says how many are not."""
+    try:
+        known, strange = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
+    except InputError as error:
+        raise InputError(f"{error}; take the treebank that it was trained on") from error
+    if strange:
+        progress.note(f"left out {strange:,} tree(s) with symbols or rules that the grammar lacks")
+    return known
+
+
+def vectors_by_symbol(
+    vectors: NodeVectors, symbol_of: Int[Array, "corpus_nodes"], sizes: Int[Array, "symbols"]
+) -> Iterator[tuple[int, Float[Array, "nodes m_a"], Float[Array, "nodes m_a"]]]:
     """Yield each symbol of a shard with the inside and outside vectors of its nodes, `(nodes, m_a)`."""
     symbols = symbol_of[vectors.nodes]
     order = np.argsort(symbols, kind="stable")

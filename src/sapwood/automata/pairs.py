@@ -135,9 +135,12 @@ class PairOperator:
 
     def down(self, at: Blocks, blocks: Blocks) -> Blocks:
         """Return `E^T q`: from each sort as parent to its children."""
+        return add(self.to_children(1, blocks, at), self.to_children(2, blocks, at))
+
+    def to_children(self, axis: int, parents: Blocks, siblings: Blocks) -> Blocks:
+        """Return `T^T (q (x) s) T`: from each sort as parent, and a sibling, to left (1) or right (2) children."""
         result = self.zeros()
-        self._add(1, blocks, at, result)
-        self._add(2, blocks, at, result)
+        self._add(axis, parents, siblings, result)
         return result
 
     def _add(self, axis: int, first: Blocks, second: Blocks, result: Blocks) -> None:

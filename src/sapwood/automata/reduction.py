@@ -7,7 +7,8 @@ Which states matter is a question of what counts, and there are three answers (`
 - `gamma`: the same for `gamma^size(t) f(t)`, so that larger trees count for more (SVTA*).
 - `trees`: the nodes of a treebank, as often as they are seen (`sapwood.automata.observed`). The best for parsing.
 
-The result is a projection of the grammar in each case. Its weights are real numbers, not probabilities.
+The result is a projection of the grammar in each case. Its weights are real numbers, not probabilities, and hardly any
+is zero: for parsers of probabilities that have learned to be sparse, merging (`sapwood.automata.merging`) does better.
 """
 
 from __future__ import annotations
@@ -75,9 +76,7 @@ class _Smaller(ABC):
         return {
             "dropped": self.dropped,
             "gamma": self.gamma,
-            "l2": None if close is None else close.l2,
-            "l2_relative": None if close is None else close.relative,
-            "hankel": None if close is None else close.hankel,
+            **distances_of(close),
             "hankel_best": self.best_possible() if close is not None and self.weighing == "l2" else None,
         }
 
@@ -110,7 +109,7 @@ class Reduction(_Smaller):
     states
         All singular states of `before`; the first `grammar.states` of each symbol were kept.
     closeness
-        Exact distances of the two, None if they were not asked for or are not finite.
+        Exact distances of the two, weights as they are stored, None if not asked for or not finite.
     gamma, weighing
         What was used.
     """
@@ -144,6 +143,15 @@ class SmallerAutomaton(_Smaller):
     def records(self) -> list[dict[str, Any]]:
         """Return each sort's name, states, and singular values, as JSON values; each counts once."""
         return self._records(self.before.sorts, self.before.sizes, np.ones(len(self.before.sorts)))
+
+
+def distances_of(close: Closeness | None) -> dict[str, float | None]:
+    """Return distances as JSON values."""
+    return {
+        "l2": None if close is None else close.l2,
+        "l2_relative": None if close is None else close.relative,
+        "hankel": None if close is None else close.hankel,
+    }
 
 
 def _rounded(value: float) -> float:
@@ -207,32 +215,27 @@ def minimise(
     choice, exact = _checked(choice, weighing, gamma)
     progress = progress or Silent()
     with progress.stage("symbols", total=2, unit="steps") as stage:
-        before = _with_symbols(grammar, symbols)
+        before = with_symbols(grammar, symbols)
         stage.step()
-        automaton = None if weighing == "trees" and not distances else TreeAutomaton.from_grammar(before, words=False)
+        automaton = None if weighing == "trees" else TreeAutomaton.from_grammar(before, words=False)
         stage.step()
     if exact:
         assert automaton is not None
-        found, kept, reduced = _exactly(before, automaton, progress)
+        found, reduced = _exactly(before, automaton, progress)
     else:
-        if weighing == "trees":
+        if automaton is None:
             assert corpus is not None
             found = singular_states(node_grams(before, corpus, threads=threads, progress=progress))
         else:
-            assert automaton is not None
             found, gamma = _states_of(automaton, weighing, gamma, progress)
         # Canonical correlations do not say how often a symbol occurs; singular values of all trees do.
         weights = np.sqrt(expected_symbols(before)) if weighing == "trees" else None
         rules = before.rules, before.rule_counts
         counts = choose_states(found.values, sizes=before.states.tolist(), weights=weights, rules=rules, **choice)
-        kept = found.truncated(counts)
-        reduced = change_states(before, *_one_scale(kept))
+        reduced = change_states(before, *_one_scale(found.truncated(counts)))
         # Single precision is what parsing works with.
         reduced = replace(reduced, tensors=reduced.tensors.astype(np.float32))
-    closeness = None
-    if distances:
-        assert automaton is not None
-        closeness = _distance(automaton, project(automaton, kept), progress)
+    closeness = distance(before, reduced, progress) if distances else None
     told = {"weighing": weighing, "symbols": symbols, "states_before": int(before.states.sum())}
     reduced = reduced.with_info(minimised={**told, **({} if gamma is None else {"gamma": gamma})})
     return Reduction(grammar=reduced, before=before, states=found, closeness=closeness, gamma=gamma, weighing=weighing)
@@ -240,17 +243,13 @@ def minimise(
 
 def _exactly(
     grammar: TensorGrammar, automaton: TreeAutomaton, progress: Progress
-) -> tuple[SingularStates, SingularStates, TensorGrammar]:
-    """Return the grammar in minimal form, its singular states, and the way to it (their values are the same)."""
+) -> tuple[SingularStates, TensorGrammar]:
+    """Return the singular states of a grammar's minimal form, and the grammar in that form."""
     with progress.stage("minimal form", total=1, unit="grammars") as stage:
         exact = minimal(automaton)
         stage.step()
     found = singular_states(gram_matrices(exact.automaton, progress=progress))
-    return (
-        found,
-        SingularStates(found.values, exact.inside, exact.outside),
-        change_states(grammar, exact.inside, exact.outside),
-    )
+    return found, change_states(grammar, exact.inside, exact.outside)
 
 
 @with_one_blas_thread
@@ -309,6 +308,11 @@ def _states_of(
     return singular_states(grams), gamma
 
 
+def distance(before: TensorGrammar, after: TensorGrammar, progress: Progress) -> Closeness | None:
+    """Return how far a grammar is from another one with its symbols, as they are stored; None if that is not finite."""
+    return _distance(*TreeAutomaton.from_grammars(before, after), progress)
+
+
 def _distance(automaton: TreeAutomaton, smaller: TreeAutomaton, progress: Progress) -> Closeness | None:
     try:
         with progress.stage("distance", total=1, unit="grammars") as stage:
@@ -320,7 +324,7 @@ def _distance(automaton: TreeAutomaton, smaller: TreeAutomaton, progress: Progre
         return None
 
 
-def _with_symbols(grammar: TensorGrammar, symbols: Symbols) -> TensorGrammar:
+def with_symbols(grammar: TensorGrammar, symbols: Symbols) -> TensorGrammar:
     """Merge the symbols that are to have their states in common."""
     if symbols == "own":
         return grammar

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sapwood import kernels
+from sapwood.grammar.packing import as_halves, from_halves, to_halves
 from sapwood.schema import Column
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64, Num, Shaped
 from sapwood.storage import pack_strings, unpack_strings
@@ -42,6 +43,7 @@ EMISSIONS = (
     Column("emissions.symbol", "int32", "entries", least=0, below="symbols-n_interminals"),
     Column("emissions.offsets", "int64", "words+signatures+1", offsets_of="entries"),
     Column("emissions.values", "float", "values", unchecked=True),
+    Column("emissions.values.half", "float16", "half_values", along="emissions.values.half"),
     Column("emissions.backoff", "float", "words+signatures"),
     Column("emissions.climb", "float", "signatures"),
     Column("emissions.share", "float", "leaf_states"),
@@ -284,13 +286,33 @@ class Emissions:
             emitter=None,
         )
 
-    def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
-        """Return everything as arrays, for storage."""
+    def in_halves(self) -> Emissions:
+        """Return the weights in single precision, those of words rounded to half precision, which files hold so."""
+        values = self.values.astype(np.float32)
+        values[: self._word_values] = to_halves(values[: self._word_values])
+        return replace(self, values=values)
+
+    @property
+    def _word_values(self) -> int:
+        """How many of `values` are of words; those of signatures, behind, are not below 1."""
+        return int(self.value_offsets[self.offsets[self.lexicon.n_words]])
+
+    def _packed_values(self) -> dict[str, np.ndarray]:
+        """Return `values` as they are stored: those of words as halves, if they are such."""
+        words = self.values[: self._word_values]
+        halves = as_halves(words)
+        if halves is None:
+            return {}
+        return {"emissions.values.half": halves, "emissions.values": self.values[len(words) :]}
+
+    def to_arrays(self, *, as_it_is: bool = False) -> dict[str, Shaped[Array, "..."]]:
+        """Return everything as arrays, for storage; with `as_it_is`, no weights as halves."""
         shared = {} if self.emitter is None else {"emissions.emitter": self.emitter}
         return {
             **self.lexicon.to_arrays(),
             **shared,
             **{f"emissions.{name}": getattr(self, name) for name in _STORED},
+            **({} if as_it_is else self._packed_values()),
             "emissions.tags": pack_strings(self.tags),
         }
 
@@ -298,5 +320,7 @@ class Emissions:
     def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]], states: Int32[Array, "preterminals"]) -> Emissions:
         """Build from `to_arrays`' result."""
         columns: dict[str, Any] = {name: arrays[f"emissions.{name}"] for name in _STORED}
+        if (halves := arrays.get("emissions.values.half")) is not None:
+            columns["values"] = np.concatenate([from_halves(halves), columns["values"]])
         columns["emitter"] = arrays.get("emissions.emitter")
         return cls(Lexicon.from_arrays(arrays), states, tags=unpack_strings(arrays["emissions.tags"]), **columns)

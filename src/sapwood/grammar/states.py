@@ -1,4 +1,4 @@
-"""Other states for a grammar's symbols: another basis, fewer dimensions, or symbols put together as states of one."""
+"""Other states for a grammar's symbols: another basis, fewer dimensions, states or symbols put together."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import GrammarError
 from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
 from sapwood.grammar.groups import SymbolGroups, group_symbols
+from sapwood.grammar.packing import to_halves
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.shapes import Array, Float, Float64, Int
 
 # Weights of rules worked on at once.
 _BATCH = 1 << 22
+# What part of its largest weight a rule keeps, however small.
+_FAR = 0.1
 
 
 def rule_batches(
@@ -189,3 +193,102 @@ def _merge_emissions(
         tag_of=tag_of,
         share=share,
     )
+
+
+def join_states(grammar: TensorGrammar, groups: Int[Array, "all_states"]) -> TensorGrammar:
+    """Return a probabilistic grammar whose states are put together: state `z` becomes number `groups[z]` of its symbol.
+
+    A group's rules and words are the means of its members', by how often each is expected; what leads to any of them
+    leads to the group. That is the closest grammar (in relative entropy of rules) with these states, non-negative and
+    no less sparse. Preterminals that share an emitter must have the same groups.
+    """
+    groups = np.asarray(groups, np.int64)
+    symbol = np.repeat(np.arange(len(grammar.symbols)), grammar.states)
+    states = np.zeros(len(grammar.symbols), np.int64)
+    np.maximum.at(states, symbol, groups + 1)
+    target = offsets_of(states)[symbol] + groups
+    if len(groups) != len(symbol) or groups.min() < 0 or not np.bincount(target, minlength=int(states.sum())).all():
+        raise GrammarError("groups of states are numbered from 0 for each symbol, and none is empty")
+    sizes = states[grammar.rules]
+    offsets = offsets_of(sizes.prod(axis=1))
+    tensors = np.zeros(int(offsets[-1]))
+    kernels.project_tensors(
+        grammar.state_offsets[grammar.rules], grammar.states[grammar.rules].astype(np.int64), grammar.tensor_offsets,
+        grammar.tensors, groups, _shares(grammar.occupancy, target), sizes, offsets, tensors,
+    )  # fmt: skip
+    first = grammar.state_offsets[grammar.n_interminals]
+    return replace(
+        grammar,
+        states=states.astype(np.int32),
+        tensors=tensors.astype(grammar.tensors.dtype),
+        root=np.bincount(target, weights=grammar.root),
+        occupancy=np.bincount(target, weights=grammar.occupancy),
+        emissions=_join_emissions(
+            grammar.emissions, grammar.occupancy[first:], groups[first:], states[grammar.n_interminals :]
+        ),
+        levels=(),
+    )
+
+
+def _shares(occupancy: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return each state's share of the group that it goes to, equal where none is expected."""
+    often = np.maximum(occupancy, 1e-300)
+    return np.asarray(often / np.bincount(target, weights=often)[target])
+
+
+def _join_emissions(old: Emissions, occupancy: np.ndarray, groups: np.ndarray, states: np.ndarray) -> Emissions:
+    """Return lexical vectors over groups of states, means by how often an emitter's states are expected in all."""
+    target = offsets_of(states)[old.symbol_of_state] + groups
+    if old.emitter is not None:
+        if not (np.array_equal(states, states[old.emitter]) and np.array_equal(groups, groups[old.emitting_state])):
+            raise GrammarError("preterminals that share an emitter must have the same groups of states")
+        occupancy = np.bincount(old.emitting_state, weights=occupancy, minlength=len(occupancy))
+    shares = _shares(occupancy, target)
+    sizes = old.states[old.symbol].astype(np.int64)
+    state = np.repeat(old.state_offsets[old.symbol] - old.value_offsets[:-1], sizes) + np.arange(len(old.values))
+    offsets = offsets_of(states[old.symbol])
+    place = np.repeat(offsets[:-1], sizes) + groups[state]
+    return replace(
+        old,
+        states=states.astype(np.int32),
+        values=np.bincount(place, weights=shares[state] * old.values, minlength=int(offsets[-1])),
+        share=np.bincount(target, weights=shares * old.share, minlength=int(states.sum())),
+    )
+
+
+def drop_weights(grammar: TensorGrammar, least: float) -> TensorGrammar:
+    """Return a probabilistic grammar without rule probabilities below `least`; what a state has left sums to 1 again.
+
+    Rare rules keep the weights that are not far below their largest, so that trees which have them stay possible, and
+    a state all of whose weights would go keeps them.
+
+    Examples
+    --------
+    >>> from sapwood.models import default_model_path
+    >>> grammar = TensorGrammar.load(default_model_path())
+    >>> bool(np.count_nonzero(drop_weights(grammar, 1e-4).tensors) < np.count_nonzero(grammar.tensors))
+    True
+    """
+    if not len(grammar.tensors):
+        return grammar
+    sizes = grammar.states[grammar.rules].astype(np.int64)
+    largest = np.maximum.reduceat(grammar.tensors, grammar.tensor_offsets[:-1])
+    limit = np.repeat(np.minimum(least, _FAR * largest), np.diff(grammar.tensor_offsets))
+    # A row is a rule's weights for one state of its parent.
+    rows = offsets_of(sizes[:, 0])
+    parent = np.repeat(grammar.state_offsets[grammar.rules[:, 0]] - rows[:-1], sizes[:, 0]) + np.arange(rows[-1])
+    width = np.repeat(sizes[:, 1] * sizes[:, 2], sizes[:, 0])
+    kept = np.where(grammar.tensors >= limit, grammar.tensors, 0).astype(np.float64)
+    totals = np.bincount(parent, np.add.reduceat(kept, offsets_of(width)[:-1]), len(grammar.root))
+    alive = totals > 0
+    kept = np.where(np.repeat(alive[parent], width), kept, grammar.tensors)
+    kept /= np.repeat(np.where(alive, totals, 1.0)[parent], width)
+    return replace(grammar, tensors=kept.astype(grammar.tensors.dtype))
+
+
+def round_to_halves(grammar: TensorGrammar) -> TensorGrammar:
+    """Return a probabilistic grammar with rule and lexical weights in half precision, which files hold in two bytes.
+
+    Each weight is off by at most a part of 5e-4, and so are the sums that are 1.
+    """
+    return replace(grammar, tensors=to_halves(grammar.tensors), emissions=grammar.emissions.in_halves())

@@ -19,6 +19,7 @@ from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.emissions import EMISSIONS, Emissions, offsets_of
 from sapwood.grammar.layer import LAYER, Layer, LayerMetadata
 from sapwood.grammar.network import NETWORK, Network, NetworkMetadata
+from sapwood.grammar.packing import RULE_WEIGHTS, pack_weights, unpack_weights
 from sapwood.schema import Column, Schema, check_json
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 from sapwood.storage import content_digest, read_header
@@ -29,9 +30,7 @@ from sapwood.trees.signatures import UNKNOWN, SignatureModel
 from sapwood.trees.symbols import SYMBOLS, SymbolTable
 from sapwood.trees.transform import TreeTransform
 
-FORMAT_VERSION = 3
-# Rule weights are stored sparsely if no more than this part of them is not zero.
-_SPARSE = 0.4
+FORMAT_VERSION = 4
 # Files with several grammars (`sapwood.grammar.bundle`) say that they are of this kind.
 BUNDLE_KIND = "bundle"
 
@@ -59,7 +58,6 @@ class GrammarMetadata(_Required, total=False):
     network: NetworkMetadata
 
 
-# Messages about rule weights name the rule, and are those of `grammar.validate`.
 MODEL = Schema(
     kind="model",
     version=FORMAT_VERSION,
@@ -69,9 +67,7 @@ MODEL = Schema(
         *SYMBOLS,
         Column("states", "int32", "symbols", least=1, total="states"),
         Column("rules", "int32", "rules 3", least=0, below="symbols"),
-        Column("tensors", "float", "tensors", unchecked=True, along="tensors"),
-        Column("tensors.places", "uint32", "places", below="weights", rises=True, along="tensors.places"),
-        Column("tensors.values", "float", "places", unchecked=True, along="tensors.places"),
+        *RULE_WEIGHTS,
         Column("root", "float", "states"),
         Column("occupancy", "float", "states"),
         Column("rule_counts", "float", "rules"),
@@ -279,7 +275,7 @@ class TensorGrammar:
             n_interminals=n_interminals,
             states=arrays["states"],
             rules=arrays["rules"],
-            tensors=_read_tensors(arrays, metadata),
+            tensors=unpack_weights(arrays, metadata, weights_of(arrays["states"], arrays["rules"])),
             root=arrays["root"],
             emissions=Emissions.from_arrays(arrays, arrays["states"][n_interminals:]),
             probabilistic=metadata["probabilistic"],
@@ -296,7 +292,7 @@ class TensorGrammar:
         return grammar
 
     def _content(self, *, as_it_is: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return what is stored; with `as_it_is`, zero weights among them."""
+        """Return what is stored; with `as_it_is`, all weights, as they are."""
         arrays = {
             **self.symbols.to_arrays(),
             "states": self.states,
@@ -305,7 +301,7 @@ class TensorGrammar:
             "occupancy": self.occupancy,
             "rule_counts": self.rule_counts,
             **{f"level.{number}": level for number, level in enumerate(self.levels)},
-            **self.emissions.to_arrays(),
+            **self.emissions.to_arrays(as_it_is=as_it_is),
         }
         metadata: dict[str, Any] = {
             "n_interminals": self.n_interminals,
@@ -313,13 +309,7 @@ class TensorGrammar:
             "normaliser": self.normaliser.to_dict(),
             "transform": self.transform.to_dict(),
         }
-        found = len(self.tensors) if as_it_is else np.count_nonzero(self.tensors)
-        if found <= _SPARSE * len(self.tensors) and 0 < len(self.tensors) < 1 << 32:
-            places = np.flatnonzero(self.tensors)
-            metadata["weights"] = len(self.tensors)
-            arrays["tensors.places"], arrays["tensors.values"] = places.astype(np.uint32), self.tensors[places]
-        else:
-            arrays["tensors"] = self.tensors
+        weights, told = pack_weights(self.tensors, as_it_is=as_it_is)
         if self.levels:
             metadata["levels"] = len(self.levels)
         if self.layer is not None:
@@ -328,7 +318,7 @@ class TensorGrammar:
         if self.network is not None:
             arrays |= self.network.to_arrays()
             metadata["network"] = self.network.metadata()
-        return arrays, metadata
+        return {**arrays, **weights}, {**metadata, **told}
 
     @classmethod
     def from_parts(
@@ -408,20 +398,6 @@ class TensorGrammar:
 
             grammar = with_expected_counts(grammar)
         return grammar
-
-
-def _read_tensors(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> np.ndarray:
-    """Return the rule weights, stored one way or the other."""
-    if ("tensors" in arrays) == ("tensors.places" in arrays):
-        raise ModelError("tensors: missing, or there twice")
-    if "tensors" in arrays:
-        return arrays["tensors"]
-    # Before any room is made for them: a small file may claim to have many.
-    if metadata.get("weights") != weights_of(arrays["states"], arrays["rules"]):
-        raise ModelError("tensors.places: there are not as many weights as the rules need")
-    tensors = np.zeros(metadata["weights"], arrays["tensors.values"].dtype)
-    tensors[arrays["tensors.places"]] = arrays["tensors.values"]
-    return tensors
 
 
 def weights_of(states: Int[Array, "symbols"], rules: Int[Array, "rules 3"]) -> float:
