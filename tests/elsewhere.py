@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from sapwood.run.columns import Rows
@@ -62,6 +63,9 @@ class Elsewhere(Workers):
 
     def share(self, value: Any) -> Parcel:
         return Parcel(value)
+
+    def check_visible(self, path: Any) -> None:
+        assert Path(path).exists()
 
     def columns(self, arrays: Any) -> Rows:
         return Rows(arrays)

@@ -45,6 +45,12 @@ class TimedOut(SapwoodError, TimeoutError):
     """A sentence needs more time than it may take."""
 
 
+class ClusterError(SapwoodError):
+    """A cluster that cannot be reached, does not fit, or was lost."""
+
+    exit_code = 5
+
+
 class TreeFormatError(InputError):
     """A malformed tree, with its place.
 

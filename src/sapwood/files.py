@@ -16,7 +16,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
@@ -95,11 +95,11 @@ def open_binary(path: str | Path) -> Iterator[BinaryIO]:
             yield stream if stream is raw else io.BufferedReader(stream)  # type: ignore[type-var]
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: str | Path, on_bad: Callable[[InputError], object] | None = None) -> Iterator[tuple[int, str]]:
     """Yield `(line number, text)` of a UTF-8 file as the lines arrive, line ends kept.
 
     A byte order mark is skipped. Bytes that are not UTF-8, and zero bytes (which no text has, but UTF-16 and
-    binary files do), raise an `InputError` naming the place.
+    binary files do), raise an `InputError` naming the place; or, with `on_bad`, it is told, and the line is blank.
     """
     start = b""
     with open_binary(path) as stream:
@@ -112,13 +112,20 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             except UnicodeDecodeError as error:
                 place = f"{name_of(path)}:{number}:{error.start + 1}"
                 remedy = _OTHER_ENCODINGS.get(start, "convert the file to UTF-8 first")
-                raise InputError(f"{place}: not valid UTF-8 (byte 0x{raw[error.start]:02x}); {remedy}") from None
+                _refuse_line(InputError(f"{place}: not valid UTF-8 (byte 0x{raw[error.start]:02x}); {remedy}"), on_bad)
+                text = "\n"
             if "\0" in text:
-                raise InputError(
-                    f"{name_of(path)}:{number}:{raw.index(0) + 1}: a zero byte: this is not a text file, "
-                    "or it is UTF-16; convert it to UTF-8 first"
-                )
+                place = f"{name_of(path)}:{number}:{raw.index(0) + 1}"
+                remedy = "this is not a text file, or it is UTF-16; convert it to UTF-8 first"
+                _refuse_line(InputError(f"{place}: a zero byte: {remedy}"), on_bad)
+                text = "\n"
             yield number, text
+
+
+def _refuse_line(error: InputError, on_bad: Callable[[InputError], object] | None) -> None:
+    if on_bad is None:
+        raise error from None
+    on_bad(error)
 
 
 @contextlib.contextmanager

@@ -107,6 +107,18 @@ RUNS = [
         id="lm_scale",
     ),
     pytest.param(
+        "cluster",
+        "{trees} {text} --json {new}/a.jsonl --workers 2 --cycles 1 --sentences 12 --files 3 --tokens 500 "
+        "--parts tasks pass parse count",
+        [r"pass: local:2 takes", r"\| parse 1e9 sentences \|", r"\| one pass of EM, 1e8 nodes \|"],
+        id="cluster",
+        marks=[
+            slow,
+            pytest.mark.filterwarnings("ignore"),
+            pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="needs distributed"),
+        ],
+    ),
+    pytest.param(
         "consistency",
         "--trees 60 120 --repetitions 1 --contrast 1 --rho 1 0.5 --fixed 100 -o {new}/a.svg",
         [r"\| 120 \| 0\.", r"\| one state \| 0\.", r"Theorem 3, one node a tree: sigma = 0\."],

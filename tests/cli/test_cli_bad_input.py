@@ -287,7 +287,7 @@ CASES: dict[str, list[Case]] = {
         Case("parse sentences.txt -m m -o sentences.txt", USAGE, "-o sentences.txt: is one of the input files"),
         Case("parse sentences.txt -m m -o m", USAGE, "-o m: is one of the input files; it would be replaced"),
         Case("parse -s cats -m trees.mrg -m m -o ./m", USAGE, "-o ./m: is one of the input files"),
-        Case("parse --nonsense", USAGE, "No such option '?--nonsense"),
+        Case("parse --nonsense", USAGE, "No such option:? '?--nonsense"),
         Case("train", USAGE, "Missing argument 'TREEBANK"),
         Case("train trees.mrg", USAGE, "Missing option '-o' / '--output'"),
         Case("train trees.mrg -o trees.mrg", USAGE, "-o trees.mrg: is one of the input files"),
@@ -446,7 +446,7 @@ def test_a_bug_is_called_a_bug(folder: Path, sapwood: Any, monkeypatch: pytest.M
     def broken(*_: object) -> None:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr("sapwood.cli.convert.format_as", broken)
+    monkeypatch.setattr("sapwood.cli._output.format_as", broken)
     outcome = sapwood(["convert", "trees.mrg"])
     assert outcome.code == 70
     assert outcome.err.startswith("sapwood: internal error: ZeroDivisionError: of all things\n")
@@ -459,7 +459,7 @@ def test_out_of_memory_says_what_helps(folder: Path, sapwood: Any, monkeypatch: 
     def greedy(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("sapwood.cli.convert.format_as", greedy)
+    monkeypatch.setattr("sapwood.cli._output.format_as", greedy)
     outcome = sapwood(["convert", "trees.mrg", "-o", "out"])
     assert (outcome.code, outcome.out) == (1, "")
     assert "out of memory" in outcome.err

@@ -26,6 +26,7 @@ COMMANDS = (
     "compare",
     "inspect",
     "convert",
+    "search",
     "minimise",
     "plot",
     "decompose",
@@ -613,7 +614,7 @@ def test_formats_and_decoders_of_other_packages(folder: Path, sapwood: Any, inst
     (folder / "loud").write_text("(S (A B))\n")
     assert sapwood(["convert", "loud", "--from", "upper"]).out == "(s (a b))\n"
     assert json.loads(sapwood(["eval", "loud", "loud", "--from", "upper", "--json"]).out)["matched"] == 1
-    assert "draw|upper]" in "".join(sapwood(["parse", "--help"]).out.split())
+    assert "png|upper]" in "".join(sapwood(["parse", "--help"]).out.split())
     (folder / "elsewhere-1.5.dist-info" / "entry_points.txt").write_text("[sapwood.decoders]\nsame = elsewhere:same\n")
     plain = sapwood(["parse", "-m", "m", "sentences.txt"])
     assert sapwood(["parse", "-m", "m", "sentences.txt", "--decoder", "same"]) == plain

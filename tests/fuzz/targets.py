@@ -23,6 +23,7 @@ from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
 from sapwood.inference import Parser
+from sapwood.inference.parse_files import read_manifest
 from sapwood.learn.em import EM
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.split_merge import SplitMerge
@@ -327,6 +328,11 @@ _LOG = (
     '{"event": "start", "step": 0, "seconds": 0.1, "method": "em", "settings": {}, "trees": 3, "words": 9}\n'
     '{"event": "iteration", "step": 1, "seconds": 0.2, "log_likelihood": -3.5, "states": 4}\n'
 )
+_MANIFEST = (
+    '{"key": "k"}\n'
+    '{"input": "a.txt", "output": "a.mrg", "input_digest": "0a", "output_digest": "1b", "sentences": 3, '
+    '"statuses": {"parsed": 2, "empty": 1}, "bad": ["a.txt:3:1: no"], "error": ""}\n'
+)
 _SETTINGS = 'method = "em"\nstates = 4\nsmoothing = 0.5\nfix = true\nnames = ["a", "b"]\n'
 STORED = {
     "model": Target(
@@ -400,6 +406,11 @@ TEXTS = {
         use=EvalbParameters.read,
     ),
     "log": _written('{ } [ ] : , "event" "step" null true "start" "iteration" 1e99 ' + _NUMBERS, _LOG, use=read_log),
+    "manifest": _written(
+        '{ } [ ] : , "key" "k" "input" "bad" "statuses" null true 1e99 ' + _NUMBERS,
+        _MANIFEST,
+        use=partial(read_manifest, key="k"),
+    ),
     **{
         f"matrix-{kind}": _written(
             "% %%MatrixMarket coordinate array real pattern symmetric , ; descr <f8 |O " + _NUMBERS,

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples
+from elsewhere import Elsewhere
 from lm.lm_twins import count_slowly, write
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.lm import Counts, Vocabulary, count_text, encode_sentences, encode_text, zstd
+from sapwood.lm import Counts, Vocabulary, count_shards, count_text, encode_sentences, encode_text, zstd
 from sapwood.lm.store import Store
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
@@ -82,6 +83,60 @@ def test_what_does_not_fit_into_memory_goes_to_files(tmp_path, boundaries):
     assert isinstance(counts.table(3)[0], np.memmap)
     check(counts, texts, **options)
     assert sorted(tmp_path.iterdir()) == paths
+
+
+@pytest.mark.parametrize("boundaries", ["sentence", "stream"])
+@pytest.mark.parametrize(("order", "min_count", "max_words"), [(1, 1, None), (2, 2, None), (4, 1, 5), (5, 3, None)])
+def test_shards_counted_elsewhere_give_the_same_file(tmp_path, monkeypatch, boundaries, order, min_count, max_words):
+    rng = np.random.default_rng(order)
+    texts = [
+        "\ufeffa b\n\ufeffa b c\n"
+        + "".join(f"w{rng.geometric(0.1)} <s> x{' ' * (n % 3)}\n" * (n % 4) for n in range(60)),
+        "",
+        "one\n",
+        "last line without end",
+    ]
+    paths = write(tmp_path, *texts)
+    paths.append(tmp_path / "t.gz")
+    paths[-1].write_bytes(gzip.compress(b"packed a b\n" * 7))
+    options = {"order": order, "min_count": min_count, "max_words": max_words, "boundaries": boundaries}
+    count_text(paths, **options).save(tmp_path / "here")
+    for size, span in ((10, 1), (100, 1 << 28), (1 << 26, 1)):
+        monkeypatch.setattr(count_shards.cut_shards, "__defaults__", (size,))
+        monkeypatch.setattr(count_shards, "_SPAN", span)
+        count_text(paths, workers=Elsewhere(), **options).save(tmp_path / "there")
+        assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes(), size
+
+
+def test_shards_are_whole_lines(tmp_path):
+    text = b"a b\nlonger than others\n\nc\nno end"
+    (tmp_path / "t").write_bytes(text)
+    for size in range(1, 40):
+        parts = [b"".join(shard.chunks()) for shard in count_shards.cut_shards(tmp_path / "t", size)]
+        assert b"".join(parts) == text
+        assert all(part.endswith(b"\n") for part in parts[:-1])
+    with pytest.raises(UsageError, match=r"<stdin>: workers elsewhere cannot read it"):
+        count_shards.cut_shards("-")
+
+
+def test_what_is_no_text_is_named_by_line_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(count_shards.cut_shards, "__defaults__", (20,))
+    (tmp_path / "t").write_bytes(b"good line\n" * 10 + b"bad \xff\n" + b"good\n")
+    with pytest.raises(InputError, match=r"t:11:5: not valid UTF-8"):
+        count_text(tmp_path / "t", workers=Elsewhere())
+
+
+def test_text_that_changes_while_it_is_counted_is_refused(tmp_path):
+    (tmp_path / "t").write_text("a b\n")
+    shard = count_shards.TextShard(str(tmp_path / "t"))
+    found = count_shards.find_words(shard, True)
+    plan = count_shards.Plan(
+        Vocabulary(["<unk>", "<s>", "</s>", "a", "b"], np.ones(5, np.int64)), "sentence", 2, [(0, 1)]
+    )
+    assert len(count_shards.count_shard(shard, found.digest, np.zeros(0, np.int32), plan)) == 1
+    (tmp_path / "t").write_text("a c\n")
+    with pytest.raises(InputError, match="has changed"):
+        count_shards.count_shard(shard, found.digest, np.zeros(0, np.int32), plan)
 
 
 def test_every_number_of_threads_and_amount_of_memory_gives_the_same_file(tmp_path):

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.errors import ClusterError, InputError, TreeFormatError, UsageError
 from sapwood.files import STANDARD_STREAM, check_readable, explained, is_regular, name_of, read_lines
 from sapwood.run.plugins import plugins
 from sapwood.run.progress import Bars, Progress, Silent
@@ -29,6 +29,7 @@ from sapwood.trees.tree import Tree
 if TYPE_CHECKING:
     from sapwood.inference import Parser
     from sapwood.run.checkpoint import KeptFiles
+    from sapwood.run.workers import Workers
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,6 +106,12 @@ threads_option = click.option(
     type=click.IntRange(min=1, max=1024),
     default=None,
     help="Sentences to work on at once. [default: all cores]",
+)
+
+cluster_option = click.option(
+    "--cluster",
+    metavar="ADDRESS|FILE|local[:N]",
+    help="Work on a Dask cluster: a scheduler's address, its scheduler file, or N processes of this machine.",
 )
 
 
@@ -286,9 +293,11 @@ def resumable(kept: KeptFiles) -> Iterator[None]:
     """Say how to go on if training is interrupted."""
     try:
         yield
-    except KeyboardInterrupt as error:
+    except (KeyboardInterrupt, ClusterError) as error:
         if left := kept.left():
             hint = f"{left[0]} has what is done, and the same command with --resume goes on from there"
+            if isinstance(error, ClusterError):
+                raise ClusterError(f"{error}; {hint}") from error
             raise KeyboardInterrupt(hint) from error
         raise
 
@@ -303,6 +312,13 @@ def default_threads(threads: int | None) -> int:
     if threads is not None:
         return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def open_workers(context: click.Context, cluster: str | None, threads: int | None) -> Workers:
+    """Return the workers of a cluster until the command ends or, if none was named, threads."""
+    from sapwood.run.cluster import open_workers as opened
+
+    return context.with_resource(opened(cluster, default_threads(threads)))
 
 
 @contextlib.contextmanager
@@ -370,6 +386,7 @@ class ParserOptions(TypedDict, total=False):
     decoder: str
     threshold: float
     threads: int
+    workers: Workers
     max_words: int
     max_memory: int | None
     timeout: float | None

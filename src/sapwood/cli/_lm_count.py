@@ -34,9 +34,12 @@ from sapwood.lm.methods import LONGEST_ORDER, Boundaries
 @shared.boundaries_option("sentence, or that of the counts files")
 @shared.memory_option
 @shared.threads_option
+@common.cluster_option
 @common.json_option
 @common.quiet_option
+@click.pass_context
 def count_command(
+    context: click.Context,
     text: tuple[str, ...],
     output: str,
     order: int | None,
@@ -45,6 +48,7 @@ def count_command(
     boundaries: Boundaries | None,
     memory: float,
     threads: int | None,
+    cluster: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -65,7 +69,7 @@ def count_command(
     common.check_inputs(*text)
     common.refuse_replacing({"-o": output}, text)
     progress = common.make_progress(quiet)
-    workers = common.default_threads(threads)
+    workers = common.open_workers(context, cluster, threads)
     began = time.perf_counter()
     from sapwood.lm.reading import read_counts
 
@@ -75,7 +79,8 @@ def count_command(
         min_count=min_count,
         max_words=max_words,
         boundaries=boundaries,
-        threads=workers,
+        threads=workers.threads,
+        workers=workers,
         memory=shared.in_bytes(memory),
         progress=progress,
     )

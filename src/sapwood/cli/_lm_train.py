@@ -86,6 +86,7 @@ _NGRAMS = ("kn", "mkn")
 )
 @shared.seed_option
 @shared.threads_option
+@common.cluster_option
 @common.json_option
 @common.quiet_option
 @click.pass_context
@@ -106,6 +107,7 @@ def train_command(
     order: int | None,
     seed: int,
     threads: int | None,
+    cluster: str | None,
     as_json: bool,
     quiet: bool,
     **options: Any,
@@ -134,7 +136,7 @@ def train_command(
     kept = KeptFiles(output)
     kept.check(resume=resume, log=log_path)
     progress = common.make_progress(quiet)
-    workers = common.default_threads(threads)
+    workers = common.open_workers(context, cluster, threads)
     from sapwood.lm import training
     from sapwood.lm.evaluation import evaluate
     from sapwood.lm.models import save_model
@@ -142,18 +144,18 @@ def train_command(
     began = time.perf_counter()
     read = training.read_training_text(
         text, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
-        memory=shared.in_bytes(memory), threads=workers, progress=progress,
+        memory=shared.in_bytes(memory), threads=workers.threads, workers=workers, progress=progress,
     )  # fmt: skip
     with common.resumable(kept):
         with _open_log(log_path, kept, resume) as log:
             model = training.fit(
-                read, method, random_state=seed, threads=workers, progress=progress, log=log,
+                read, method, random_state=seed, threads=workers.threads, workers=workers, progress=progress, log=log,
                 checkpoint=kept.checkpoint(), **settings,
             )  # fmt: skip
         save_model(model, output)
         kept.clear()
     if save_config is not None:
-        given = {name: value for name, value in run_settings(context).items() if name != "resume"}
+        given = {name: value for name, value in run_settings(context).items() if name not in ("resume", "cluster")}
         write_config(save_config, {**given, **_chosen(read, method, settings)})
     seconds = time.perf_counter() - began
     found = model.describe()

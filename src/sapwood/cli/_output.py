@@ -19,7 +19,7 @@ from sapwood.trees.tree import Tree
 
 _PNG = "png"
 # Formats of a picture with all trees in it, which is written when the last one is known.
-_WHOLE = ("svg", _PNG)
+PICTURES = ("svg", _PNG)
 # More trees than anybody looks at in one picture.
 _MOST = 1000
 
@@ -47,7 +47,7 @@ class TreeWriter:
     def tree(self, tree: Tree | None, before: str = "") -> None:
         """Write a tree, behind some text; None is a blank line, or nothing in formats that are no lines."""
         self._number += 1
-        if self._format in _WHOLE:
+        if self._format in PICTURES:
             if tree is not None:
                 self.waiting.append(tree)
             if len(self.waiting) > _MOST:

@@ -40,6 +40,7 @@ from sapwood.trees.formats import InputFormat
 @common.parser_options
 @click.option("--no-normalise", is_flag=True, help="Compare the trees as they are.")
 @common.threads_option
+@common.cluster_option
 @common.normaliser_options
 @common.format_option
 @common.skip_bad_option
@@ -63,6 +64,7 @@ def command(
     timeout: float | None,
     no_normalise: bool,
     threads: int | None,
+    cluster: str | None,
     function_tags: str,
     keep_tags: tuple[str, ...],
     keep_empties: bool,
@@ -89,7 +91,7 @@ def command(
     if predicted is not None and models:
         raise UsageError("give either PREDICTED trees or a model (-m), not both")
     if predicted is not None:
-        ours = ["gold_tags", "decoder", "threshold", "max_memory", "timeout", "threads"]
+        ours = ["gold_tags", "decoder", "threshold", "max_memory", "timeout", "threads", "cluster"]
         common.refuse_given(context, ours, "goes with -m")
     else:
         taken = (*common.NORMALISER_OPTIONS, "no_normalise")
@@ -110,7 +112,7 @@ def command(
             threshold=threshold,
             max_memory=max_memory,
             timeout=timeout,
-            threads=common.default_threads(threads),
+            workers=common.open_workers(context, cluster, threads),
         )
         started = time.perf_counter()
         trees = common.trees_from([gold], input_format, skip_bad, progress)

@@ -80,7 +80,7 @@ def main() -> None:
       sapwood eval test.mrg -m model.sapwood
 
     Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a file that cannot be read or written or is malformed,
-    4 a bad model, 130 interrupted.
+    4 a bad model, 5 a cluster that cannot be reached or was lost, 130 interrupted.
     """
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sapwood.cli import _common as common
-from sapwood.cli._output import to_option, tree_output
+from sapwood.cli._output import PICTURES, to_option, tree_output
 from sapwood.errors import InputError, UsageError
-from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, read_lines
+from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular
 from sapwood.models import default_model_path, find_model
-from sapwood.trees.formats import read_tagged, read_tokens
+from sapwood.run.progress import Progress
+
+if TYPE_CHECKING:
+    from sapwood.inference.parse_files import TextFormat
+    from sapwood.inference.parser import Parser
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
-@click.argument("file", required=False)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
 @click.option(
     "-m",
     "--model",
@@ -29,7 +35,9 @@ from sapwood.trees.formats import read_tagged, read_tokens
 @click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
 @click.option("--tags", is_flag=True, help="Tokens are word/TAG, and the tags must hold.")
 @to_option
-@click.option("-o", "--output", help="Output file. [default: standard output]")
+@click.option(
+    "-o", "--output", help="Output file, or a folder (OUT/) for one of each input. [default: standard output]"
+)
 @common.parser_options
 @click.option("--exact", is_flag=True, help="Do not prune (slow).")
 @click.option(
@@ -38,12 +46,13 @@ from sapwood.trees.formats import read_tagged, read_tokens
 @click.option("--marginals", is_flag=True, help="With --json: how probable each phrase and tag of the tree is.")
 @click.option("--alternatives", type=click.IntRange(min=0), default=0, help="With --json: this many of the best trees.")
 @common.threads_option
+@common.cluster_option
 @common.json_option
 @common.quiet_option
 @click.pass_context
 def command(
     context: click.Context,
-    file: str | None,
+    files: tuple[str, ...],
     models: tuple[str, ...],
     text: str | None,
     raw: bool,
@@ -59,10 +68,14 @@ def command(
     marginals: bool,
     alternatives: int,
     threads: int | None,
+    cluster: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Parse FILE (default: standard input): one sentence a line, tokens separated by blanks.
+
+    Several files are parsed into a folder, -o OUT/: each into a file of its own, written whole or not at all, and noted
+    in OUT/manifest.jsonl. The same command again leaves alone what is done, so it can be interrupted at any time.
 
     There is one line of output for each line of input, blank lines included (but pretty, export and draw take
     several lines a tree, and --raw and -s find the sentences themselves: there a paragraph ends at a blank line).
@@ -83,11 +96,19 @@ def command(
       sapwood parse tokens.txt -m model.sapwood > trees.mrg
       sapwood parse tokens.txt -m seed1.sapwood -m seed2.sapwood > trees.mrg
       sapwood parse --raw < novel.txt
+      sapwood parse crawl/*.txt.gz -o trees/ --cluster tcp://scheduler:8786
       echo "time/NN flies/VBZ" | sapwood parse --tags
       sapwood parse -s "I saw her duck." --json --marginals --alternatives 3
     """
-    if text is not None and file is not None:
+    if text is not None and files:
         raise UsageError("give either -s TEXT or a FILE, not both")
+    into_folder = output is not None and (output.endswith(("/", os.sep)) or Path(output).is_dir())
+    if into_folder and not files:
+        raise UsageError(f"-o {output}: is a folder, for the trees of files; name some")
+    if len(files) > 1 and not into_folder:
+        raise UsageError("several files are parsed into a folder: -o OUT/")
+    if into_folder and output_format in PICTURES:
+        raise UsageError(f"--to {output_format} is for one file: -o trees.{output_format}")
     if tags and (raw or text is not None):
         raise UsageError("--tags is for tokens (word/TAG), not for plain text")
     if as_json:
@@ -98,45 +119,60 @@ def command(
         common.refuse_given(context, ["threshold"], "does not go with --exact, which prunes nothing")
     if text is not None and not text.isprintable():
         _check_text(text)
-    source = STANDARD_STREAM if file is None else file
+    source = files[0] if files else STANDARD_STREAM
     from_stream = text is None and source == STANDARD_STREAM
     if text is None:
-        common.check_inputs(source)
+        common.check_inputs(*(files or [source]))
     read = [str(find_model(model)) for model in models] or [str(default_model_path())]
-    common.refuse_replacing({"-o": output}, [*read, None if text is not None else source])
+    if not into_folder:
+        common.refuse_replacing({"-o": output}, [*read, None if text is not None else source])
     progress = common.make_progress(quiet)
     if from_stream and sys.stdin.isatty():
         unit = "paragraphs, each ended by a blank line" if raw else "sentences, one a line"
         progress.note(f"reading from the terminal: {unit}; end with Ctrl-D")
     # Several threads work ahead of the output; a stream is answered line by line unless asked otherwise.
-    workers = (threads or 1) if from_stream else common.default_threads(threads)
+    workers = common.open_workers(context, cluster, (threads or 1) if from_stream else threads)
     parser = common.load_parser(
         models,
         decoder=decoder,
         threshold=0.0 if exact else threshold,
-        threads=workers,
+        workers=workers,
         max_words=max_words,
         max_memory=max_memory,
         timeout=timeout,
         marginals=marginals,
         alternatives=alternatives,
     )
-    if text is not None or raw:
-        results = parser.parse_text(text if text is not None else (line for _, line in read_lines(source)))
-    elif tags:
-        results = parser.parse(read_tagged(source, set(parser.grammar.emissions.tags)))
-    else:
-        results = parser.parse(read_tokens(source))
+    from sapwood.inference.parse_files import TextFormat
+
+    form = TextFormat(raw, tags, output_format, as_json)
+    if output is not None and into_folder:
+        _parse_into(parser, files, output, form, progress)
+        return
+    results = form.results(parser, source) if text is None else parser.parse_text(text)
     with (
         tree_output(output, None if as_json else output_format) as writer,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
         for result in results:
             if as_json:
-                writer.line(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
+                writer.line(form.written(result, 1))
             else:
                 writer.tree(result.tree)
             stage.step()
+
+
+def _parse_into(parser: Parser, files: Sequence[str], folder: str, form: TextFormat, progress: Progress) -> None:
+    """Parse files into a folder, and say what became of them."""
+    from sapwood.inference.parse_files import parse_files, summary
+
+    reports = parse_files(parser, files, folder, form, progress=progress)
+    progress.note(f"{folder}: {summary(reports)}")
+    problems = [problem for report in reports for problem in (*report.bad, *([report.error] if report.error else []))]
+    if problems:
+        shown = "".join(f"\n  {problem}" for problem in problems[:5])
+        more = f"\n  ... and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise InputError(f"{folder}: not all could be read; the manifest has the rest:{shown}{more}")
 
 
 def _count_lines(text: str | None, source: str, raw: bool) -> int | None:

@@ -51,6 +51,7 @@ class _TrainCommand(GroupedCommand):
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
 @config_options
 @common.threads_option
+@common.cluster_option
 @common.json_option
 @common.quiet_option
 @click.option(
@@ -79,6 +80,7 @@ def command(
     log_path: str | None,
     save_config: str | None,
     threads: int | None,
+    cluster: str | None,
     as_json: bool,
     quiet: bool,
     direction: Direction,
@@ -140,6 +142,8 @@ def command(
         learner = make_learner(method, **settings)
     if "random_state" in declared(learner) and "random_state" not in settings:
         learner = learner.replace(random_state=seed)
+    if cluster is not None:
+        learner = learner.replace(workers=common.open_workers(context, cluster, learner.threads))
     run = TrainingRun(learner, ensemble=ensemble, output=output, resume=resume, log=log_path)
     if save_config is not None:
         write_config(save_config, _kept(context))
@@ -186,5 +190,5 @@ def command(
 
 def _kept(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run that a configuration file is to remember: not where its files are."""
-    gone = ("output", "resume", "log", "dev")
+    gone = ("output", "resume", "log", "dev", "cluster")
     return {name: value for name, value in run_settings(context).items() if name not in gone}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sapwood.errors import InputError
 from sapwood.evaluate.brackets import Scorer
@@ -90,6 +90,10 @@ class HeldOut:
         # Training that is resumed must be measured on the same trees.
         self.digest = self.observed.digest()
         self._last: list[tuple[TensorGrammar, EvaluationResult]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Where it is sent, it works on the spot.
+        return {**vars(self), "workers": HERE, "_last": []}
 
     def __call__(self, grammar: TensorGrammar) -> dict[str, float]:
         """Return how well a grammar parses these sentences, and how probable it makes these trees."""

@@ -31,7 +31,7 @@ from sapwood.inference._passes import NodeVectors as NodeVectors  # for others a
 from sapwood.inference._passes import ShardCounts, Weights
 from sapwood.inference._shards import Shard, prepare
 from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers
-from sapwood.shapes import Array, Float, Float64, Int, Int64
+from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
 
@@ -161,7 +161,9 @@ class ObservedTrees:
         # Trees go to the shard in which their first node falls.
         ends = np.searchsorted(corpus.offsets[:-1], np.arange(1, shards) * (corpus.n_nodes / shards))
         spans = list(pairwise(corpus.offsets[np.unique([0, *ends, corpus.n_trees])].tolist()))
-        columns = workers.columns({name: getattr(corpus, name) for name in _COLUMNS} | {"height": height})
+        self._columns = columns = workers.columns(
+            {name: getattr(corpus, name) for name in _COLUMNS} | {"height": height}
+        )
         self._shards: list[Kept] = workers.keep(
             prepare,
             [columns.part(first, last) for first, last in spans],

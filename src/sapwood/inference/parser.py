@@ -14,13 +14,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import numpy as np
 
 from sapwood.errors import GrammarError, InputError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference._batches import parts_of
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
@@ -48,7 +49,6 @@ _UNLIKELY = 1e-3
 _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
-_SETTINGS = ("decoder", "threshold", "threads", "max_words", "max_memory", "timeout", "marginals", "alternatives")
 Sentence = Iterable[str | tuple[str, str | None]]
 T = TypeVar("T")
 
@@ -150,14 +150,14 @@ class Parser:
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
-        return partial(type(self), **{name: getattr(self, name) for name in _SETTINGS}), (self.grammars,)
+        return partial(type(self), **self._settings(), threads=self.threads), (self.grammars,)
 
     def adapted(self, **settings: Any) -> Parser:
         """Return a parser with other limits or results that shares what is large with this one."""
-        if unknown := settings.keys() - {*_SETTINGS[3:]}:
+        if unknown := settings.keys() - (self._settings().keys() - {"decoder", "threshold"}):
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))
-        vars(other).update({name: value for name, value in vars(self).items() if name != "_shared"} | settings)
+        vars(other).update({name: value for name, value in vars(self).items() if name != "shared"} | settings)
         other._direct = other.decoder in PRODUCT_DECODERS and not other.marginals and not other.alternatives
         return other
 
@@ -186,13 +186,22 @@ class Parser:
     def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
         if self.workers.near:
             return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
-        parts = self.workers.map(partial(_parse_part, call), repeat(self._shared), _parts(sentences))
+        parts = self.workers.map(partial(_parse_part, call), repeat(self.shared), parts_of(sentences, _WINDOW))
         return chain.from_iterable(parts)
 
     @cached_property
-    def _shared(self) -> Kept:
-        """This parser, made where it is used."""
-        return self.workers.share(self)
+    def shared(self) -> Kept:
+        """This parser, made again where its workers are."""
+        return self.workers.keep(_made, [self.grammars], [self._settings()])[0]
+
+    def _settings(self) -> dict[str, Any]:
+        """Return what results depend on beside the grammars."""
+        names = ("decoder", "threshold", "max_words", "max_memory", "timeout", "marginals", "alternatives")
+        return {name: getattr(self, name) for name in names}
+
+    def key(self) -> dict[str, Any]:
+        """Return what results depend on, as JSON values."""
+        return {"grammars": [grammar.digest() for grammar in self.grammars], **self._settings()}
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
@@ -303,9 +312,8 @@ class Parser:
 
     def posteriors(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), least: float = 0.0) -> list[Marginal]:
         """Return all phrases and tags of all parses whose posterior is `least` or more, in the order of their words."""
-        _, leaves = self._read(sentence)
         with self._limits():
-            chart = self._chart(leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(self._read(sentence)[1], self._workspace, [Phrase(*phrase) for phrase in phrases])
             found = {} if chart is None else chart.label_posteriors()
         return sorted(Marginal(*key, value) for key, value in found.items() if value >= least)
 
@@ -345,9 +353,8 @@ class Parser:
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
-        # Of several grammars all charts are needed, not only the last.
-        workspace = self._workspace if len(self.grammars) == 1 else None
-        with self._limits():
+        with self._limits():  # of several grammars all charts are needed, not only the last
+            workspace = self._workspace if len(self.grammars) == 1 else None
             chart = self._chart(leaves, workspace, [Phrase(*phrase) for phrase in phrases])
         if chart is None:
             return []
@@ -430,16 +437,13 @@ class Parser:
         return self._ensemble.leaf(rows, fixed=True)
 
 
+def _made(grammars: list[TensorGrammar], settings: dict[str, Any]) -> Parser:
+    return Parser(grammars, **settings)
+
+
 def _parse_tokens(parser: Parser, tokens: Sequence[Token]) -> ParseResult:
     found = parser.parse_one([token.word for token in tokens])
     return replace(found, offsets=[(token.start, token.end) for token in tokens])
-
-
-def _parts(sentences: Iterable[T]) -> Iterator[list[T]]:
-    """Cut sentences into parts that are worth sending elsewhere."""
-    rest = iter(sentences)
-    while part := list(islice(rest, _WINDOW)):
-        yield part
 
 
 def _parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:

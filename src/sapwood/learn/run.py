@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from sapwood.errors import GrammarError, UsageError
-from sapwood.evaluate.held_out import Evaluate, HeldOut
+from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -23,9 +23,13 @@ from sapwood.learn.methods import DEFAULT_METHOD, make_learner
 from sapwood.learn.settings import declared
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
-from sapwood.run.progress import Progress, Silent
+from sapwood.run.progress import Progress, Silent, track
+from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
+
+# What a log has of a training: event, step and figures of each line.
+Lines: TypeAlias = list[tuple[str, int, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -169,22 +173,13 @@ class TrainingRun:
         steps = sum(grammar.info.get("iterations", 0) for grammar in done)
         with self._open_log(steps) as log:
             if getattr(log, "is_new", True):
-                settings = {**self.learner.settings(), "ensemble": self.ensemble}
+                settings: dict[str, Any] = {**self.learner.settings(), "ensemble": self.ensemble}
                 figures = {"trees": corpus.n_trees, "words": corpus.n_words}
                 log.write("start", step=0, method=self.learner.method, settings=settings, **figures)
-            for number in range(len(done), self.ensemble):
-                if self.ensemble > 1:
-                    progress.note(f"grammar {number + 1} of {self.ensemble}")
-                view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
-                checkpoint = self.kept.checkpoint(f"-{number:02d}" if self.ensemble > 1 else "")
-                try:
-                    grammar = self.member(number).fit(
-                        corpus, dev=dev, progress=progress, log=view, checkpoint=checkpoint
-                    )
-                except GrammarError:  # which would come again, however often one goes on
-                    for path in self.kept.checkpoints():
-                        path.unlink()
-                    raise
+            for number, grammar, lines in self._members(len(done), corpus, dev, progress, log, steps):
+                view = _MemberLog(log, steps, {"member": number})
+                for event, step, found in lines:
+                    view.write(event, step=step, **found)
                 done.append(grammar.with_info(seed=self._seed))
                 steps += grammar.info.get("iterations", 0)
                 if self.output is not None and self.ensemble > 1:
@@ -194,6 +189,31 @@ class TrainingRun:
             save_grammars(done, self.output)
             self.kept.clear()
         return done
+
+    def _members(
+        self, first: int, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, steps: int
+    ) -> Iterator[tuple[int, TensorGrammar, Lines]]:
+        """Yield the members that are not finished yet, and what is to be noted of them: whole trainings elsewhere."""
+        numbers, workers = range(first, self.ensemble), self.learner.where
+        if not workers.near and len(numbers) > 1:
+            jobs = [Job(replace(self.member(number), workers=None, threads=1), corpus, dev) for number in numbers]
+            found = track(fit_all(jobs, workers), progress, "learning", len(numbers), "grammars")
+            for number, (grammar, lines) in zip(numbers, found, strict=True):
+                yield number, grammar, lines
+            return
+        for number in numbers:
+            if self.ensemble > 1:
+                progress.note(f"grammar {number + 1} of {self.ensemble}")
+            view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
+            checkpoint = self.kept.checkpoint(f"-{number:02d}" if self.ensemble > 1 else "")
+            try:
+                grammar = self.member(number).fit(corpus, dev=dev, progress=progress, log=view, checkpoint=checkpoint)
+            except GrammarError:  # which would come again, however often one goes on
+                for path in self.kept.checkpoints():
+                    path.unlink()
+                raise
+            steps += grammar.info.get("iterations", 0)
+            yield number, grammar, []
 
     def _done(self, corpus: Corpus) -> list[TensorGrammar]:
         """Return the members that are finished; refuse to go on with grammars of another run."""
@@ -224,6 +244,43 @@ class TrainingRun:
         reached = self.kept.reached()
         step, measured = (steps + int(reached.get(name, 0)) for name in ("step", "measured"))
         return TrainingLog.resume(self.log, step=step, measured=measured)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A whole training: a learner, what it learns from, and what it is measured on."""
+
+    learner: Learner
+    corpus: Corpus
+    dev: Dev | None = None
+
+
+def fit_all(jobs: Iterable[Job], workers: Workers) -> Iterator[tuple[TensorGrammar, Lines]]:
+    """Yield the grammars of several trainings, each a task of its own, in order, and what their logs would have.
+
+    Members of an ensemble, and folds of a cross-validation.
+    """
+    jobs = list(jobs)
+    # Trees that are the same for several are sent once.
+    things = {id(thing): thing for job in jobs for thing in (job.corpus, job.dev)}
+    sent: dict[int, Kept] = {number: workers.share(thing) for number, thing in things.items()}
+    corpora, devs = [sent[id(job.corpus)] for job in jobs], [sent[id(job.dev)] for job in jobs]
+    return workers.map(_fit, [job.learner for job in jobs], corpora, devs)
+
+
+def _fit(learner: Learner, corpus: Corpus, dev: Dev | None) -> tuple[TensorGrammar, Lines]:
+    log = _Noted()
+    return learner.fit(corpus, dev=dev, log=log), log.lines
+
+
+class _Noted:
+    """A log in memory."""
+
+    def __init__(self) -> None:
+        self.lines: Lines = []
+
+    def write(self, event: str, *, step: int, seconds: float | None = None, **figures: object) -> None:
+        self.lines.append((event, step, figures))
 
 
 class _MemberLog:

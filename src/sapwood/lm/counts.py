@@ -23,7 +23,9 @@ from sapwood.lm.text import Piece, Sources, check_boundaries, read_pieces, renum
 from sapwood.lm.vocabulary import BEGIN, END, MOST_COUNT, SPECIAL, UNKNOWN, VOCABULARY, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, WordTable
 from sapwood.run.progress import Progress, Silent
+from sapwood.run.workers import Workers
 from sapwood.schema import Column, Schema
+from sapwood.shapes import Array, Int32, Int64
 from sapwood.storage import Arrays, content_digest
 
 _ORDERS = range(1, LONGEST_ORDER + 1)
@@ -192,6 +194,7 @@ def count_text(
     max_words: int | None = None,
     boundaries: Boundaries = "sentence",
     threads: int = 1,
+    workers: Workers | None = None,
     memory: int = 4 << 30,
     folder: str | Path | None = None,
     progress: Progress | None = None,
@@ -209,7 +212,9 @@ def count_text(
     boundaries
         `"sentence"`: each line is `<s> w1 .. wn </s>`; `"stream"`: line ends mean nothing.
     threads
-        Worker threads. The result is the same with any number.
+        Threads of this process to count with.
+    workers
+        Where to count instead, if elsewhere (`sapwood.lm.count_shards`). The result is the same either way.
     memory
         About how many bytes to take besides the vocabulary, which must fit; what needs more goes to temporary files.
     folder
@@ -226,6 +231,13 @@ def count_text(
     if threads < 1:
         raise UsageError(f"there must be at least one thread, not {threads}")
     progress = progress if progress is not None else Silent()
+    if workers is not None and not workers.near:
+        from sapwood.lm.count_shards import count_elsewhere
+
+        return count_elsewhere(
+            sources, workers, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
+            memory=memory, folder=folder, progress=progress,
+        )  # fmt: skip
     tables = [WordTable() for _ in range(threads)]
     spool = Store(memory // 4, folder)
     used: list[int] = []
@@ -239,8 +251,11 @@ def count_text(
         for table, numbers in tokenise(reported(), tables, boundaries == "sentence"):
             used.append(table)
             spool.append(numbers)
-    vocabulary, ids_of, tokens = _vocabulary(tables, boundaries, min_count, max_words)
-    del tables
+    merged = tables[0]
+    numbers_of = [np.arange(len(merged)), *(merged.add_table(table) for table in tables[1:])]
+    vocabulary, ids, tokens = choose_words(merged, merged.counts[: len(merged)], boundaries, min_count, max_words)
+    ids_of = [ids[each] for each in numbers_of]
+    del tables, merged
     grouping = Grouping(
         vocabulary.counts,
         order=order,
@@ -256,20 +271,26 @@ def count_text(
             stage.step(len(ids))
         spool.close()
         grouped = grouping.tables()
+    return from_tables(order, vocabulary, boundaries, tokens, grouped)
+
+
+def from_tables(order: int, vocabulary: Vocabulary, boundaries: Boundaries, tokens: int, tables: list[Table]) -> Counts:
+    """Return counts of all orders; those of the vocabulary become the words' own."""
     # How many sentences there are shows only now that lines without words are gone.
-    words, totals = grouped[0]
+    words, totals = tables[0]
     vocabulary.counts[:] = 0
     vocabulary.counts[words[:, 0]] = totals
-    return Counts(order, vocabulary, boundaries, tokens, grouped)
+    return Counts(order, vocabulary, boundaries, tokens, tables)
 
 
-def _vocabulary(
-    tables: list[WordTable], boundaries: Boundaries, min_count: int, max_words: int | None
-) -> tuple[Vocabulary, list[np.ndarray], int]:
-    """Choose the words; return them, the ids of each table's numbers, and how many tokens there are in all."""
-    merged = tables[0]
-    numbers = [np.arange(len(merged)), *(merged.add_table(table) for table in tables[1:])]
-    counts = merged.counts[: len(merged)].copy()
+def choose_words(
+    merged: WordTable,
+    counts: Int64[Array, "numbers"],
+    boundaries: Boundaries,
+    min_count: int,
+    max_words: int | None,
+) -> tuple[Vocabulary, Int32[Array, "numbers"], int]:
+    """Choose the words of a table, seen so often; return them, ids of its numbers, and how many tokens there are."""
     special = special_ids(boundaries)
     sentences = int(counts[: len(special)][np.array(special) == -1].sum())
     tokens = int(counts.sum()) - sentences
@@ -289,4 +310,4 @@ def _vocabulary(
     if boundaries == "sentence":
         seen[[BEGIN, END]] = sentences
     vocabulary = Vocabulary([*SPECIAL, *(spelled[x] for x in chosen)], seen)
-    return vocabulary, [ids_of[each] for each in numbers], tokens
+    return vocabulary, ids_of, tokens

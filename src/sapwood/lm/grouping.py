@@ -8,7 +8,7 @@ of tokens, small enough to be sorted in the processor's cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,12 +18,14 @@ from sapwood import kernels
 from sapwood.lm.store import Store, empty
 from sapwood.lm.vocabulary import END
 from sapwood.run.workers import Threads
-from sapwood.shapes import Array, Int, Int32, Int64
+from sapwood.shapes import Array, Int, Int32, Int64, UInt64
 
 _IN_CACHE = 1 << 16
 _MOST_BUCKETS = 1 << 10
 # N-grams, sorted, and their counts.
 Table: TypeAlias = tuple[Int32[Array, "ngrams order"], Int64[Array, "ngrams"]]
+# N-grams packed into integers, sorted, and their counts.
+Bucket: TypeAlias = tuple[UInt64[Array, "columns ngrams"], Int64[Array, "ngrams"]]
 
 
 class Grouping:
@@ -43,6 +45,8 @@ class Grouping:
         About how many bytes to take. The n-grams that begin with the most frequent word must fit.
     folder
         Where temporary files go.
+    block
+        About how many bytes to take for a block, if not a part of `memory`: buckets are the same if it is.
     """
 
     def __init__(
@@ -54,12 +58,13 @@ class Grouping:
         threads: int,
         memory: int,
         folder: str | Path | None = None,
+        block: int | None = None,
     ) -> None:
         self._order, self._threads, self._memory, self._folder = order, Threads(threads), memory, folder
         self._end = END if sentences else -1
         self._bits = len(frequencies).bit_length()
         self._columns = -(-order // (64 // self._bits))
-        self.block = max(1 << 10, memory // 2 // (4 + 8 * self._columns))
+        self.block = max(1 << 10, (block or memory) // 2 // (4 + 8 * self._columns))
         total = int(frequencies.sum())
         wanted = int(np.clip(min(total, self.block) // _IN_CACHE, 1, _MOST_BUCKETS))
         before = np.cumsum(frequencies) - frequencies
@@ -80,10 +85,38 @@ class Grouping:
         waiting, self._waiting = len(self._waiting), ids
         self._count(joined, waiting)
 
+    def buckets(self, ahead: Int32[Array, "_"]) -> list[Bucket]:
+        """End this part of the sequence and return its n-grams, packed and sorted, by bucket.
+
+        `ahead` are the first ids of what follows, in which its last n-grams end.
+        """
+        return [
+            (self._store.get(keys, drop=True), self._store.get(counts, drop=True))
+            for keys, counts in self._end_with(ahead)
+        ]
+
+    @property
+    def n_buckets(self) -> int:
+        """How many buckets there are."""
+        return self._buckets
+
+    def no_buckets(self) -> list[Bucket]:
+        """Return the buckets of nothing at all."""
+        nothing = np.zeros((self._columns, 0), np.uint64), np.zeros(0, np.int64)
+        return [nothing] * self._buckets
+
+    def absorb(self, buckets: Iterable[Bucket]) -> None:
+        """Take over all buckets of the whole sequence, as `buckets` and `merge_buckets` return them."""
+        self._runs.append([self._keep(*bucket) for bucket in buckets])
+
+    def _end_with(self, ahead: np.ndarray) -> list[tuple[int, int]]:
+        waiting, self._waiting = self._waiting, np.zeros(0, np.int32)
+        self._count(np.concatenate([waiting, ahead]), len(waiting))
+        return self._merged() if len(self._runs) > 1 else (self._runs[0] if self._runs else [])
+
     def tables(self) -> list[Table]:
         """End the sequence and return for each order the n-grams and counts."""
-        self._count(self._waiting, len(self._waiting))
-        buckets = self._merged() if len(self._runs) > 1 else (self._runs[0] if self._runs else [])
+        buckets = self._end_with(np.zeros(0, np.int32))
         sizes = np.zeros((len(buckets) + 1, self._order), np.int64)
 
         def measure(bucket: int) -> None:
@@ -147,13 +180,18 @@ class Grouping:
 
     def _merged(self) -> list[tuple[int, int]]:
         def merge(bucket: int) -> Table:
-            parts = []
-            for run in self._runs:
-                keys, counts = (self._store.get(number, drop=True) for number in run[bucket])
-                parts.append(np.vstack([keys, counts.view(np.uint64)[None]]))
-            return _reduce(np.concatenate(parts, axis=1), self._columns)
+            parts = [[self._store.get(number, drop=True) for number in run[bucket]] for run in self._runs]
+            return merge_buckets([(keys, counts) for keys, counts in parts])
 
         return [self._keep(*merged) for merged in self._threads.map(merge, range(self._buckets))]
+
+
+def merge_buckets(parts: Sequence[Bucket]) -> Bucket:
+    """Return one bucket of several parts of a sequence together."""
+    if len(parts) == 1:
+        return parts[0]
+    keys = [np.vstack([keys, counts.view(np.uint64)[None]]) for keys, counts in parts]
+    return _reduce(np.concatenate(keys, axis=1), len(parts[0][0]))
 
 
 def _reduce(keys: np.ndarray, columns: int) -> Table:

@@ -15,6 +15,7 @@ from sapwood.lm.models import held, kind_of
 from sapwood.lm.text import Sources, encode_text, source_list
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.run.progress import Progress, Silent, track
+from sapwood.run.workers import Workers
 from sapwood.shapes import Array, Int32
 
 
@@ -27,6 +28,7 @@ def read_counts(
     max_words: int | None = None,
     boundaries: Boundaries | None = None,
     threads: int = 1,
+    workers: Workers | None = None,
     memory: int = 4 << 30,
     progress: Progress | None = None,
 ) -> Counts:
@@ -40,7 +42,7 @@ def read_counts(
         By default those of the counts files; of texts alone `default_order`, and sentences.
     min_count, max_words
         Words seen less often in all, and all but the most frequent, become `<unk>`.
-    threads, memory, progress
+    threads, workers, memory, progress
         As `count_text` takes them.
     """
     paths = source_list(sources)
@@ -69,6 +71,7 @@ def read_counts(
                 max_words=None if parts else max_words,
                 boundaries=boundaries or "sentence",
                 threads=threads,
+                workers=workers,
                 memory=memory,
                 progress=progress,
             )

@@ -12,6 +12,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from queue import LifoQueue
 from typing import BinaryIO, TypeAlias, get_args
@@ -85,23 +86,33 @@ class Piece:
 def read_pieces(sources: Sources, size: int = _PIECE) -> Iterator[Piece]:
     """Yield the bytes of the files in pieces of about `size`, cut between words."""
     for source in source_list(sources):
-        name, column, rest = name_of(source), 0, b""
         with open_text(source) as stream:
-            if (start := stream.read(len(_BYTE_ORDER_MARK))) != _BYTE_ORDER_MARK:
-                rest = start
-            while True:
-                more = stream.read(size)
-                data = rest + more
-                cut = _last_separator(data) + 1
-                # A word that never ends goes to the tokeniser as it is, which complains of it.
-                if not more or (cut == 0 and len(data) > LONGEST_WORD):
-                    yield Piece(name, _letters(data + b"\n"), column, True)
-                    break
-                if cut:
-                    yield Piece(name, _letters(data[:cut]), column, False)
-                    line_end = data.rfind(b"\n", 0, cut)
-                    column = cut - line_end - 1 if line_end >= 0 else column + cut
-                rest = data[cut:]
+            yield from cut_pieces(iter(lambda stream=stream: stream.read(size), b""), name_of(source))  # type: ignore[misc]
+
+
+def cut_pieces(chunks: Iterable[bytes], name: str, *, within: bool = False) -> Iterator[Piece]:
+    """Yield the bytes of one file, which come in chunks, in pieces cut between words.
+
+    `within` says that they do not begin where the file does, with what may be a byte order mark.
+    """
+    column, rest, started = 0, b"", within
+    for more in chain(chunks, [b""]):
+        data = rest + more
+        if not started and more and len(data) < len(_BYTE_ORDER_MARK):
+            rest = data
+            continue
+        if not started:
+            data, started = data.removeprefix(_BYTE_ORDER_MARK), True
+        cut = _last_separator(data) + 1
+        # A word that never ends goes to the tokeniser as it is, which complains of it.
+        if not more or (cut == 0 and len(data) > LONGEST_WORD):
+            yield Piece(name, _letters(data + b"\n"), column, True)
+            break
+        if cut:
+            yield Piece(name, _letters(data[:cut]), column, False)
+            line_end = data.rfind(b"\n", 0, cut)
+            column = cut - line_end - 1 if line_end >= 0 else column + cut
+        rest = data[cut:]
 
 
 def _letters(text: bytes) -> np.ndarray:
@@ -194,6 +205,13 @@ def encode_text(
     With `"sentence"` each piece is whole sentences, each with its `<s>` and `</s>`; with `"stream"` the pieces one
     behind the other are the sequence.
     """
+    return encode_pieces(read_pieces(sources), vocabulary, boundaries)
+
+
+def encode_pieces(
+    pieces: Iterable[Piece], vocabulary: Vocabulary, boundaries: Boundaries
+) -> Iterator[Int32[Array, "_"]]:
+    """Yield pieces of text as `encode_text` does."""
     check_boundaries(boundaries)
     if "" in vocabulary.index:
         raise UsageError("a vocabulary has an empty word, which no text can have")
@@ -204,7 +222,7 @@ def encode_text(
     ids_of[:FIRST_WORD] = special_ids(boundaries)
 
     def numbered() -> Iterator[Numbered]:
-        for _, numbers in tokenise(read_pieces(sources), [table], boundaries == "sentence"):
+        for _, numbers in tokenise(pieces, [table], boundaries == "sentence"):
             yield 0, np.where(numbers < known, numbers, 1 + UNKNOWN)
             if len(table) > known + _UNKNOWN_WORDS:
                 table.forget(known)

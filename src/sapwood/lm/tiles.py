@@ -139,7 +139,7 @@ class BigramTiles:
         place = (self.column_place - self.column_bounds[group_of][self.column_place]).astype(np.int32)
         cut = self.workers.share(replace(cut, column_place=place))
         turned = matrix[self.rows]
-        columns = self.workers.columns({"indices": turned.indices, "data": turned.data})
+        self._columns = columns = self.workers.columns({"indices": turned.indices, "data": turned.data})
         parts = [columns.part(int(turned.indptr[a]), int(turned.indptr[b])) for a, b in spans]
         ends = [turned.indptr[a : b + 1] - turned.indptr[a] for a, b in spans]
         self._rows = self.workers.keep(far_tile_row, parts, ends, itertools.repeat(cut))

@@ -59,6 +59,7 @@ class Counting(TypedDict, total=False):
     boundaries: Boundaries | None
     memory: int
     threads: int
+    workers: Workers | None
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def train(
     random_state
         Seed of every random choice.
     threads, workers
-        How many threads of this process to use, and where to learn instead, if elsewhere. The result depends
+        How many threads of this process to use, and where to count and learn instead, if elsewhere. The result depends
         on neither.
     progress, log
         What to report to.
@@ -143,7 +144,7 @@ def train(
     check_method(method, [*settings, *(["order"] if order is not None else [])], dev is not None)
     text = read_training_text(
         texts, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
-        memory=memory, threads=threads, progress=progress,
+        memory=memory, threads=threads, workers=workers, progress=progress,
     )  # fmt: skip
     return fit(
         text, method, random_state=random_state, threads=threads, workers=workers, progress=progress, log=log,

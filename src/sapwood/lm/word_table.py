@@ -71,6 +71,15 @@ class WordTable:
         ends = np.cumsum([len(word) for word in encoded], dtype=np.int64)
         self._words.add_words(np.frombuffer(b"".join(encoded), np.uint8), ends)
 
+    def letters(self) -> UInt8[Array, "letters"]:
+        """Return all words but the first four numbers, each ended by a line feed."""
+        return self._words.spell(np.arange(FIRST_WORD, len(self), dtype=np.int64))
+
+    def add_letters(self, letters: UInt8[Array, "letters"]) -> None:
+        """Add words, as `letters` returns them, in this order."""
+        ends = np.flatnonzero(letters == ord("\n"))
+        self._words.add_words(letters[letters != ord("\n")], ends - np.arange(len(ends)))
+
     def forget(self, words: int) -> None:
         """Keep only the first `words` numbers."""
         self._words.forget(words)

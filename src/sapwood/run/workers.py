@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import reduce
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from sapwood.errors import UsageError
@@ -77,8 +78,12 @@ class Workers(ABC):
         """Hand a value to all workers."""
 
     @abstractmethod
+    def check_visible(self, path: str | Path) -> None:
+        """Raise an `InputError` if a worker does not see a file or folder that is seen here."""
+
+    @abstractmethod
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
-        """Put arrays where parts of them can be loaded by calls."""
+        """Put arrays where parts of them can be loaded by calls, as long as what is returned is there."""
 
 
 class Threads(Workers):
@@ -125,6 +130,9 @@ class Threads(Workers):
     def share(self, value: Any) -> Kept:
         """Return the value itself."""
         return value
+
+    def check_visible(self, path: str | Path) -> None:
+        """Do nothing: what is seen here is seen."""
 
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Leave the arrays where they are."""

@@ -170,6 +170,8 @@ _WRITERS: dict[str, Callable[[Tree, int], str]] = {
 }
 _HEADERS = {"export": "#FORMAT 3\n", "latex": latex_header("forest"), "qtree": latex_header("qtree")}
 _FOOTERS = {"latex": LATEX_FOOTER, "qtree": LATEX_FOOTER}
+# What is told of a line that cannot be read.
+BadLine: TypeAlias = Callable[[InputError], object]
 INPUT_FORMATS, OUTPUT_FORMATS = tuple(_READERS), tuple(_WRITERS)
 
 
@@ -185,27 +187,42 @@ def _find(
     return found
 
 
-def read_tokens(path: str | Path) -> Iterator[list[str]]:
-    """Yield the tokens of each line of a file, as the output format `tokens` writes them; none for a blank line."""
-    for _, line in read_lines(path):
+def read_tokens(path: str | Path, on_bad: BadLine | None = None) -> Iterator[list[str]]:
+    """Yield the tokens of each line of a file, as the output format `tokens` writes them; none for a blank line.
+
+    A line that cannot be read raises an `InputError` that names it; or, with `on_bad`, that is told, and it is blank.
+    """
+    for _, line in read_lines(path, on_bad):
         yield [TOKENS.read(token) for token in _TOKEN.findall(line)]
 
 
-def read_tagged(path: str | Path, tags: Collection[str] | None = None) -> Iterator[list[tuple[str, str]]]:
+def read_tagged(
+    path: str | Path, tags: Collection[str] | None = None, on_bad: BadLine | None = None
+) -> Iterator[list[tuple[str, str]]]:
     """Yield the `(word, tag)` pairs of each line of a file, as the output format `tagged` writes them.
 
-    Tags that are not among `tags`, if those are given, raise an `InputError` that names the line.
+    Tags that are not among `tags`, if those are given, raise an `InputError` that names the line; or, with `on_bad`,
+    that is told, and the line is blank.
     """
-    for number, line in read_lines(path):
-        pairs = []
-        for token in _TOKEN.findall(line):
-            word, _, tag = token.rpartition("/")
-            if not word or not tag:
-                raise InputError(f"{name_of(path)}:{number}: expected word/TAG, found {token!r}")
-            tag = unescape_label(tag)
-            if tags is not None and tag not in tags:
-                raise InputError(
-                    f"{name_of(path)}:{number}: the model has no tag {tag!r}; it has: {' '.join(sorted(tags))}"
-                )
-            pairs.append((TOKENS.read(word), tag))
+    for number, line in read_lines(path, on_bad):
+        try:
+            pairs = _pairs(line, tags, f"{name_of(path)}:{number}")
+        except InputError as error:
+            if on_bad is None:
+                raise
+            on_bad(error)
+            pairs = []
         yield pairs
+
+
+def _pairs(line: str, tags: Collection[str] | None, place: str) -> list[tuple[str, str]]:
+    pairs = []
+    for token in _TOKEN.findall(line):
+        word, _, tag = token.rpartition("/")
+        if not word or not tag:
+            raise InputError(f"{place}: expected word/TAG, found {token!r}")
+        tag = unescape_label(tag)
+        if tags is not None and tag not in tags:
+            raise InputError(f"{place}: the model has no tag {tag!r}; it has: {' '.join(sorted(tags))}")
+        pairs.append((TOKENS.read(word), tag))
+    return pairs

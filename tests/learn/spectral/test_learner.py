@@ -31,6 +31,7 @@ from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
 from sapwood.learn.unary import Unfolded, _shares, fold_weights, unfold
 from sapwood.run.progress import Silent
+from sapwood.run.workers import Threads
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
@@ -82,7 +83,7 @@ def moments_by_loops(projected: ProjectedNodes, rule: int) -> tuple[int, list[np
 @pytest.mark.parametrize("unaries", ["steps", "collapsed"])
 def test_moments_by_loops(unaries, monkeypatch):
     projected = projected_nodes(unaries)
-    found = list(rule_moments(projected, None, 1, None, Silent()))
+    found = list(rule_moments(projected, None, Threads(1), Silent()))
     corpus = projected.corpus
     assert len(found) == len(corpus.rules)
     assert sum(moment.count for moment in found) == (corpus.rule >= 0).sum()
@@ -93,7 +94,7 @@ def test_moments_by_loops(unaries, monkeypatch):
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
     # However many nodes are taken at a time, and on however many threads.
     monkeypatch.setattr("sapwood.learn.spectral.learner._CHUNK", 7)
-    for one, two in zip(found, rule_moments(projected, None, 2, None, Silent()), strict=True):
+    for one, two in zip(found, rule_moments(projected, None, Threads(2), Silent()), strict=True):
         np.testing.assert_allclose(one.third, two.third, rtol=1e-9, atol=1e-12)
         for ours, theirs in zip((*one.first, *one.second), (*two.first, *two.second), strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -119,7 +120,7 @@ def smoothed_by_loops(moment: RuleMoments, strength: float, wide: list[np.ndarra
 def test_smoothing_by_loops():
     projected = projected_nodes("steps")
     rng = np.random.default_rng(0)
-    moments = list(rule_moments(projected, None, 1, None, Silent()))
+    moments = list(rule_moments(projected, None, Threads(1), Silent()))
     assert max(moment.third.size for moment in moments) >= 27
     for moment in moments:
         wide = [rng.normal(size=size) for size in moment.third.shape]
@@ -134,7 +135,7 @@ def test_smoothing_by_loops():
 
 def test_rules_seen_often_keep_more_of_their_own():
     projected = projected_nodes("collapsed")
-    moment = max(rule_moments(projected, None, 1, None, Silent()), key=lambda moment: moment.third.size)
+    moment = max(rule_moments(projected, None, Threads(1), Silent()), key=lambda moment: moment.third.size)
     wide = [np.zeros(size) for size in moment.third.shape]
 
     def distance(count: int) -> float:
@@ -259,7 +260,7 @@ def test_smoothed_weights():
     counts = MADE_UP.symbol_counts()
     inside = [y.mean(axis=0) for y in projected.inside]
     outside = [z.mean(axis=0) for z in projected.outside]
-    for rule, moment in enumerate(rule_moments(projected, None, 1, None, Silent())):
+    for rule, moment in enumerate(rule_moments(projected, None, Threads(1), Silent())):
         a, b, c = MADE_UP.rules[rule].tolist()
         wanted = smoothed_by_loops(moment, 7.0, [outside[a], inside[b], inside[c]]) * moment.count / counts[a]
         np.testing.assert_allclose(grammar.tensor(rule), wanted, rtol=1e-6, atol=1e-6)
