@@ -15,6 +15,7 @@ from oracles.reference import inside_outside
 from oracles.spectral_core import project
 from oracles.spectral_population import Population, population
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.spectral.bounds import SampleBound
 
 STATES = 2
 WORDS, SENTENCE = 4, 3
@@ -137,6 +138,5 @@ class Bound:
 
     def trees(self, nodes: int, error: float, delta: float = 0.5) -> float:
         """Return the M that guarantees a relative error on trees of so many nodes."""
-        step = (1 + error) ** (1 / (2 * nodes + 1)) - 1
-        own = 128 * STATES**2 / (step * self.smallest * self.sigma**2) ** 2 * np.log(2 * STATES * self.rules / delta)
-        return float(own / self.rarest)
+        bound = SampleBound(self.sigma, self.smallest, STATES, self.rules)
+        return bound.samples(nodes, error, delta) / self.rarest

@@ -373,8 +373,18 @@ def projection(results: Results) -> None:
 
     def of_pass(nodes: float, shards: float) -> tuple[float, Callable[[int], float], Callable[[int], float]]:
         work = passed["there"] / passed["nodes"] * nodes
-        parts = lambda w: min(w, size / (1 << 17) + 1)  # noqa: E731
-        return work, lambda w: shards * (2 + parts(w)), lambda w: 4 * size * min(w, 2) + 8 * size * (shards / w + 1)
+
+        def runs(w: int) -> float:
+            return max(min(w, shards), shards / 64)
+
+        def parts(w: int) -> float:
+            return min(2 * min(runs(w), 64), size / (1 << 17) + 1)
+
+        # Weights to a worker and on to others, sums from run to run (a part at a time), and sums of blocks back.
+        def travels(w: int) -> float:
+            return 8 * size + 8 * size * (1 + min(runs(w), 64) / parts(w)) + 8 * size * -(-shards // 64)
+
+        return work, lambda w: runs(w) * (2 + parts(w)), travels
 
     line("measured: one pass of EM", *of_pass(passed["nodes"], passed["shards"]))
     line("one pass of EM, 1e8 nodes", *of_pass(1e8, 1e8 / 65536))

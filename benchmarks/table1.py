@@ -1,14 +1,17 @@
 """Table 1 of Cohen and Collins (2014) on open data: EM, spectral, pivot, pivot+EM, and the learners they did not have.
 
-    python benchmarks/table1.py DIRECTORY [DIRECTORY ...] [--states 8 16 24 32] [--methods ...]
-        [--json FILE] [--markdown FILE] [--picture FILE.svg]
+    python benchmarks/table1.py DIRECTORY [DIRECTORY ...] [--states 8 16 24] [--seeds 0 1 2] [--methods ...]
+        [--results FILE.jsonl] [--minutes M] [--markdown FILE] [--picture FILE.svg]
 
-Each directory has train.mrg, dev.mrg and test.mrg. All choices are made on dev: how long EM goes on, the weight of
-smoothing in spectral learning, and the number of states of each method's entry for test. EM from a random start is
-evaluated every 5 iterations, as nothing happens faster there; EM from clusters or pivots after each. The figure below
-a score is the number of iterations to it. Training time is wall clock, reading included, evaluation not.
+Each directory has train.mrg, dev.mrg and test.mrg. Every cell is run with every seed, and the table has the mean and
+the standard deviation over seeds. What learners share is the same for all (`SHARED`): how many occurrences a symbol
+must have for each state, and how far states are drawn towards each other after each iteration of EM. All choices are
+made on dev, for each seed by itself: how long EM goes on, and the weight of smoothing in spectral learning; the number
+of states of a method's entry for test is that with the best mean on dev. EM from a random start is evaluated every 5
+iterations, as nothing happens faster there; EM from clusters or pivots after each. Numbers in brackets are iterations
+to the best grammar, on average. Training time is that of the processor, reading included, evaluation not.
 
-With `--json` each result is written as soon as it is known, and a second run goes on where the first one ended.
+With `--results` each result is appended as soon as it is known, and a second run goes on where the first one ended.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +34,32 @@ from sapwood.plots.pictures import COLOURS, save_picture
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# What all learners of a fixed number of states have in common, as far as they know of it.
+SHARED: dict[str, Any] = {"support": 30}
+SMOOTHING: dict[str, Any] = {"smoothing": 0.03, "lexical_smoothing": 0.1, "fading": 0.0}
+FROM_RANDOM: dict[str, Any] = {"stop": "f1", "iterations": 60, "every": 5, "patience": 3}
+FROM_START: dict[str, Any] = {"iterations": 20, "every": 1, "patience": 3}
+
 # Learner and settings by row; split-merge finds its own number of states.
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "EM": ("em", {"stop": "f1", "iterations": 60, "every": 5, "patience": 3}),
-    "spectral": ("spectral", {}),
-    "pivot": ("pivot", {}),
-    "pivot+EM": ("pivot+em", {"iterations": 20}),
-    "cluster": ("cluster", {}),
-    "cluster+EM": ("cluster", {"iterations": 20, "every": 1, "patience": 3}),
-    "split-merge": ("split-merge", {}),
+    "EM": ("em", {**SHARED, **SMOOTHING, **FROM_RANDOM}),
+    "EM, no smoothing": ("em", {**SHARED, **FROM_RANDOM, "smoothing": 0.0, "lexical_smoothing": 0.0}),
+    "spectral": ("spectral", SHARED),
+    "pivot": ("pivot", {**SHARED, **SMOOTHING}),
+    "pivot+EM": ("pivot+em", {**SHARED, **SMOOTHING, **FROM_START}),
+    "cluster": ("cluster", {**SHARED, **SMOOTHING}),
+    "cluster+EM": ("cluster", {**SHARED, **SMOOTHING, **FROM_START}),
+    "split-merge": ("split-merge", SMOOTHING),
 }
+USUAL = [method for method in METHODS if method != "EM, no smoothing"]
 STARTS = {"EM": "random", "cluster+EM": "clusters", "pivot+EM": "pivots"}
+CAPTION = (
+    "Dev F1, mean and standard deviation of {seeds} seeds, in brackets the iterations of EM to it; test F1 with the "
+    "number of states that is best on dev. Decoder: max-rule, the default of parsing. Smoothing of EM, pivot, cluster "
+    "and split-merge: 3 per cent of a state's rules and 10 of its words are the mean of its symbol's states (none in "
+    "the row that says so); of spectral: C of 10, 20 or 30 by dev. One state for 30 occurrences at most "
+    "(split-merge: 4). Seconds are the processor's, one for each m."
+)
 
 
 class Trace:
@@ -54,54 +74,71 @@ class Trace:
             self.points.append((step, float(figures["f1"])))
 
 
-def measure(treebank: Treebank, method: str, states: int | None) -> dict[str, Any]:
+def measure(treebank: Treebank, method: str, states: int | None, seed: int) -> dict[str, Any]:
     """Train one grammar and score it."""
     name, settings = METHODS[method]
     if states is not None:
         settings = {**settings, "states": states}
     trace = Trace()
-    grammars, seconds = treebank.train(name, log=trace, **settings)
+    grammars, seconds = treebank.train(name, log=trace, **settings, random_state=seed)
     best = max(trace.points, key=lambda point: (point[1], -point[0]))
+    iterated = method != "split-merge" and "iterations" in settings
     return {
         "treebank": treebank.directory.name,
         "method": method,
         "states": states,
+        "seed": seed,
         "dev": best[1],
-        "iterations": best[0] if method in STARTS else None,
+        "iterations": best[0] if iterated else None,
         "trace": trace.points,
         "seconds": seconds,
         "test": treebank.score(grammars, "test", treebank.threads),
     }
 
 
+def spread(values: Iterable[float], digits: int = 1) -> str:
+    """Return mean and standard deviation."""
+    found = list(values)
+    text = f"{statistics.fmean(found):.{digits}f}"
+    return text if len(found) < 2 else f"{text} ± {statistics.stdev(found):.{digits}f}"
+
+
 def table(results: Sequence[Mapping[str, Any]], states: Sequence[int]) -> str:
-    """Return the table in Markdown."""
+    """Return the table in Markdown, with its caption."""
+    seeds = len({result["seed"] for result in results})
     lines = [
-        "| treebank | method | " + " | ".join(f"m = {m}" for m in states) + " | test | train s |",
-        "|---|---|" + "---|" * (len(states) + 2),
+        CAPTION.format(seeds=seeds),
+        "",
+        "| treebank | method | " + " | ".join(f"m = {m}" for m in states) + " | test | exact | train s |",
+        "|---|---|" + "---|" * (len(states) + 3),
     ]
     for name in dict.fromkeys(result["treebank"] for result in results):
         for method in METHODS:
-            own = [result for result in results if result["treebank"] == name and result["method"] == method]
-            if not own:
+            cells: dict[int | None, list[Mapping[str, Any]]] = {}
+            for result in results:
+                if (result["treebank"], result["method"]) == (name, method) and result["states"] in (*states, None):
+                    cells.setdefault(result["states"], []).append(result)
+            if not cells:
                 continue
-            by_states = {result["states"]: result for result in own}
-            best = max(own, key=lambda result: result["dev"])
-            alone = by_states.get(None)
-            cells = (
-                [_cell(by_states.get(m)) for m in states]
-                if alone is None
-                else [_cell(alone)] + [""] * (len(states) - 1)
+            best = max(cells.values(), key=lambda cell: statistics.fmean(result["dev"] for result in cell))
+            if None in cells:
+                shown = [_cell(cells[None])] + [""] * (len(states) - 1)
+            else:
+                shown = [_cell(cells[m]) if m in cells else "not run" for m in states]
+            times = " / ".join(
+                f"{statistics.fmean(result['seconds'] for result in cells[m]):.0f}"
+                for m in sorted(cells, key=lambda m: m or 0)
             )
-            times = " / ".join(f"{result['seconds']:.0f}" for result in sorted(own, key=lambda r: r["states"] or 0))
-            lines.append(f"| {name} | {method} | " + " | ".join(cells) + f" | {best['test']['f1']:.2f} | {times} |")
+            test, exact = (spread(result["test"][figure] for result in best) for figure in ("f1", "exact"))
+            lines.append(f"| {name} | {method} | " + " | ".join(shown) + f" | {test} | {exact} | {times} |")
     return "\n".join(lines)
 
 
-def _cell(result: Mapping[str, Any] | None) -> str:
-    if result is None:
-        return "-"
-    return f"{result['dev']:.2f}" + (f" ({result['iterations']})" if result["iterations"] is not None else "")
+def _cell(results: Sequence[Mapping[str, Any]]) -> str:
+    text = spread(result["dev"] for result in results)
+    if results[0]["iterations"] is None:
+        return text
+    return text + f" ({statistics.fmean(result['iterations'] for result in results):.0f})"
 
 
 def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
@@ -116,10 +153,12 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
         for column, size in enumerate(sizes):
             panel = axes[row][column]
             for colour, (method, start) in zip(COLOURS, STARTS.items(), strict=False):
+                label: str | None = f"from {start}"
                 for result in results:
                     if (result["treebank"], result["states"], result["method"]) == (name, size, method):
                         steps, scores = zip(*result["trace"], strict=True)
-                        panel.plot(steps, scores, color=colour, marker=".", markersize=4, label=f"from {start}")
+                        panel.plot(steps, scores, color=colour, marker=".", markersize=3, linewidth=1, label=label)
+                        label = None  # one entry of the legend for all seeds
             panel.set_title(f"{name}, m = {size}", fontsize=9)
             if column == 0:
                 panel.set_ylabel("dev F1")
@@ -129,37 +168,53 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
+def read_results(path: Path | None) -> list[dict[str, Any]]:
+    """Return what earlier runs have measured."""
+    if path is None or not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", nargs="+", type=Path)
-    parser.add_argument("--states", nargs="+", type=int, default=[8, 16, 24, 32])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--threads", type=int, default=2, help="for training and parsing")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--states", nargs="+", type=int, default=[8, 16, 24])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
+    parser.add_argument("--threads", type=int, default=1, help="for training and parsing")
+    parser.add_argument("--results", type=Path, help="append each result here, and use those that are there")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell later than that")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    if options.json and options.json.exists():
-        results = json.loads(options.json.read_text())
-    done = {(result["treebank"], result["method"], result["states"]) for result in results}
+    results = read_results(options.results)
+    began = time.monotonic()
+    done = {(result["treebank"], result["method"], result["states"], result["seed"]) for result in results}
     for directory in options.directory:
         wanted = [
-            (method, m)
+            (method, m, seed)
             for m in (*options.states, None)
             for method in options.methods
-            if (m is None) == (method == "split-merge") and (directory.name, method, m) not in done
+            for seed in options.seeds
+            if (m is None) == (method == "split-merge") and (directory.name, method, m, seed) not in done
         ]
         if not wanted:
             continue
-        treebank = Treebank(directory, options.threads)
-        for method, states in wanted:
-            results.append(measure(treebank, method, states))
+        treebank = Treebank(directory, options.threads, time.process_time)
+        for method, states, seed in wanted:
+            if time.monotonic() - began > 60 * options.minutes:
+                break
+            results.append(measure(treebank, method, states, seed))
             print(_line(results[-1]), file=sys.stderr, flush=True)
-            if options.json:
-                options.json.write_text(json.dumps(results, indent=1))
-    shown = [result for result in results if result["treebank"] in {directory.name for directory in options.directory}]
+            if options.results:
+                with options.results.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(results[-1]) + "\n")
+    names = {directory.name for directory in options.directory}
+    chosen = {"treebank": names, "seed": options.seeds, "method": options.methods, "states": [*options.states, None]}
+    shown = [result for result in results if all(result[key] in values for key, values in chosen.items())]
+    if not shown:
+        raise SystemExit("nothing was measured")
     text = table(shown, options.states)
     print(text)
     if options.markdown:
@@ -170,8 +225,8 @@ def main() -> None:
 
 def _line(result: Mapping[str, Any]) -> str:
     return (
-        f"{result['treebank']} {result['method']} {result['states'] or ''}: dev {_cell(result)}, "
-        f"test {result['test']['f1']:.2f}, {result['seconds']:.0f} s"
+        f"{result['treebank']} {result['method']} {result['states'] or ''} seed {result['seed']}: "
+        f"dev {_cell([result])}, test {result['test']['f1']:.2f}, {result['seconds']:.0f} s"
     )
 
 

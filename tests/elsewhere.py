@@ -58,6 +58,9 @@ class Elsewhere(Workers):
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Parcel]:
         return [self._call(call, *row) for row in zip(*columns, strict=False)]
 
+    def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Parcel]:
+        return self.keep(call, *columns)
+
     def fold(self, step: Callable[..., Any], start: Any, call: Callable[..., Any], *columns: Iterable[Any]) -> Any:
         return reduce(lambda total, found: self._call(step, total, found), self.keep(call, *columns), start)._thing
 

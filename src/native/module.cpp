@@ -22,6 +22,7 @@ NB_MODULE(SAPWOOD_MODULE, module) {
     bind_trees(module);
     bind_bracket_scanner(module);
     bind_grammar(module);
+    bind_network(module);
     bind_anchors(module);
     bind_automata(module);
     bind_lm(module);

@@ -8,6 +8,7 @@ namespace sapwood {
 void bind_trees(nanobind::module_ &module);
 void bind_bracket_scanner(nanobind::module_ &module);
 void bind_grammar(nanobind::module_ &module);
+void bind_network(nanobind::module_ &module);
 void bind_anchors(nanobind::module_ &module);
 void bind_automata(nanobind::module_ &module);
 void bind_lm(nanobind::module_ &module);

@@ -25,6 +25,8 @@ COMMANDS = (
     "eval",
     "compare",
     "inspect",
+    "diagnose",
+    "serve",
     "convert",
     "search",
     "minimise",
@@ -619,3 +621,19 @@ def test_formats_and_decoders_of_other_packages(folder: Path, sapwood: Any, inst
     plain = sapwood(["parse", "-m", "m", "sentences.txt"])
     assert sapwood(["parse", "-m", "m", "sentences.txt", "--decoder", "same"]) == plain
     assert sapwood(["parse", "-m", "m", "--decoder", "sane"]).err.rstrip().endswith("did you mean 'same'?")
+
+
+def test_diagnosing_a_treebank(folder: Path, sapwood: Any) -> None:
+    from made_up import made_up_treebank
+
+    Path("many.mrg").write_text("\n".join(map(str, made_up_treebank(80))), "utf-8")
+    options = ["--states", "3", "--least", "20", "--resamples", "20", "-q"]
+    found = sapwood(["diagnose", "many.mrg", *options])
+    assert found.code == 0
+    assert found.out.startswith("80 trees, ")
+    assert "Conditions 1 and 2 can hold with 3 states for" in found.out
+    report = json.loads(sapwood(["diagnose", "many.mrg", *options, "--json"]).out)
+    assert report["trees"] == 80
+    assert all(1 <= each["states"] <= 3 for each in report["symbols"])
+    Path("none.mrg").write_text("", "utf-8")
+    assert sapwood(["diagnose", "none.mrg", "-q"]).code == 3

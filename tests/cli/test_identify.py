@@ -91,3 +91,16 @@ def test_bad_arguments(sapwood, arguments: list[object], message: str) -> None:
 def test_help_has_an_example(sapwood) -> None:
     outcome = sapwood(["identify", "--help"])
     assert "sapwood identify --model pcfg-ie" in outcome.out
+
+
+def test_several_moments(sapwood) -> None:
+    """Neither all pairs nor the slices of one word determine four states, but both together do."""
+    call = ["identify", "--model", "pcfg-ie", "--words", "5", "--states", "4", "--length", "3", "--json"]
+    alone = [json.loads(sapwood([*call, "--moments", name]).out) for name in ("**", "***eta")]
+    both = json.loads(sapwood([*call, "--moments", "**", "--moments", "***eta", "--moments", "**"]).out)
+    assert [each["identifiable"] for each in alone] == [False, False]
+    assert both["identifiable"]
+    assert both["moments"] == ["**", "***eta"]
+    assert both["moments_observed"] == sum(each["moments_observed"] for each in alone)
+    assert "go with" not in sapwood([*call, "--moments", "**", "--moments", "***eta", "--eta", "2"]).err
+    assert sapwood([*call, "--moments", "**", "--moments", "12", "--eta", "2"]).code == 2

@@ -29,8 +29,8 @@ from sapwood.run.config import read_config
 # Settings by method, as the library takes them.
 SETTINGS: dict[str, dict[str, Any]] = {
     "em": {"states": 3, "iterations": 4, "prior": 1, "word_prior": 2.5, "batches": 2},
-    "pivot": {"states": 3, "iterations": 4, "anchor_count": 5},
-    "pivot+em": {"states": 3, "iterations": 4, "anchor_count": 5.0, "word_prior": 10},
+    "pivot": {"states": 3, "iterations": 4, "anchor_count": 5, "kappa": 20.0, "patience": 2},
+    "pivot+em": {"states": 3, "iterations": 4, "anchor_count": 5.0, "word_prior": 10, "pivot_iterations": 2},
     "mixed-order": {"states": 2, "iterations": 3, "lags": 2},
     "kn": {"order": 2},
     "mkn": {"order": 4},
@@ -100,8 +100,10 @@ def test_saved_settings_give_the_same_model_again(sapwood: Sapwood, folder: Path
     call = ["train", "train.txt", "--dev", "dev.txt", "--method", method, *as_options(small), "--seed", 2, "-q"]
     run(sapwood, *call, "-o", "first", "--save-config", "run.toml")
     saved = read_config("run.toml", [*METHODS[method], "method", "output", "dev", "min-count", "boundaries", "seed",
-                                     "memory", "word-prior", "anchor-count"])  # fmt: skip
-    wanted = {name.replace("_", "-"): value for name, value in resolved_settings(method, **small).items()}
+                                     "memory", "word-prior", "anchor-count", "step-power",
+                                     "pivot-iterations"])  # fmt: skip
+    resolved = resolved_settings(method, **small)
+    wanted = {name.replace("_", "-"): value for name, value in resolved.items() if value is not None}
     assert wanted.items() <= saved.items()
     assert (saved["method"], saved["min-count"], saved["boundaries"], saved["seed"]) == (method, 2, "sentence", 2)
     before = Path("first").read_bytes()

@@ -273,3 +273,27 @@ def _lines(path: Path) -> int:
 
 def _without_times(path: Path) -> list[dict[str, object]]:
     return [{name: value for name, value in line.items() if name != "seconds"} for line in read_log(path)]
+
+
+def test_a_layer(sapwood: Sapwood, folder: Path) -> None:
+    train(sapwood, "--method", "pcfg", "--layer", "--log", "log", "--dev", "dev.mrg")
+    grammar = TensorGrammar.load("m")
+    assert grammar.layer is not None
+    assert grammar.info["layer"]["folds"] == 4
+    assert any(line["event"] == "layer" for line in read_log("log"))
+    outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--calibration", "--json"])
+    assert outcome.code == 0, outcome.err
+    assert 0 <= json.loads(outcome.out)["calibration"]["error"] < 1
+    assert "expected calibration error" in sapwood(["eval", "dev.mrg", "-m", "m", "--calibration"]).out
+    assert sapwood(["eval", "dev.mrg", "dev.mrg", "--calibration"]).code == 2
+    assert "layer" in sapwood(["inspect", "m"]).out
+
+
+def test_a_network(sapwood: Sapwood, folder: Path) -> None:
+    train(sapwood, "--method", "pcfg", "--network", "--log", "log")
+    grammar = TensorGrammar.load("m")
+    assert grammar.network is not None
+    assert grammar.info["network"]["epochs"] == len([line for line in read_log("log") if line["event"] == "network"])
+    outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--json"])
+    assert outcome.code == 0, outcome.err
+    assert "network" in sapwood(["inspect", "m"]).out

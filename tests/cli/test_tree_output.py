@@ -82,3 +82,13 @@ def test_drawings_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         with tree_output(None, "draw") as writer:
             writer.tree(tree)
         assert sys.stdout.getvalue() == expected + "\n\n"  # type: ignore[attr-defined]
+
+
+def test_folders_of_files(folder: Path, sapwood: Any) -> None:
+    outcome = sapwood(["parse", "sentences.txt", "-m", "m", "-o", "out/", "--to", "svg"])
+    assert outcome.code == 2
+    assert "--to svg is for one file" in outcome.err
+    assert sapwood(["parse", "sentences.txt", "-m", "m", "-o", "out/", "--to", "latex", "-q"]).code == 0
+    text = (folder / "out" / "sentences.tex").read_text()
+    assert text.startswith("% Compile")
+    assert text.endswith("\\end{document}\n")

@@ -25,7 +25,10 @@ from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.parse_files import read_manifest
 from sapwood.learn.em import EM
+from sapwood.learn.layer import LayerLearner
+from sapwood.learn.network import NetworkLearner
 from sapwood.learn.pcfg import PCFG
+from sapwood.learn.run import train
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.lm import Counts, KneserNey, LatentBigram, MixedOrder, Mixture, count_text, load_model, write_arpa
 from sapwood.lm import train as train_language
@@ -105,7 +108,10 @@ def _grammars() -> list[TensorGrammar]:
     real = random_grammar(np.random.default_rng(1), interminals=2, preterminals=2, states=(1, 3))
     sparse = replace(real, tensors=np.where(real.tensors > 0.1, real.tensors, 0), probabilistic=False)
     latent = _SPLIT_MERGE.fit(corpus)
-    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse]
+    layered = train(corpus, method="pcfg", layer=LayerLearner(folds=2, epochs=1, bits=8, least=1)).grammar
+    network = NetworkLearner(input=3, half=2, layers=2, inner=3, epochs=1)
+    beside = train(corpus, method="pcfg", network=network).grammar
+    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered, beside]
 
 
 def _parse(grammars: list[TensorGrammar]) -> None:

@@ -162,8 +162,24 @@ class TestWeights:
         np.testing.assert_allclose(mixing.weights([{(0,): 1.0}]), [[0.5, 0.5]])
         np.testing.assert_allclose(mixing.weights([{(0,): 1.0}], np.array([3.0, 1.0])), [[0.75, 0.25]])
 
-    def test_longer_sentences_say_nothing_new_of_three_words(self) -> None:
-        """They have more compound parameters of their own than moments: all weight is on sentences of length 3."""
+    @pytest.mark.parametrize(
+        ("lengths", "depths"),
+        [
+            ([3], [1]),
+            ([4], []),
+            ([5], []),
+            ([4, 5], [3]),
+            ([3, 4, 5], [1, 3]),
+            ([5, 6, 7], [5]),
+            (range(3, 8), [1, 3, 5]),
+        ],
+    )
+    def test_what_longer_sentences_determine(self, lengths: list[int], depths: list[int]) -> None:
+        """With odd numbers of steps between the branchings, and no other steps: three compounds for each number."""
+        keys = constituency_mixing(lengths).with_transposes().determined()
+        assert sorted(keys) == sorted((lone, 0, depth, 1, 1, 1) for lone in range(3) for depth in depths)
+
+    def test_longer_sentences_have_no_weight_in_compounds_of_length_three(self) -> None:
         mixing = constituency_mixing(range(3, 8))
         weights = mixing.weights([{(0, 0, 1, 1, 1, 1): 1.0}])[0]
         longer = [length > 3 for length, *_ in mixing.observations]

@@ -504,3 +504,29 @@ def test_it_does_as_well_as_the_grammar_that_made_the_steps():
     assert best_likelihood(corpus, 1, "steps", iterations=2) < likelihood - 200
     assert best_likelihood(corpus, 2, "steps", iterations=40) < likelihood - 100
     assert best_likelihood(corpus, 4, "steps") >= likelihood
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.3, 0.9])
+def test_smoothing_draws_states_together(amount):
+    """The same start and the same data: the more smoothing, the less states differ; without any nothing changes."""
+    settings = {"states": 2, "iterations": 4, "support": 1, "random_state": 1}
+    plain = EM(**settings).fit(MADE_UP)
+    smoothed = EM(**settings, smoothing=amount, lexical_smoothing=amount).fit(MADE_UP)
+    if not amount:
+        assert smoothed == plain
+    else:
+        assert _difference(smoothed) < (1 - amount / 2) * _difference(plain)
+        # What fades is next to nothing beside counts that are larger.
+        faded = EM(**settings, smoothing=amount, lexical_smoothing=amount, fading=1e-9).fit(MADE_UP)
+        np.testing.assert_allclose(faded.root, plain.root, atol=1e-4)
+        assert _difference(faded) == pytest.approx(_difference(plain), rel=1e-3)
+
+
+def _difference(grammar) -> float:
+    """Return how far the two states of symbols are from each other, in the probabilities of their rules."""
+    total = 0.0
+    for rule, (a, _, _) in enumerate(grammar.rules.tolist()):
+        if grammar.states[a] == 2:
+            first, second = grammar.tensor(rule)
+            total += float(np.abs(first - second).sum())
+    return total

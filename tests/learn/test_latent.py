@@ -96,7 +96,7 @@ def test_an_iteration_equals_enumeration(seed):
 
 
 def maximised_by_hand(
-    problem: Problem, counts: LatentCounts, smoothing: float, lexical_smoothing: float
+    problem: Problem, counts: LatentCounts, smoothing: float, lexical_smoothing: float, fading: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return tensors and lexical vectors, symbol by symbol and rule by rule."""
     weights = problem.weights
@@ -109,7 +109,10 @@ def maximised_by_hand(
         totals = sum((np.einsum("abc->a", tensors[rule]) for rule in rules), np.zeros(size))
         totals = sum((words[pair] for pair in pairs), totals)
         alive = np.flatnonzero(totals > 0)
-        smooth = lexical_smoothing if pairs else smoothing
+        smooth = np.full(size, lexical_smoothing if pairs else smoothing)
+        if fading:
+            smooth *= [fading / (fading + total) for total in totals]
+        smooth = smooth[:, None, None]
         everything: dict = {rule: tensors[rule] for rule in rules} | {
             pair: words[pair][:, None, None] for pair in pairs
         }
@@ -130,8 +133,14 @@ def maximised_by_hand(
     )
 
 
-@given(seeds, st.sampled_from([0.0, 0.01, 0.5]), st.sampled_from([0.0, 0.1, 0.9]), st.floats(0, 0.8))
-def test_maximise_equals_plain_loops(seed, smoothing, lexical_smoothing, dying):
+@given(
+    seeds,
+    st.sampled_from([0.0, 0.01, 0.5]),
+    st.sampled_from([0.0, 0.1, 0.9]),
+    st.floats(0, 0.8),
+    st.sampled_from([0.0, 0.3, 50.0]),
+)
+def test_maximise_equals_plain_loops(seed, smoothing, lexical_smoothing, dying, fading):
     problem = random_problem(seed, most=4)
     weights, rng = problem.weights, np.random.default_rng(seed)
     dead = rng.random(len(weights.root)) < dying
@@ -149,8 +158,10 @@ def test_maximise_equals_plain_loops(seed, smoothing, lexical_smoothing, dying):
         ]
     )
     counts = LatentCounts(tensors, lexical, rng.gamma(0.5, size=len(weights.root)))
-    found = problem.trees.maximise(weights, counts, smoothing=smoothing, lexical_smoothing=lexical_smoothing)
-    wanted_tensors, wanted_lexical = maximised_by_hand(problem, counts, smoothing, lexical_smoothing)
+    found = problem.trees.maximise(
+        weights, counts, smoothing=smoothing, lexical_smoothing=lexical_smoothing, fading=fading
+    )
+    wanted_tensors, wanted_lexical = maximised_by_hand(problem, counts, smoothing, lexical_smoothing, fading)
     assert found.tensors.dtype == np.float32
     # Where numbers are below 1e-25 they are dropped.
     np.testing.assert_allclose(found.tensors, wanted_tensors, rtol=2e-7, atol=1e-24)

@@ -20,6 +20,7 @@ from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.pivot_words import word_points
 from sapwood.lm.tiles import BigramTiles
 from sapwood.lm.transitions import HeldOut
+from sapwood.run.progress import Silent
 
 
 class Lines:
@@ -44,8 +45,8 @@ def text():
 
 def fitted(ids, size=60, **settings):
     dev = settings.pop("dev", None)
-    log = settings.pop("log", None)
-    return AggregateMarkov(**settings).fit(bigrams(ids, size), vocabulary=words(size), dev=dev, log=log)
+    reporting = {name: settings.pop(name, None) for name in ("log", "progress")}
+    return AggregateMarkov(**settings).fit(bigrams(ids, size), vocabulary=words(size), dev=dev, **reporting)
 
 
 @given(
@@ -191,6 +192,34 @@ def test_pivots_in_single_precision_and_with_held_out_text(text):
     assert both.info["dev_perplexity"] < pivot.info["dev_perplexity"] < log.values("dev", "perplexity")[0]
     random = fitted(ids, states=4, dev=dev, prior=0.0, word_prior=0.0)
     assert both.info["iterations"] < random.info["iterations"]
+
+
+@pytest.mark.parametrize(("prior", "held_out"), [(0.0, False), (3.0, False), (0.0, True)])
+def test_a_warning_where_iterations_were_not_enough(text, prior, held_out):
+    """The concave problem of pivot, left before its end, is said to be; with enough iterations nothing is."""
+    made_by, ids = text
+    dev = random_text(np.random.default_rng(9), made_by, 2000) if held_out else None
+    for most, warned in ((2, True), (3000, False)):
+        notes = Notes()
+        fitted(
+            ids, states=4, method="pivot", anchor_count=30, dev=dev, prior=prior, word_prior=0.0,
+            pivot_iterations=most, tolerance=1e-4, progress=notes,
+        )  # fmt: skip
+        found = [line for line in notes.lines if "were not enough for the concave problem" in line]
+        assert found == ([f"pivot: {most} iterations, the most there may be, {_ADVICE}"] if warned else [])
+
+
+class Notes(Silent):
+    """Keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.lines.append(message)
+
+
+_ADVICE = "were not enough for the concave problem; iterations can be raised"
 
 
 def test_em_never_ends_below_the_pivots_it_began_with(text):

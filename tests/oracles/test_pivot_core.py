@@ -145,12 +145,20 @@ def test_em_of_equation_1_against_its_twin(seed):
     joint, parts = noisy_rule(seed)
     start = np.full((2, 6), 1 / 12)
     values = []
-    for iterations in (0, 1, 2, 5, 20, 100):
+    for iterations in (0, 1, 5, 20, 100, 2000):
         tensor = start.copy()
-        kernels.rule_em(*kernel_arguments(joint, parts), start, 0.0, 256, iterations, tensor)
-        np.testing.assert_allclose(tensor.ravel(), run_em(joint, *parts, iterations).ravel(), rtol=1e-9, atol=1e-13)
+        passes, missing = kernels.rule_em(
+            *kernel_arguments(joint, parts), start, 0.0, 256, iterations, 1e-7, tensor
+        )  # fmt: skip
+        if iterations < 2:  # the first step is plain EM's
+            np.testing.assert_allclose(tensor.ravel(), run_em(joint, *parts, iterations).ravel(), rtol=1e-9)
         values.append(equation_1(joint, *parts, tensor))
     assert values == sorted(values)
+    assert passes < 2000
+    assert missing <= 1e-7
+    slowly = run_em(joint, *parts, 20_000)
+    assert values[-1] == pytest.approx(equation_1(joint, *parts, slowly), abs=1e-7)
+    np.testing.assert_allclose(tensor.ravel(), slowly.ravel(), atol=1e-2)
     assert tensor.sum() == pytest.approx(1)
 
 
@@ -159,19 +167,19 @@ def test_em_of_equation_1_with_pseudo_counts():
     joint, parts = noisy_rule(3)
     start = np.random.default_rng(0).dirichlet(np.ones(12)).reshape(2, 6)
     tensor = start.copy()
-    kernels.rule_em(*kernel_arguments(joint, parts), start, 0.5, 256, 30, tensor)
+    kernels.rule_em(*kernel_arguments(joint, parts), start, 0.5, 256, 500, 1e-12, tensor)
     t = start.ravel()
     known = known_part(*parts)
-    for _ in range(30):
+    for _ in range(500):
         t = t * ((joint.ravel() / (known @ t)) @ known) + 0.5 * start.ravel()
         t /= t.sum()
-    np.testing.assert_allclose(tensor.ravel(), t, rtol=1e-9)
+    np.testing.assert_allclose(tensor.ravel(), t, rtol=1e-5)
     # Single precision, which is what the learner uses.
     single = start.astype(np.float32)
     kernels.rule_em(
-        *kernel_arguments(joint, parts, np.float32), start.astype(np.float32), np.float32(0.5), 256, 30, single
+        *kernel_arguments(joint, parts, np.float32), start.astype(np.float32), np.float32(0.5), 256, 500, 1e-5, single
     )
-    np.testing.assert_allclose(single, tensor, atol=1e-5)
+    np.testing.assert_allclose(single, tensor, atol=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -244,6 +244,7 @@ def killing(cluster: Cluster, times: int, pause: tuple[float, float], seed: int 
         killer.join()
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
     options: dict[str, Any] = {"method": "split-merge", "cycles": 2, "iterations": 4, "settle": 3}
     here = saved(sapwood.train(TREES, **options), tmp_path / "here")

@@ -13,7 +13,7 @@ import pytest
 
 from sapwood.induction import ModelMoments, make_model
 from sapwood.induction.fields import PRIMES, PrimeField
-from sapwood.induction.identify import exact_rank
+from sapwood.induction.identify import check_identifiability, exact_rank
 from sapwood.induction.moment_maps import rows_of
 from sapwood.induction.simplices import from_chart, random_point, to_tensors
 
@@ -108,6 +108,16 @@ class TestWhereTheFigureIsWrong:
         for (d, k), name in product(sizes("pcfg"), CONSTITUENCY):
             assert deficiency(name, d, k, "***eta", 3, "random") == 0
             assert deficiency(name, d, k, "***eta", 2, "random") > 0
+
+
+@pytest.mark.parametrize(("words", "states"), [(3, 3), (4, 3), (5, 4)])
+@pytest.mark.parametrize("name", ["pcfg-i", "pcfg-ie"])
+def test_slices_as_section_5_2_uses_them(name: str, words: int, states: int) -> None:
+    """With pairs, and slices in all orders, the figure is right about three words, where slices alone are too few."""
+    model = make_model(name, words, states)
+    assert check_identifiability(model, ["**", "***eta"], 3, numerical=False).identifiable
+    assert not check_identifiability(model, "***eta", 3, numerical=False).identifiable
+    assert not check_identifiability(model, "**", 3, numerical=False).identifiable
 
 
 class TestPCFGs:

@@ -271,3 +271,15 @@ def test_deep_trees():
     assert corpus.n_nodes == 6001
     assert corpus.end[0] == 3001
     assert corpus.tree(0) == tree
+
+
+@examples(50)
+@given(st.lists(some_trees, min_size=2, max_size=6), st.data())
+def test_a_part_is_the_corpus_of_its_trees(trees, data):
+    whole = Corpus.from_trees(trees, normaliser=Normaliser(empties=False))
+    if whole.n_trees < 2 or whole.dropped:
+        return
+    chosen = data.draw(st.lists(st.integers(0, whole.n_trees - 1), min_size=1, unique=True))
+    part = whole.part(np.array(chosen))
+    alone = Corpus.from_trees([trees[tree] for tree in chosen], normaliser=Normaliser(empties=False))
+    assert part.digest() == alone.digest()

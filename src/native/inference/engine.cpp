@@ -77,17 +77,19 @@ bool prune_coarsely(const CoarseGrammar &grammar, const std::vector<const Leaf *
 
 template <class Real>
 std::optional<BestTree> Engine<Real>::parse(const std::vector<const Leaf *> &leaves, const Pruning &pruning,
-                                            const Constraints &constraints, Decoder decoder, Workspace &workspace) const {
+                                            const Constraints &constraints, Decoder decoder, const LayerView &view,
+                                            Workspace &workspace) const {
     const Trim trim{workspace};
     if (!prune_coarsely(*coarse, leaves, pruning.threshold, constraints, workspace)) return std::nullopt;
     refine(leaves, pruning, workspace);
-    if (members.size() > 1) return parse_product(leaves, pruning, decoder, workspace);
+    if (members.size() > 1) return parse_product(leaves, pruning, decoder, view, workspace);
     const Forest &forest = workspace.first;
     FineMemory<Real> &memory = workspace.fine<Real>();
     const double total = fine_pass(*members[0], leaves, 0, forest, pruning.negligible, memory);
     if (total == 0) return std::nullopt;
-    auto symbols = best_tree(forest, *coarse, decoder, memory.node_posterior.data(), memory.edge_posterior.data(),
-                             workspace.decoding);
+    const double *nodes = memory.node_posterior.data(), *edges = memory.edge_posterior.data();
+    auto symbols = view.layer ? best_of_layer({nodes, edges, nullptr, nullptr, 1}, decoder, view, workspace)
+                              : best_tree(forest, *coarse, decoder, nodes, edges, workspace.decoding);
     if (symbols.empty()) return std::nullopt;
     return BestTree{std::move(symbols), log_of(total, memory.exponent[forest.top()])};
 }
@@ -106,7 +108,7 @@ void Engine<Real>::refine(const std::vector<const Leaf *> &leaves, const Pruning
 
 template <class Real>
 std::optional<BestTree> Engine<Real>::parse_product(const std::vector<const Leaf *> &leaves, const Pruning &pruning,
-                                                    Decoder decoder, Workspace &w) const {
+                                                    Decoder decoder, const LayerView &view, Workspace &w) const {
     const Forest &forest = w.first;
     FineMemory<Real> &memory = w.fine<Real>();
     const Index n_nodes = forest.n_nodes(), n_edges = forest.n_edges();
@@ -128,10 +130,18 @@ std::optional<BestTree> Engine<Real>::parse_product(const std::vector<const Leaf
     if (!count) return std::nullopt;
     finish_posteriors(n_nodes, count, nodes, log_nodes, seen_nodes);
     finish_posteriors(n_edges, count, edges, log_edges, seen_edges);
-    auto symbols = decoder == Decoder::max_rule ? best_tree_of_logs(forest, *coarse, log_nodes, log_edges, w.decoding)
-                                                : best_tree(forest, *coarse, decoder, nodes, edges, w.decoding);
+    auto symbols = view.layer ? best_of_layer({nodes, edges, log_nodes, log_edges, count}, decoder, view, w)
+                   : decoder == Decoder::max_rule ? best_tree_of_logs(forest, *coarse, log_nodes, log_edges, w.decoding)
+                                                  : best_tree(forest, *coarse, decoder, nodes, edges, w.decoding);
     if (symbols.empty()) return std::nullopt;
     return BestTree{std::move(symbols), log_mean(logs)};
+}
+
+template <class Real>
+std::vector<int32_t> Engine<Real>::best_of_layer(const GrammarPosteriors &posteriors, Decoder decoder, const LayerView &view,
+                                                 Workspace &w) const {
+    run_layer(*view.layer, w.first, posteriors, view.sentence, w.fine_double, w.layer);
+    return best_tree(w.layer.small.forest, *coarse, decoder, w.layer.node_marginal.data(), w.layer.edge_marginal.data(), w.decoding);
 }
 
 template struct Engine<float>;

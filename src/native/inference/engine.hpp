@@ -9,6 +9,7 @@
 #include "inference/decode.hpp"
 #include "inference/fine.hpp"
 #include "inference/grammar.hpp"
+#include "inference/layer.hpp"
 
 namespace sapwood {
 
@@ -19,6 +20,7 @@ struct Workspace {
     FineMemory<float> fine_single;
     FineMemory<double> fine_double;
     DecodeMemory decoding;
+    LayerMemory layer;
     Forest first, second;
     // Sums over the members of an ensemble: of posteriors, of their logarithms, and whether any was positive.
     Buffer<double> total_nodes, log_nodes, total_edges, log_edges;
@@ -34,7 +36,7 @@ struct Workspace {
     }
     template <class Visit> void each(Visit visit) {
         coarse_single.each(visit), coarse_double.each(visit), fine_single.each(visit), fine_double.each(visit);
-        decoding.each(visit);
+        decoding.each(visit), layer.each(visit);
         for (auto *b : {&total_nodes, &log_nodes, &total_edges, &log_edges}) visit(*b);
         for (auto *b : {&seen_nodes, &seen_edges}) visit(*b);
     }
@@ -61,6 +63,12 @@ struct BestTree {
     double log_probability;
 };
 
+// A layer, which may be missing (null), and the words as it sees them.
+struct LayerView {
+    const Layer *layer;
+    SentenceView sentence;
+};
+
 // Fill `workspace.first` with what the coarse grammar leaves; false if it has no parse.
 bool prune_coarsely(const CoarseGrammar &grammar, const std::vector<const Leaf *> &leaves, double threshold,
                     const Constraints &constraints, Workspace &workspace);
@@ -72,12 +80,15 @@ template <class Real> struct Engine {
     std::vector<std::shared_ptr<const FineGrammar<Real>>> members, levels;
 
     std::optional<BestTree> parse(const std::vector<const Leaf *> &leaves, const Pruning &pruning,
-                                  const Constraints &constraints, Decoder decoder, Workspace &workspace) const;
+                                  const Constraints &constraints, Decoder decoder, const LayerView &view,
+                                  Workspace &workspace) const;
 
   private:
     void refine(const std::vector<const Leaf *> &leaves, const Pruning &pruning, Workspace &workspace) const;
     std::optional<BestTree> parse_product(const std::vector<const Leaf *> &leaves, const Pruning &pruning, Decoder decoder,
-                                          Workspace &workspace) const;
+                                          const LayerView &view, Workspace &workspace) const;
+    std::vector<int32_t> best_of_layer(const GrammarPosteriors &posteriors, Decoder decoder, const LayerView &view,
+                                       Workspace &workspace) const;
 };
 
 }  // namespace sapwood

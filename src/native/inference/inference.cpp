@@ -1,5 +1,6 @@
 // What Python sees of the parser.
 #include <algorithm>
+#include <bit>
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -8,6 +9,7 @@
 #include "inference/engine.hpp"
 #include "inference/grouping.hpp"
 #include "inference/lanes.hpp"
+#include "inference/layer.hpp"
 #include "inference/leaves.hpp"
 #include "inference/tables.hpp"
 #include "inference/viterbi.hpp"
@@ -164,8 +166,10 @@ template <class Real>
 std::optional<std::pair<Array<int32_t>, double>> parse(const Engine<Real> &engine, const Leaves &leaves, double threshold,
                                                        double level, double negligible, double unseen,
                                                        Vector<const int32_t> cells, Matrix<const bool> allowed,
-                                                       Decoder decoder, Workspace &workspace) {
-    auto found = engine.parse(leaves, {threshold, level, negligible, unseen}, constraints_of(cells, allowed), decoder, workspace);
+                                                       Decoder decoder, const Layer *layer, Matrix<const uint32_t> words,
+                                                       Matrix<const float> others, Workspace &workspace) {
+    auto found = engine.parse(leaves, {threshold, level, negligible, unseen}, constraints_of(cells, allowed), decoder,
+                              {layer, {words, others}}, workspace);
     if (!found) return std::nullopt;
     return std::pair{to_array(found->symbols), found->log_probability};
 }
@@ -201,6 +205,50 @@ auto fits_of(const CoarseGrammar &grammar, const Leaves &leaves) {
                       array_of(memory.right_exponent.data(), n + 1), total.value, total.exponent};
 }
 
+std::shared_ptr<LayerSymbols> make_layer_symbols(Vector<const uint64_t> symbol_key, Vector<const uint64_t> tag_key,
+                                                 Vector<const uint64_t> rule_key, Vector<const double> root,
+                                                 Vector<const int32_t> column, Index n_interminals) {
+    auto made = std::make_shared<LayerSymbols>();
+    made->n_interminals = n_interminals;
+    made->symbol_key = flat(symbol_key), made->tag_key = flat(tag_key), made->rule_key = flat(rule_key);
+    made->column = flat(column);
+    for (Index s = 0; s < root.size(); ++s) made->is_root.push_back(root[s] > 0);
+    return made;
+}
+
+std::shared_ptr<Layer> make_layer(Vector<const float> weights, Vector<const double> dense, double threshold, Index groups,
+                                  std::shared_ptr<LayerSymbols> symbols) {
+    auto made = std::make_shared<Layer>();
+    made->weights = flat(weights), made->bits = std::countr_zero(static_cast<uint64_t>(weights.size()));
+    made->groups = static_cast<uint32_t>(groups), made->threshold = threshold, made->symbols = symbols;
+    std::copy_n(dense.data, dense_weights, made->dense);
+    return made;
+}
+
+const double *data_of(const std::optional<Vector<const double>> &values) { return values ? values->data : nullptr; }
+
+// What a layer makes of a chart: the forest that it looks at and its nodes' and edges' old numbers; scores of edges, leaves
+// and roots; marginals of nodes and edges, and the logarithm of the total, -inf if there is no tree.
+auto layer_chart(const Layer &layer, const Forest &forest, Vector<const double> nodes, Vector<const double> edges,
+                 std::optional<Vector<const double>> log_nodes, std::optional<Vector<const double>> log_edges, Index members,
+                 Matrix<const uint32_t> words, Matrix<const float> others, Workspace &workspace) {
+    LayerMemory &m = workspace.layer;
+    const double total = run_layer(layer, forest, {nodes.data, edges.data, data_of(log_nodes), data_of(log_edges), members},
+                                   {words, others}, workspace.fine_double, m);
+    const Forest &f = m.small.forest;
+    return std::tuple{Forest(f), to_array(m.small.old_nodes), to_array(m.small.old_edges), array_of(m.edge_score.data(), f.n_edges()),
+                      array_of(m.leaf_score.data(), f.n_nodes()), array_of(m.root_score.data(), f.n_nodes()),
+                      array_of(m.node_marginal.data(), f.n_nodes()), array_of(m.edge_marginal.data(), f.n_edges()), total};
+}
+
+// The logarithm of the total of all trees' exponentiated scores, and marginals of nodes and edges.
+auto forest_sums(const Forest &f, Vector<const double> edge_score, Vector<const double> leaf_score, Vector<const double> root_score) {
+    Array<double> inside(f.n_nodes()), nodes(f.n_nodes()), edges(f.n_edges());
+    const double total = sum_forest(f, edge_score.data, leaf_score.data, root_score.data, inside.data.get(), nodes.data.get(),
+                                    edges.data.get());
+    return std::tuple{total, std::move(nodes), std::move(edges)};
+}
+
 // Which of sixteen products exceed a limit, as bits.
 template <class Real> uint32_t above(Vector<const Real> values, Vector<const Real> factors, Real limit) {
     if (values.size() < lanes || factors.size() < lanes) throw nb::value_error("not sixteen numbers");
@@ -212,7 +260,8 @@ template <class Real> void bind_precision(nb::module_ &module, const char *gramm
         .def_prop_ro("n_pairs", [](const FineGrammar<Real> &g) { return g.pairs.empty() ? 0 : g.pairs.size() - 1; })
         .def_prop_ro("n_weights", [](const FineGrammar<Real> &g) { return g.weights.size(); })
         .def_prop_ro("n_dense", [](const FineGrammar<Real> &g) { return g.dense.size(); });
-    nb::class_<Engine<Real>>(module, engine).def("parse", &parse<Real>, unlocked());
+    nb::class_<Engine<Real>>(module, engine).def("parse", &parse<Real>, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+                                                     nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), unlocked());
     module.def("fine_grammar", &make_fine<Real>, nb::keep_alive<0, 3>());
     module.def("add_level", &add_level<Real>, unlocked());
     module.def("fine_chart", &fine_chart<Real>, unlocked());
@@ -236,6 +285,9 @@ void bind_inference(nb::module_ &module) {
         .def_ro("fixed", &Leaf::fixed)
         .def("vector", &leaf_vector);
     nb::class_<Forest>(module, "Forest").def("arrays", &forest_arrays);
+    nb::class_<Layer>(module, "Layer")
+        .def_prop_ro("weights", [](const Layer &layer) { return to_array(layer.weights); })
+        .def_prop_ro("dense", [](const Layer &layer) { return to_array(std::vector<double>(layer.dense, layer.dense + dense_weights)); });
     nb::class_<Workspace>(module, "Workspace")
         .def(nb::init<>())
         .def_prop_ro("rules_applied", [](const Workspace &w) { return w.coarse_single.rules_applied + w.coarse_double.rules_applied; })
@@ -262,6 +314,11 @@ void bind_inference(nb::module_ &module) {
     module.def("coarse_forest", &coarse_forest_of, unlocked());
     module.def("filter_forest", &filter_forest_of, unlocked());
     module.def("best_by_edges", &best_edges, unlocked());
+    nb::class_<LayerSymbols>(module, "LayerSymbols");
+    module.def("layer", &make_layer);
+    module.def("layer_symbols", &make_layer_symbols);
+    module.def("forest_sums", &forest_sums, unlocked());
+    module.def("layer_chart", &layer_chart, unlocked());
     module.def("estimate_fits", &fits_of, unlocked());
     module.def("coarse_entries", &entries_of, unlocked());
     bind_precision<float>(module, "FineGrammarSingle", "EngineSingle");

@@ -1,6 +1,7 @@
 // Equation 1 of pivot learning: the states of a rule's node and of its two children, from what features say.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "dense.hpp"
@@ -38,20 +39,60 @@ double rule_pass(Matrix<const T> outside, Matrix<const T> left, Matrix<const T> 
     return value;
 }
 
-// Run EM for equation 1 from `tensor`, with `strength` pseudo-counts distributed like `start`; arrays as in `rule_pass`.
+// Maximise equation 1, with `strength` pseudo-counts distributed like `start`, from `tensor`; arrays as in `rule_pass`.
+//
+// EM multiplies each weight by `gain = (gradient + strength start / weight) / (total + strength)`, whose mean is 1. The
+// objective is concave, so it lies at most `largest gain - 1`, for each count, below its maximum: EM ends when that is
+// at most `tolerance`, or after so many `iterations`. Steps are lengthened to powers of `gain` as long as the objective
+// grows (as in `sapwood.anchors.concave`). Returns how many passes there were, and that bound at the end.
 template <class T>
-void rule_em(Matrix<const T> outside, Matrix<const T> left, Matrix<const T> right, Vector<const T> weights,
-             Matrix<const T> start, double strength, Index chunk, Index iterations, Matrix<T> tensor) {
-    std::vector<T> room(tensor.size());
+std::pair<Index, double> rule_em(Matrix<const T> outside, Matrix<const T> left, Matrix<const T> right,
+                                 Vector<const T> weights, Matrix<const T> start, double strength, Index chunk,
+                                 Index iterations, double tolerance, Matrix<T> tensor) {
+    const Index size = tensor.size();
+    std::vector<T> room(size), kept(size);
+    std::vector<double> gain(size);
     const Matrix<T> gradient{room.data(), {tensor.shape[0], tensor.shape[1]}};
-    double total = 0;
+    double total = strength;
     for (Index r = 0; r < weights.size(); ++r) total += weights[r];
-    for (Index iteration = 0; iteration < iterations; ++iteration) {
-        rule_pass<T>(outside, left, right, weights, tensor, chunk, gradient);
-        for (Index i = 0; i < tensor.size(); ++i) {
-            const double count = tensor.data[i] * gradient.data[i] + strength * start.data[i];
-            tensor.data[i] = static_cast<T>(count / (total + strength));
+    double last = -INFINITY, power = 1, bound = INFINITY;
+    for (Index iteration = 0;; ++iteration) {
+        double value = rule_pass<T>(outside, left, right, weights, tensor, chunk, gradient);
+        for (Index i = 0; i < size && strength > 0; ++i) {
+            if (start.data[i] > 0) value += strength * start.data[i] * std::log(std::max<double>(tensor.data[i], 1e-300));
         }
+        const bool fell = power > 1 && !(value >= last);
+        if (fell) {  // the step was too long: plain EM from where it began (whose gain is still there)
+            power = 1;
+            std::copy_n(kept.data(), size, tensor.data);
+        } else {
+            last = value;
+            double largest = 0;
+            for (Index i = 0; i < size; ++i) {
+                const double weight = tensor.data[i];
+                const double prior = strength > 0 && weight > 0 ? strength * start.data[i] / weight : 0;
+                gain[i] = weight > 0 ? (gradient.data[i] + prior) / total : 0;
+                largest = std::max(largest, gain[i]);
+            }
+            bound = largest - 1;
+            if (bound * total <= tolerance || iteration >= iterations) return {iteration, bound * total};
+            std::copy_n(tensor.data, size, kept.data());
+        }
+        const auto step = [&] {
+            double sum = 0;
+            for (Index i = 0; i < size; ++i) {
+                tensor.data[i] = static_cast<T>(kept[i] * (power > 1 ? std::pow(gain[i], power) : gain[i]));
+                sum += tensor.data[i];
+            }
+            return sum;
+        };
+        double sum = step();
+        if (power > 1 && !(std::isfinite(sum) && sum > 0)) {
+            power = 1;
+            sum = step();
+        }
+        for (Index i = 0; i < size; ++i) tensor.data[i] = static_cast<T>(tensor.data[i] / sum);
+        if (!fell) power = std::min(power * 1.5, 1e3);
     }
 }
 

@@ -62,7 +62,7 @@ void mean_row(const double *tensor, const double *totals, Index m_a, Index size,
 // that sum to one over all rules still do, but for weights below `least`, which are dropped: they would end as numbers
 // too small for single precision, with which processors are slow.
 void scale_rows(const Layout &layout, Index first, Index last, Vector<const double> counts, Vector<const double> totals,
-                double smoothing, double least, Vector<float> result) {
+                double smoothing, double fading, double least, Vector<float> result) {
     std::vector<double> mean;
     for (Index r = first; r < last; ++r) {
         const Index m_a = layout.states(r, 0), size = layout.row_size(r);
@@ -74,7 +74,8 @@ void scale_rows(const Layout &layout, Index first, Index last, Vector<const doub
         if (drawing) mean_row(tensor, own, m_a, size, alive, mean.data());
         for (Index a = 0; a < m_a; ++a) {
             const bool live = own[a] > 0;
-            const double drawn = live ? (alive > 1 ? smoothing : 0) : (alive > 0 ? 1 : 0);
+            const double amount = fading > 0 ? smoothing * fading / (fading + own[a]) : smoothing;
+            const double drawn = live ? (alive > 1 ? amount : 0) : (alive > 0 ? 1 : 0);
             const double keep = live ? (1 - drawn) / own[a] : 0;
             const double *row = tensor + a * size;
             float *filled = result.data + layout.tensor_offsets[r] + a * size;

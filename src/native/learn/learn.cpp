@@ -8,6 +8,8 @@ void bind_learn(nanobind::module_ &module) {
     bind_latent(module);
     bind_equation_one(module);
     bind_features(module);
+    bind_learn_network(module);
+    bind_layer(module);
 }
 
 }  // namespace sapwood

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The names in sapwood.inference.decode, without the seconds that importing it costs.
-DECODERS = ("max-rule", "max-rule-sum", "recall", "viterbi")
+DECODERS = ("max-rule", "max-rule-sum", "recall", "max-rule-absolute", "viterbi")
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:

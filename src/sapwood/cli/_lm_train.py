@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 
 _GROUPS = {
     "What is counted": ("min-count", "vocabulary", "boundaries", "memory"),
-    "Hidden states (em, pivot, pivot+em, mixed-order, mix)": ("states", "iterations", "prior"),
-    "EM (em, pivot+em, mixed-order, mix)": ("word-prior", "batches"),
-    "Anchors (pivot, pivot+em, mix)": ("anchor-count",),
+    "Hidden states (em, pivot, pivot+em, mixed-order, mix)": (
+        "states",
+        "iterations",
+        "prior",
+        "patience",
+        "tolerance",
+    ),
+    "EM (em, pivot+em, mixed-order, mix)": ("word-prior", "noise", "batches", "step-power"),
+    "Anchors (pivot, pivot+em, mix)": ("anchor-count", "kappa", "pivot-iterations"),
     "Several words back (mixed-order, mix)": ("lags",),
     "N-grams (kn, mkn, mix)": ("order",),
 }
@@ -78,6 +84,28 @@ _NGRAMS = ("kn", "mkn")
 @click.option(
     "--anchor-count", type=click.FloatRange(0, 1e9), help="Words seen less often stand for no state. [default: 30]"
 )
+@click.option(
+    "--kappa", type=click.FloatRange(0, 1e9), help="How much rare words are held back among anchors. [default: 500]"
+)
+@click.option(
+    "--pivot-iterations",
+    type=click.IntRange(min=1),
+    help="Of pivot+em and mix: the most iterations of the concave problem. [default: 1, or 200 without --dev]",
+)
+@click.option("--patience", type=click.IntRange(min=1), help="How often --dev may get no more probable. [default: 3]")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1),
+    help="Without --dev, the part of the objective that an iteration must gain. [default: 1e-6]",
+)
+@click.option(
+    "--noise", type=click.FloatRange(0, 1e9), help="How much a random start differs from an even one. [default: 0.1]"
+)
+@click.option(
+    "--step-power",
+    type=click.FloatRange(0.5, 1, min_open=True),
+    help="How fast the steps of --batches get shorter. [default: 0.6]",
+)
 @click.option("--lags", type=click.IntRange(1, 16), help="How many words back to look. [default: 3]")
 @click.option(
     "--order",
@@ -115,8 +143,8 @@ def train_command(
     """Learn a language model from TEXT files, one sentence a line, words separated by blanks.
 
     Files of counts (`sapwood lm count`) are taken as well. Files in .gz, .bz2, .xz and .zst are decompressed, and - is
-    standard input. Learning by em, pivot+em and mixed-order goes on as long as the text of --dev gets more probable;
-    without --dev, until the likelihood hardly rises.
+    standard input. Learning with hidden states goes on as long as the text of --dev gets more probable, and pivot's
+    concave problem is left early, too; without --dev, until the likelihood hardly rises.
 
     Training can be interrupted at any time: what is done is kept beside the model, in MODEL.checkpoint, and the same
     command with --resume goes on from there to the same result. (kn and mkn take seconds, and begin anew.)
@@ -197,6 +225,7 @@ def _chosen(read: TrainingText, method: Method, settings: dict[str, Any]) -> dic
     """Return the settings that were not given but chosen, by the names of options."""
     from sapwood.lm.training import resolved_settings
 
-    chosen = {name.replace("_", "-"): value for name, value in resolved_settings(method, **settings).items()}
+    resolved = resolved_settings(method, **settings)
+    chosen = {name.replace("_", "-"): value for name, value in resolved.items() if value is not None}
     chosen |= {"method": method, "min-count": read.min_count, "boundaries": read.counts.boundaries}
     return chosen | ({"order": read.counts.order} if "order" in METHODS[method] else {})

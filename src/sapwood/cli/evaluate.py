@@ -37,6 +37,7 @@ from sapwood.trees.formats import InputFormat
     metavar="[N]",
 )
 @click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
+@click.option("--calibration", is_flag=True, help="With -m: also show how often phrases of each probability are right.")
 @common.parser_options
 @click.option("--no-normalise", is_flag=True, help="Compare the trees as they are.")
 @common.threads_option
@@ -58,6 +59,7 @@ def command(
     seed: int,
     sentences: int | None,
     gold_tags: bool,
+    calibration: bool,
     decoder: str,
     threshold: float,
     max_memory: int | None,
@@ -85,13 +87,16 @@ def command(
       sapwood eval test.mrg -m seed1.sapwood -m seed2.sapwood
       sapwood eval test.mrg parsed.mrg --params collins --json
       sapwood eval test.mrg parsed.mrg --sentences 20
+      sapwood eval test.mrg -m model.sapwood --calibration
     """
     if sentences is not None:
         common.refuse_given(context, ["confidence", "resamples", "seed"], "does not go with --sentences")
+        if calibration:
+            raise UsageError("--calibration does not go with --sentences")
     if predicted is not None and models:
         raise UsageError("give either PREDICTED trees or a model (-m), not both")
     if predicted is not None:
-        ours = ["gold_tags", "decoder", "threshold", "max_memory", "timeout", "threads", "cluster"]
+        ours = ["gold_tags", "calibration", "decoder", "threshold", "max_memory", "timeout", "threads", "cluster"]
         common.refuse_given(context, ours, "goes with -m")
     else:
         taken = (*common.NORMALISER_OPTIONS, "no_normalise")
@@ -103,8 +108,12 @@ def command(
         raise UsageError("--skip-bad would shift gold against predicted trees; it goes with -m only")
     progress = common.make_progress(quiet)
     parameters = get_parameters(params)
+    reliability = None
     if predicted is None:
+        from sapwood.evaluate.calibration import Reliability
         from sapwood.evaluate.held_out import evaluate_parser
+
+        reliability = Reliability() if calibration else None
 
         parser = common.load_parser(
             models,
@@ -113,10 +122,13 @@ def command(
             max_memory=max_memory,
             timeout=timeout,
             workers=common.open_workers(context, cluster, threads),
+            marginals=calibration,
         )
         started = time.perf_counter()
         trees = common.trees_from([gold], input_format, skip_bad, progress)
-        result = evaluate_parser(parser, trees, parameters=parameters, gold_tags=gold_tags, progress=progress)
+        result = evaluate_parser(
+            parser, trees, parameters=parameters, gold_tags=gold_tags, reliability=reliability, progress=progress
+        )
     else:
         started = time.perf_counter()
         normaliser = (
@@ -138,9 +150,12 @@ def command(
     intervals = result.intervals(confidence=confidence, resamples=resamples, seed=seed)
     if as_json:
         found = {"confidence": confidence, "resamples": resamples, "seed": seed, **intervals}
-        common.print_json({**result.to_dict(), "intervals": found, "seconds": round(seconds, 3)})
+        more = {} if reliability is None else {"calibration": reliability.to_dict()}
+        common.print_json({**result.to_dict(), "intervals": found, **more, "seconds": round(seconds, 3)})
     else:
         click.echo(result.format(intervals, f"{100 * confidence:.4g} % of all"))
+        if reliability is not None:
+            click.echo(f"\n{reliability.format()}")
 
 
 def _report_problems(result: EvaluationResult, gold: str, progress: Progress) -> None:

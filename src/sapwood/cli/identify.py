@@ -30,9 +30,10 @@ _MOMENTS = ("1", "12", "**", "123", "123eta", "***", "***eta", "all")
 @click.option(
     "--moments",
     type=common.Choice(_MOMENTS),
-    default="all",
+    default=("all",),
     show_default=True,
-    help="What is observed of the sentences.",
+    multiple=True,
+    help="What is observed of the sentences; give it several times to observe all of these.",
 )
 @click.option(
     "--eta",
@@ -50,7 +51,7 @@ def command(
     words: int,
     states: int | None,
     lengths: tuple[int, ...],
-    moments: str,
+    moments: tuple[str, ...],
     eta: str,
     trials: int,
     seed: int,
@@ -70,10 +71,13 @@ def command(
     \b
     Examples:
       sapwood identify --model pcfg-ie --words 4 --states 3 --length 3 --moments 123
+      sapwood identify --model pcfg-ie --words 5 --states 4 --length 3 --moments "**" --moments "***eta"
       sapwood identify --model dep-ie --words 5 --length 2 --json
     """
-    if not moments.endswith("eta"):
-        common.refuse_given(context, ["eta"], f"goes with moments that have one, not with {moments}")
+    names = list(dict.fromkeys(moments))
+    weighted = any(each.endswith("eta") for each in names)
+    if not weighted:
+        common.refuse_given(context, ["eta"], f"goes with moments that have one, not with {' and '.join(names)}")
     number = whole_number(eta)
     if eta != "random" and number is None:
         raise UsageError(f"--eta is the number of a word, or 'random', not {shortened(eta)!r}")
@@ -83,13 +87,13 @@ def command(
 
     model = make_model(name, words, states)
     check_size(model, max(lengths))
-    asked = ModelMoments(model, [moments], sorted(set(lengths)), "random" if number is None else number)
+    asked = ModelMoments(model, names, sorted(set(lengths)), "random" if number is None else number)
     found = check_identifiability(asked, trials=trials, random_state=seed)
     if not as_json:
         click.echo(asked.describe())
         click.echo(found.describe())
         return
     given = {"length": lengths[0], **({"lengths": sorted(set(lengths))} if len(lengths) > 1 else {})}
-    given |= {"moments": moments, **({"eta": eta} if moments.endswith("eta") else {})}
+    given |= {"moments": names[0] if len(names) == 1 else names, **({"eta": eta} if weighted else {})}
     seconds = round(time.perf_counter() - began, 3)
     common.print_json({"model": name, "words": words, "states": states, **given, **found.to_dict(), "seconds": seconds})

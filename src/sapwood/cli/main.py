@@ -18,6 +18,7 @@ _COMMANDS = {
     "eval": "sapwood.cli.evaluate",
     "compare": "sapwood.cli.compare",
     "inspect": "sapwood.cli.inspect",
+    "diagnose": "sapwood.cli.diagnose",
     "serve": "sapwood.cli.serve",
     "convert": "sapwood.cli.convert",
     "search": "sapwood.cli.search",

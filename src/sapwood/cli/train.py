@@ -46,6 +46,10 @@ class _TrainCommand(GroupedCommand):
 @click.option(
     "--ensemble", type=click.IntRange(1, 64), default=1, help="Grammars to train, from as many seeds. [default: 1]"
 )
+@click.option(
+    "--layer", is_flag=True, help="Learn weights of words and spans on top, by cross-validation: more accurate."
+)
+@click.option("--network", is_flag=True, help="Learn a small neural network beside the grammar: more accurate.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
@@ -75,6 +79,8 @@ def command(
     method: str,
     dev: str | None,
     ensemble: int,
+    layer: bool,
+    network: bool,
     seed: int,
     resume: bool,
     log_path: str | None,
@@ -112,6 +118,8 @@ def command(
       sapwood train train.mrg -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --log train.jsonl -o model.sapwood
       sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
+      sapwood train train.mrg --method split-merge --layer -o model.sapwood
+      sapwood train train.mrg --method split-merge --network -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
@@ -144,7 +152,9 @@ def command(
         learner = learner.replace(random_state=seed)
     if cluster is not None:
         learner = learner.replace(workers=common.open_workers(context, cluster, learner.threads))
-    run = TrainingRun(learner, ensemble=ensemble, output=output, resume=resume, log=log_path)
+    run = TrainingRun(
+        learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log_path
+    )
     if save_config is not None:
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)

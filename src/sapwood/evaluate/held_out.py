@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 from sapwood.errors import InputError
 from sapwood.evaluate.brackets import Scorer
+from sapwood.evaluate.calibration import Reliability
 from sapwood.evaluate.parameters import EvalbParameters
-from sapwood.evaluate.result import EvaluationResult
+from sapwood.evaluate.result import EvaluationResult, percent
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.observed import held_out_log_likelihood
+from sapwood.inference.observed import held_out_trees
 from sapwood.inference.parser import Parser
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import HERE, Workers
@@ -29,6 +30,7 @@ def evaluate_parser(
     *,
     parameters: EvalbParameters | str = "default",
     gold_tags: bool = False,
+    reliability: Reliability | None = None,
     progress: Progress | None = None,
 ) -> EvaluationResult:
     """Parse the sentences of gold trees and score the parses.
@@ -43,6 +45,8 @@ def evaluate_parser(
         What counts: see `get_parameters`.
     gold_tags
         Whether the parser is told the gold part-of-speech tags.
+    reliability
+        Where to add how probable the parser makes its phrases, if it was asked for `marginals`.
     progress
         What to report to.
 
@@ -54,20 +58,28 @@ def evaluate_parser(
     100.0
     """
     clean = [tree for tree in map(parser.grammar.normaliser, trees) if tree is not None]
-    return _score(parser, clean, parameters, gold_tags, progress or Silent())
+    return _score(parser, clean, parameters, gold_tags, progress or Silent(), reliability)
 
 
 def _score(
-    parser: Parser, trees: Sequence[Tree], parameters: EvalbParameters | str, gold_tags: bool, progress: Progress
+    parser: Parser,
+    trees: Sequence[Tree],
+    parameters: EvalbParameters | str,
+    gold_tags: bool,
+    progress: Progress,
+    reliability: Reliability | None = None,
 ) -> EvaluationResult:
     scorer = Scorer(parameters)
     sentences = (list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words() for tree in trees)
     results = track(parser.parse(sentences), progress, "parsing", len(trees), "sentences")
-    failed = 0
+    failed = negative = 0
     for tree, result in zip(trees, results, strict=True):
         scorer.add(tree, result.tree)
         failed += result.failed
-    return replace(scorer.result(), failed=failed)
+        negative += result.status in ("parsed", "loosened") and result.log_probability is None
+        if reliability is not None and result.marginals is not None:
+            reliability.add(tree, result.marginals[: -len(result.words)])  # tags are the last
+    return replace(scorer.result(), failed=failed, negative=negative)
 
 
 class HeldOut:
@@ -100,17 +112,21 @@ class HeldOut:
         result = self._measured(grammar)
         # What is kept is what may be asked for again: the best so far.
         self._last = [max([*self._last, (grammar, result)], key=lambda pair: pair[1].f1)]
-        return {
-            "f1": result.f1,
-            "exact": result.exact,
-            "tags": result.tag_accuracy,
-            "log_likelihood": self._log_likelihood(grammar),
-        }
+        figures = {"f1": result.f1, "exact": result.exact, "tags": result.tag_accuracy}
+        try:
+            trees = held_out_trees(grammar, self.observed, workers=self.workers)
+        except InputError:  # the grammar can build none of these trees
+            return {**figures, "log_likelihood": float("-inf")}
+        figures["log_likelihood"] = trees.log_likelihood
+        if not grammar.probabilistic:  # how many have no probability, in per cent
+            figures["negative_sentences"] = percent(result.negative, result.sentences)
+            figures["negative_trees"] = percent(trees.negative, trees.built)
+        return figures
 
     def score(self, grammars: Sequence[TensorGrammar], progress: Progress | None = None) -> EvaluationResult:
         """Return the scores of a grammar, or of the product of several."""
         for known, result in self._last:
-            if len(grammars) == 1 and known.tensors is grammars[0].tensors:
+            if len(grammars) == 1 and known.tensors is grammars[0].tensors and known.layer is grammars[0].layer:
                 return result
         return self._measured(grammars, progress)
 
@@ -118,9 +134,3 @@ class HeldOut:
         self, model: TensorGrammar | Sequence[TensorGrammar], progress: Progress | None = None
     ) -> EvaluationResult:
         return _score(Parser(model, workers=self.workers), self.trees, "default", False, progress or Silent())
-
-    def _log_likelihood(self, grammar: TensorGrammar) -> float:
-        try:
-            return held_out_log_likelihood(grammar, self.observed, workers=self.workers)
-        except InputError:  # the grammar can build none of these trees
-            return float("-inf")

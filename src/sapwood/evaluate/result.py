@@ -208,6 +208,8 @@ class EvaluationResult(Summary):
         `sapwood.evaluate.resampling.COLUMNS` of each sentence, all zero where it counts in no score.
     texts
         The words of each sentence, as in its gold tree.
+    negative
+        How many sentences were parsed by a real-valued grammar that gives them no probability, but a negative weight.
     """
 
     cutoff: Summary
@@ -217,6 +219,7 @@ class EvaluationResult(Summary):
     parameters: EvalbParameters
     counts: Int64[Array, "sentences columns"] = field(repr=False, compare=False)
     texts: tuple[str, ...] = field(repr=False)
+    negative: int = 0
 
     @classmethod
     def of_scores(
@@ -305,6 +308,7 @@ class EvaluationResult(Summary):
         return {
             "parameters": self.parameters.name,
             **super().to_dict(),
+            "negative": self.negative,
             "cutoff": {"length": self.parameters.cutoff_len, **self.cutoff.to_dict()},
             "lengths": {
                 name: {key: getattr(part, key) for key in ("sentences", "scored", *_LENGTH_FIGURES)}
@@ -324,6 +328,8 @@ class EvaluationResult(Summary):
         for name, key in _COUNT_TITLES.items():
             if key in ("sentences", "scored") or getattr(self, key):
                 rows.append([name, *(str(getattr(part, key)) for part in both)])
+        if self.negative:
+            rows.append(["no probability", str(self.negative), ""])
         for name, key in _FIGURE_TITLES.items():
             rows.append([name, *(f"{getattr(part, key):.2f}" for part in both)])
         if intervals is not None:

@@ -17,6 +17,8 @@ import numpy as np
 
 from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.emissions import EMISSIONS, Emissions, offsets_of
+from sapwood.grammar.layer import LAYER, Layer, LayerMetadata
+from sapwood.grammar.network import NETWORK, Network, NetworkMetadata
 from sapwood.schema import Column, Schema, check_json
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 from sapwood.storage import content_digest, read_header
@@ -53,6 +55,8 @@ class GrammarMetadata(_Required, total=False):
 
     weights: int
     levels: int
+    layer: LayerMetadata
+    network: NetworkMetadata
 
 
 # Messages about rule weights name the rule, and are those of `grammar.validate`.
@@ -73,6 +77,8 @@ MODEL = Schema(
         Column("rule_counts", "float", "rules"),
         Column("level.*", "int32", "states", least=-1),
         *EMISSIONS,
+        *LAYER,
+        *NETWORK,
     ),
     metadata=GrammarMetadata,
 )
@@ -111,6 +117,10 @@ class TensorGrammar:
         How training trees were prepared, and so how parses are turned back into trees.
     info
         How the grammar was made: JSON values only.
+    layer
+        Weights of features on top of the grammar's posteriors, and of those of others that parse with it.
+    network
+        What scores spans beside them; the layer says what that counts.
     """
 
     symbols: SymbolTable
@@ -127,6 +137,8 @@ class TensorGrammar:
     normaliser: Normaliser = field(default_factory=Normaliser)
     transform: TreeTransform = field(default_factory=TreeTransform)
     info: Mapping[str, Any] = field(default_factory=dict)
+    layer: Layer | None = None
+    network: Network | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbols", SymbolTable.from_names(self.symbols))
@@ -277,6 +289,8 @@ class TensorGrammar:
             normaliser=Normaliser.from_dict(metadata["normaliser"]),
             transform=TreeTransform.from_dict(metadata["transform"]),
             info=metadata["info"],
+            layer=Layer.from_arrays(arrays, metadata.get("layer")),
+            network=Network.from_arrays(arrays, metadata.get("network")),
         )
         check_meaning(grammar, tolerance=1e-3)
         return grammar
@@ -308,6 +322,12 @@ class TensorGrammar:
             arrays["tensors"] = self.tensors
         if self.levels:
             metadata["levels"] = len(self.levels)
+        if self.layer is not None:
+            arrays |= self.layer.to_arrays()
+            metadata["layer"] = self.layer.metadata()
+        if self.network is not None:
+            arrays |= self.network.to_arrays()
+            metadata["network"] = self.network.metadata()
         return arrays, metadata
 
     @classmethod

@@ -7,7 +7,7 @@ from sapwood.induction.models import MODELS, make_model
 from sapwood.induction.moment_maps import FunctionMoments, JacobianMoments, ModelMoments, MomentMap
 from sapwood.induction.moments import MOMENTS, Population, Sentences, empirical_moments, exact_moments
 from sapwood.induction.simplices import Block
-from sapwood.induction.unmixing import unmix
+from sapwood.induction.unmixing import UncertainAnswer, Unmixed, unmix
 
 __all__ = [
     "MODELS",
@@ -24,6 +24,8 @@ __all__ = [
     "MomentMap",
     "Population",
     "Sentences",
+    "UncertainAnswer",
+    "Unmixed",
     "check_identifiability",
     "empirical_moments",
     "exact_moments",

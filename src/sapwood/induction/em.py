@@ -18,7 +18,7 @@ import numpy as np
 from sapwood.errors import UsageError
 from sapwood.induction.fields import Reals
 from sapwood.induction.model import Model, by_length, different, one_hot
-from sapwood.induction.simplices import Parameters, to_tensors
+from sapwood.induction.simplices import Parameters, inwards, to_tensors
 from sapwood.induction.tape import constant, gradients
 from sapwood.run.progress import Progress, Silent
 from sapwood.shapes import Array, Float, Int
@@ -235,7 +235,4 @@ def _distributions(parameters: np.ndarray, slopes: np.ndarray) -> np.ndarray:
 def _inwards(parameters: Parameters, amount: float = 1e-3) -> dict[str, np.ndarray]:
     """Return parameters without zeros, if there were any."""
     found = {name: np.asarray(array, float) for name, array in parameters.items()}
-    return {
-        name: array if np.all(array > 0) else (1 - amount) * array + amount / len(array)
-        for name, array in found.items()
-    }
+    return {name: array if np.all(array > 0) else inwards(array, amount) for name, array in found.items()}

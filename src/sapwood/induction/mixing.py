@@ -19,9 +19,9 @@ above does not matter, because `pi` is stationary.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -73,6 +73,13 @@ class Mixing:
             raise UsageError("moments of sentences of these lengths do not determine what is wanted; add other lengths")
         return found.T
 
+    def determined(self) -> tuple[Key, ...]:
+        """Return the compound parameters that are in the row space: moments determine each of them alone."""
+        _, values, rows = np.linalg.svd(self.matrix, full_matrices=False)
+        basis = rows[values > 1e-11 * values.max(initial=0.0)]
+        inside = np.sum(basis**2, axis=0) > 1 - 1e-9
+        return tuple(key for key, known in zip(self.compounds, inside, strict=True) if known)
+
     def with_transposes(self) -> Mixing:
         """Return the matrix for all observations and then, once more, for their transposes.
 
@@ -119,6 +126,67 @@ def dependency_mixing(lengths: Sequence[int]) -> Mixing:
         for i, j in combinations(range(length), 2)
     }
     return _matrix(rows, counts.trees)
+
+
+Path = tuple[str, ...]
+
+
+def argument_paths(
+    length: int, sides: tuple[str, str]
+) -> tuple[int, list[Counter[Path]], dict[tuple[int, int], Counter[tuple[Path, Path, Path]]]]:
+    """Return how words hang together in all projective trees of a length, step by step.
+
+    A step goes to the left or to the right, and has one of two names (which may be the same). Unlike mixing matrices
+    this takes one tree after the other, so it is for short sentences.
+
+    Returns
+    -------
+    trees, words, pairs
+        How many trees there are; for each word, how often each path leads to it from the root; for each pair `i < j`,
+        how often there are these paths from the root to the lowest word above both (or one of them), from there to
+        `i`, and from there to `j`.
+    """
+    trees = list(_projective(0, length))
+    words: list[Counter[Path]] = [Counter() for _ in range(length)]
+    pairs: dict[tuple[int, int], Counter[tuple[Path, Path, Path]]] = {}
+    for heads in trees:
+        ways = []
+        for word in range(length):
+            way = [word]
+            while (above := heads[way[-1]]) >= 0:
+                way.append(above)
+            ways.append(way)
+
+        def path(way: list[int], top: int) -> Path:
+            steps = way[: way.index(top) + 1][::-1]
+            return tuple(sides[argument > head] for head, argument in pairwise(steps))
+
+        for word, way in enumerate(ways):
+            words[word][path(way, way[-1])] += 1
+        for i, j in combinations(range(length), 2):
+            top = next(word for word in ways[i] if word in ways[j])
+            key = path(ways[top], ways[top][-1]), path(ways[i], top), path(ways[j], top)
+            pairs.setdefault((i, j), Counter())[key] += 1
+    return len(trees), words, pairs
+
+
+def _projective(begin: int, end: int) -> Iterator[dict[int, int]]:
+    """Yield all projective trees over some words: each word's head, -1 for the root's."""
+    for root in range(begin, end):
+        for left in _arguments(begin, root, root):
+            for right in _arguments(root + 1, end, root):
+                yield {root: -1, **left, **right}
+
+
+def _arguments(begin: int, end: int, head: int) -> Iterator[dict[int, int]]:
+    """Yield all ways in which these words are one or more trees below a head."""
+    if begin == end:
+        yield {}
+    for cut in range(begin + 1, end + 1):
+        for first in _projective(begin, cut):
+            below = {word: head if above < 0 else above for word, above in first.items()}
+            for rest in _arguments(cut, end, head):
+                yield {**below, **rest}
 
 
 def _matrix(rows: dict[Key, Counter[Key]], trees: Sequence[int]) -> Mixing:

@@ -200,7 +200,13 @@ def different(
     length = rows.shape[1]
     if words**length >= 2**62:
         return np.unique(rows, axis=0, return_counts=True)
-    codes, counts = np.unique(rows @ words ** np.arange(length)[::-1], return_counts=True)
+    every = rows @ words ** np.arange(length)[::-1]
+    if words**length <= max(len(rows), 1000):  # counting is faster than sorting
+        counts = np.bincount(every)
+        codes = np.flatnonzero(counts)
+        counts = counts[codes]
+    else:
+        codes, counts = np.unique(every, return_counts=True)
     return np.stack([codes // words ** (length - 1 - place) % words for place in range(length)], axis=1), counts
 
 

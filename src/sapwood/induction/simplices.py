@@ -138,6 +138,11 @@ def to_tensors(
     }
 
 
+def inwards(array: Distributions, amount: float) -> Distributions:
+    """Return distributions without zeros: so much of each is given to all outcomes alike."""
+    return (1 - amount) * array + amount / len(array)
+
+
 def check_parameters(blocks: Sequence[Block], parameters: Parameters, tolerance: float = 1e-6) -> None:
     """Raise a `UsageError` if parameters are missing, have the wrong shape, or are not distributions."""
     names = [block.name for block in blocks]

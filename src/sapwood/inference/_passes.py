@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
-from sapwood.inference._shards import Shard
+from sapwood.inference._shards import Shard, prepare
+from sapwood.run.columns import Part
 from sapwood.shapes import Array, Float, Int, Int32, Int64
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +69,29 @@ class ShardCounts:
 
 
 @dataclass(frozen=True, eq=False)
-class RuleSums:
-    """Sums of some rules, not yet times their weights, one behind the other."""
+class CountSums:
+    """Sums of what is expected in shards but for rules."""
 
-    rules: np.ndarray
-    offsets: np.ndarray
-    values: np.ndarray
+    lexical: np.ndarray
+    root: np.ndarray
+    occupancy: np.ndarray
+    log_likelihoods: list[np.ndarray]
+
+    @classmethod
+    def of_nothing(cls, weights: Weights) -> CountSums:
+        """Return sums before the first shard."""
+        return cls(np.zeros(len(weights.lexical)), np.zeros(len(weights.root)), np.zeros(len(weights.root)), [])
+
+    def add(self, part: ShardCounts, weights: Weights) -> None:
+        """Add those of a shard."""
+        kernels.add_slots(part.pairs, part.slots, part.lexical, weights.lexical_offsets, self.lexical)
+        np.add(self.root, part.root, out=self.root)
+        np.add(self.occupancy, part.occupancy, out=self.occupancy)
+        self.log_likelihoods.append(part.log_likelihoods)
+
+    def copied(self) -> CountSums:
+        """Return sums that can be added to."""
+        return CountSums(self.lexical.copy(), self.root.copy(), self.occupancy.copy(), [*self.log_likelihoods])
 
 
 def _new_vectors(shard: Shard, weights: Weights, outside: bool) -> NodeVectors:
@@ -122,37 +143,49 @@ def add_rules(
         kernels.expected_rules(shard, weights, vectors, *part, tensors)
 
 
-# Where shards are in other processes, their vectors stay there, and sums of rules travel.
+# Where shards are in other processes, consecutive ones are together, their vectors stay there, and sums go from those
+# to the next: each is added to in the order of shards, as threads do it.
 
 
-def all_expectations(shard: Shard, weights: Weights) -> tuple[ShardCounts, RuleSums]:
-    """Return all that is expected in a shard."""
-    counts, vectors = expectations(shard, weights)
-    tensors = np.zeros(len(weights.tensors))
-    add_rules((0, len(weights.rules)), [(shard, vectors)], weights, tensors)
-    begins, ends = weights.tensor_offsets[shard.rules], weights.tensor_offsets[shard.rules + 1]
-    values = [tensors[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
-    return counts, RuleSums(shard.rules, offsets_of(ends - begins), np.concatenate([np.zeros(0), *values]))
+def prepare_all(parts: Sequence[Part], firsts: Sequence[int], *arguments: Any) -> list[Shard]:
+    """Prepare consecutive shards."""
+    return [prepare(part, first, *arguments) for part, first in zip(parts, firsts, strict=True)]
 
 
-def but_rules(found: tuple[ShardCounts, RuleSums]) -> ShardCounts:
-    """Return what `all_expectations` has besides rules."""
-    return found[0]
+def each(work: Callable[..., T], shards: Sequence[Shard], *arguments: Any) -> list[T]:
+    """Do some work for each shard."""
+    return [work(shard, *arguments) for shard in shards]
 
 
-def some_rules(found: tuple[ShardCounts, RuleSums], part: tuple[int, int]) -> RuleSums:
-    """Return what `all_expectations` has of the rules from one to before another."""
-    sums = found[1]
-    first, last = np.searchsorted(sums.rules, part)
-    offsets = sums.offsets[first : last + 1]
-    return RuleSums(sums.rules[first:last], offsets - offsets[0], sums.values[offsets[0] : offsets[-1]].copy())
-
-
-def add_up_rules(shards: Sequence[RuleSums], part: tuple[int, int], tensor_offsets: np.ndarray) -> np.ndarray:
-    """Return the sums of the rules from one to before another, shard by shard."""
-    total = np.zeros(int(tensor_offsets[part[1]] - tensor_offsets[part[0]]))
-    for sums in shards:
-        kernels.add_slots(
-            sums.rules.astype(np.int64), sums.offsets, sums.values, tensor_offsets - tensor_offsets[part[0]], total
-        )
+def add_counts(
+    total: CountSums, shards: Sequence[Shard], found: Sequence[tuple[ShardCounts, NodeVectors]], weights: Weights
+) -> CountSums:
+    """Return sums with the counts of shards added, but for rules."""
+    total = total.copied()
+    for counts, _ in found:
+        total.add(counts, weights)
+    del shards
     return total
+
+
+def add_some_rules(
+    total: np.ndarray | None,
+    shards: Sequence[Shard],
+    found: Sequence[tuple[ShardCounts, NodeVectors]],
+    weights: Weights,
+    part: tuple[int, int],
+) -> np.ndarray:
+    """Return the sums of the rules from one to before another, with those of shards added."""
+    begin, end = weights.tensor_offsets[list(part)].tolist()
+    sums = np.zeros(end - begin) if total is None else total.copy()
+    held = [(shard, _writable(vectors)) for shard, (_, vectors) in zip(shards, found, strict=True)]
+    add_rules(part, held, replace(weights, tensor_offsets=weights.tensor_offsets - begin), sums)
+    return sums
+
+
+def _writable(vectors: NodeVectors) -> NodeVectors:
+    """Return vectors as the kernels want them: what has come from elsewhere may be read-only."""
+    names = ("inside", "exponent", "outside")
+    if all(getattr(vectors, name).flags.writeable for name in names):
+        return vectors
+    return replace(vectors, **{name: getattr(vectors, name).copy() for name in names})

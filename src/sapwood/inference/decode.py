@@ -7,12 +7,14 @@
 `recall`
     The tree of the grammar's rules with the largest expected number of correct nodes, intermediate ones
     included (labelled recall, Goodman 1996; what the spectral papers use).
+`max-rule-absolute`
+    `max-rule` by the absolute values of posteriors, for real-valued grammars.
 `viterbi`
-    The single most probable derivation, states included.
+    The single most probable derivation, states included; with a layer, which has no states, its best tree.
 
-Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, the others count
-them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their posteriors,
-`max-rule-sum` and `recall` their mean; `viterbi` is for one grammar only.
+Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, `max-rule-absolute` takes their size,
+the others count them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their
+posteriors, `max-rule-sum` and `recall` their mean; `max-rule-absolute` and `viterbi` are for one grammar only.
 
 Other packages can add decoders: functions like those here, `(chart, words) -> skeletal tree`, as entry points of the
 group `sapwood.decoders`.
@@ -28,9 +30,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.chart import Chart, Posteriors
-from sapwood.inference.compiled import Leaf
+from sapwood.inference.chart import Chart, Forest, Posteriors
 from sapwood.run.plugins import named
 from sapwood.shapes import Array, Float64
 from sapwood.trees.tree import Tree, from_preorder
@@ -39,20 +39,34 @@ from sapwood.trees.tree import Tree, from_preorder
 Decoder: TypeAlias = Callable[[Posteriors, list[str]], Tree | None]
 # Those that work with several grammars: states of different grammars have nothing to do with each other.
 PRODUCT_DECODERS = ("max-rule", "max-rule-sum", "recall")
-DECODERS = (*PRODUCT_DECODERS, "viterbi")
+DECODERS = (*PRODUCT_DECODERS, "max-rule-absolute", "viterbi")
 GROUP = "sapwood.decoders"
 
 
 def find_decoder(name: str) -> Decoder:
     """Return the decoder of that name, of those above or of other packages."""
-    own: dict[str, Decoder] = {name: partial(_by_edges, decoder=name) for name in PRODUCT_DECODERS}
+    own: dict[str, Decoder] = {name: partial(_by_edges, decoder=name) for name in DECODERS if name != "viterbi"}
     return named(name, own | {"viterbi": _viterbi}, GROUP, "decoder")
 
 
 def _by_edges(chart: Posteriors, words: list[str], decoder: str) -> Tree | None:
-    forest, coarse = chart.forest, chart.compiled.coarse
     leaf_score, score, gain = edge_scores(chart, decoder)
+    return best_tree(chart, words, leaf_score, score, gain)
+
+
+def best_tree(
+    chart: Posteriors,
+    words: list[str],
+    leaf_score: Float64[Array, "nodes"],
+    score: Float64[Array, "edges"],
+    gain: Float64[Array, "nodes"],
+    root_score: Float64[Array, "nodes"] | None = None,
+) -> Tree | None:
+    """Return the skeletal tree that scores most: sums over its leaves, its edges, its inner nodes, and its root."""
+    forest, coarse = chart.forest, chart.compiled.coarse
     best, choice = kernels.best_by_edges(kernels.forest(*forest), leaf_score, score, gain)
+    if root_score is not None:
+        best = best + root_score
     top = chart.n * (chart.n - 1) // 2
     roots = range(forest.node_offsets[top], forest.node_offsets[top + 1])
     candidates = [node for node in roots if coarse.root[forest.node_symbol[node]] > 0 and best[node] > -np.inf]
@@ -75,13 +89,32 @@ def edge_scores(
     if decoder == "max-rule":
         log_nodes, log_edges = chart.log_posteriors()
         return np.where(is_leaf, log_nodes, -np.inf), log_edges, np.zeros(len(log_nodes))
+    if decoder == "max-rule-absolute":
+        with np.errstate(divide="ignore"):
+            log_nodes, log_edges = np.log(np.abs(chart.node_posterior)), np.log(np.abs(chart.edge_posterior))
+        return np.where(is_leaf, log_nodes, -np.inf), log_edges, np.zeros(len(log_nodes))
     nodes, edges = np.maximum(chart.node_posterior, 0), np.maximum(chart.edge_posterior, 0)
     if decoder == "max-rule-sum":
         return np.where(is_leaf, nodes, -np.inf), edges, np.zeros(len(nodes))
     return np.where(is_leaf, nodes, -np.inf), np.zeros(len(edges)), nodes
 
 
+def forest_edges(forest: Forest) -> dict[int, list[int]]:
+    """Return the edges of each node that has any."""
+    found: dict[int, list[int]] = {}
+    for group, parent in enumerate(forest.group_parent.tolist()):
+        edges = range(forest.group_offsets[group], forest.group_offsets[group + 1])
+        found.setdefault(parent, []).extend(edges)
+    return found
+
+
 def _viterbi(chart: Posteriors, words: list[str]) -> Tree | None:
+    from sapwood.inference.layered import LayeredChart
+
+    if isinstance(chart, LayeredChart):
+        return best_tree(
+            chart, words, chart.leaf_score, chart.edge_score, np.zeros(len(chart.leaf_score)), chart.root_score
+        )
     if not isinstance(chart, Chart):
         raise UsageError(f"viterbi takes one grammar; for several choose from {', '.join(PRODUCT_DECODERS)}")
     compiled = chart.compiled
@@ -113,15 +146,3 @@ def binary_tree(order: list[tuple[str, bool]], words: Sequence[str]) -> Tree:
     """Build a binary tree over the words from `(label, whether it is a leaf)` of its nodes in preorder."""
     remaining = iter(words)
     return from_preorder([(label, next(remaining), 0) if leaf else (label, None, 2) for label, leaf in order])
-
-
-def flat_tree(coarse: TensorGrammar, root: str, words: Sequence[str], leaves: Sequence[Leaf]) -> Tree:
-    """Return the root label over the most probable tags."""
-    children = []
-    for word, leaf in zip(words, leaves, strict=True):
-        if len(leaf.symbols):
-            symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
-        else:  # a word that the grammar has no place for: the most frequent tag
-            symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
-        children.append(Tree(coarse.symbols.tags[symbol], word=word))
-    return Tree(root, children)

@@ -13,7 +13,8 @@ import numpy as np
 from sapwood.errors import GrammarError
 from sapwood.inference.chart import Chart, Posteriors
 from sapwood.inference.compiled import CompiledGrammar, Leaf
-from sapwood.inference.decode import binary_tree, edge_scores
+from sapwood.inference.decode import binary_tree, edge_scores, forest_edges
+from sapwood.inference.layered import LayeredChart
 from sapwood.trees.tree import Tree
 
 
@@ -82,13 +83,18 @@ def k_best(
     The search is Huang and Chiang's lazy one (2005) over the chart's edges. With one state per symbol and no finer
     symbols the order is exact; otherwise finding the most probable trees is NP-hard, and these are the best by
     posteriors, ordered by their exact probabilities (`log_probability` of a skeletal tree over base symbols).
+    A layer scores edges, not states: its best trees are found exactly, and have probabilities of their own.
     `check_time` is called now and then, and can put an end to it.
     """
     forest, compiled = chart.forest, chart.compiled
     # Some candidates turn out less probable than others behind them, or impossible: take more than are asked for.
-    wanted, count = count, 2 * count + 10
-    leaf_score, score, _ = edge_scores(chart, "max-rule")
-    incoming = _edges_by_parent(chart)
+    wanted, count = count, count if isinstance(chart, LayeredChart) else 2 * count + 10
+    root_score = np.zeros(len(forest.node_symbol))
+    if isinstance(chart, LayeredChart):
+        leaf_score, score, root_score = chart.leaf_score, chart.edge_score, chart.root_score
+    else:
+        leaf_score, score, _ = edge_scores(chart, "max-rule")
+    incoming = forest_edges(forest)
     done: dict[int, list[tuple[float, int, int, int]]] = {}
     heaps: dict[int, list[tuple[float, int, int, int]]] = {}
     seen: dict[int, set[tuple[int, int, int]]] = {}
@@ -140,12 +146,16 @@ def k_best(
     top = chart.n * (chart.n - 1) // 2
     roots = range(forest.node_offsets[top], forest.node_offsets[top + 1])
     candidates = [
-        (-best(node, rank), node, rank)
+        (-best(node, rank) - root_score[node], node, rank)
         for node in roots
         if compiled.coarse.root[forest.node_symbol[node]] > 0
         for rank in range(1 if is_leaf[node] else len(done.get(node, ())))
     ]
-    chosen = [build(node, rank) for _, node, rank in heapq.nsmallest(count, candidates)]
+    nearest = heapq.nsmallest(count, candidates)
+    if isinstance(chart, LayeredChart):
+        offset = chart.log_probability - chart.log_total
+        return [Derivation(build(node, rank), float(offset - value)) for value, node, rank in nearest]
+    chosen = [build(node, rank) for _, node, rank in nearest]
     scored = []
     for tree in chosen:
         check_time()
@@ -216,12 +226,3 @@ def sample(chart: Chart, words: Sequence[str], count: int, rng: np.random.Genera
 
 def _draw(cumulative: np.ndarray, rng: np.random.Generator) -> int:
     return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
-
-
-def _edges_by_parent(chart: Posteriors) -> dict[int, list[int]]:
-    forest = chart.forest
-    found: dict[int, list[int]] = {}
-    for group, parent in enumerate(forest.group_parent):
-        edges = range(forest.group_offsets[group], forest.group_offsets[group + 1])
-        found.setdefault(int(parent), []).extend(edges)
-    return found

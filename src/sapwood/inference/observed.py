@@ -8,16 +8,17 @@ The trees are cut into shards, whose number depends on the corpus alone, and pla
 added in the order of the shards (of many shards, sums of `TOGETHER` at a time), so they are the same to the last bit
 however many workers there are. Vectors live as long as their shard is worked on. For expected counts threads hold those
 of several shards, a bounded amount: then rules are shared out among them, and each adds to its own rules' part of the
-one table of sums. Workers elsewhere keep the vectors, make each shard's sums, and share out the rules to add them up.
+one table of sums. Workers elsewhere have some consecutive shards each; the sums of some rules at a time go from one to
+the next, and each adds its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise, repeat
-from typing import Protocol, TypeVar
+from functools import partial, reduce
+from itertools import chain, islice, pairwise, repeat
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -27,10 +28,10 @@ from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _passes
+from sapwood.inference._passes import CountSums, Weights
 from sapwood.inference._passes import NodeVectors as NodeVectors  # for others as well
-from sapwood.inference._passes import ShardCounts, Weights
 from sapwood.inference._shards import Shard, prepare
-from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers
+from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers, itself
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
@@ -42,6 +43,8 @@ _HELD = 1 << 25
 # Parts into which rules are cut for each thread, so that all are done at about the same time; and the least numbers in
 # a part that is worth another task elsewhere.
 _PARTS, _PART = 8, 1 << 17
+# Parts for each run of shards elsewhere: the more, the sooner the last run has something to do.
+_AHEAD = 2
 # What shards are made from, beside the height of each node.
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent")
 T = TypeVar("T")
@@ -136,6 +139,8 @@ class ObservedTrees:
 
     Attributes
     ----------
+    n_shards
+        Number of parts that are worked on independently.
     pair_symbol, pair_word
         The distinct pairs of preterminal and word at the leaves, as corpus numbers, sorted.
 
@@ -164,19 +169,19 @@ class ObservedTrees:
         self._columns = columns = workers.columns(
             {name: getattr(corpus, name) for name in _COLUMNS} | {"height": height}
         )
-        self._shards: list[Kept] = workers.keep(
-            prepare,
-            [columns.part(first, last) for first, last in spans],
-            [first for first, _ in spans],
-            repeat(len(corpus.words)),
-            repeat(len(corpus.rules)),
-            repeat(workers.share(self.pair_symbol * len(corpus.words) + self.pair_word)),
-        )
-
-    @property
-    def n_shards(self) -> int:
-        """Number of parts that are worked on independently."""
-        return len(self._shards)
+        parts, firsts = [columns.part(first, last) for first, last in spans], [first for first, _ in spans]
+        keys = workers.share(self.pair_symbol * len(corpus.words) + self.pair_word)
+        sizes = repeat(len(corpus.words)), repeat(len(corpus.rules))
+        self.n_shards = len(spans)
+        # Threads have each shard by itself, workers elsewhere consecutive ones together.
+        self._shards: list[Kept] = []
+        self._runs: list[Kept] = []
+        if workers.near:
+            self._shards = workers.place(prepare, parts, firsts, *sizes, repeat(keys))
+        else:
+            cuts = self._cuts = _cuts(len(spans), workers.count)
+            together = ([each[a:b] for a, b in pairwise(cuts)] for each in (parts, firsts))
+            self._runs = workers.place(_passes.prepare_all, *together, *sizes, repeat(keys))
 
     def lexical_offsets(self, grammar: TreeWeights) -> Int64[Array, "pair_bounds"]:
         """Return where each pair's vector begins in tables of lexical vectors, and where the last one ends."""
@@ -237,8 +242,11 @@ class ObservedTrees:
         A step is handed what the one before returned, which it may not change, and the symbols, inside and outside
         vectors of the shard's nodes; other arguments as in `inside`.
         """
-        weights = self.workers.share(self._weights(grammar, lexical, dtype))
-        return self.workers.fold(partial(_step, step), start, _passes.inside_outside, self._shards, repeat(weights))
+        weights = repeat(self.workers.share(self._weights(grammar, lexical, dtype)))
+        if self.workers.near:
+            return self.workers.fold(partial(_step, step), start, _passes.inside_outside, self._shards, weights)
+        call = partial(_passes.each, _passes.inside_outside)
+        return self.workers.fold(partial(_steps, step), start, call, self._runs, weights)
 
     def expectations(
         self,
@@ -249,8 +257,7 @@ class ObservedTrees:
     ) -> Expectations:
         """Return expected counts and likelihoods; arguments as in `inside`. Sums are taken in float64."""
         weights = self._weights(grammar, lexical, dtype)
-        counts = _Counts(weights)
-        tensors = self._near_sums(weights, counts) if self.workers.near else self._far_sums(weights, counts)
+        tensors, counts = self._near_sums(weights) if self.workers.near else self._far_sums(weights)
 
         def multiply(part: tuple[int, int]) -> None:
             places = slice(*weights.tensor_offsets[list(part)])
@@ -258,10 +265,14 @@ class ObservedTrees:
 
         threads = Threads(self.workers.threads)
         list(threads.map(multiply, self._rule_parts(weights, threads.count)))
-        return counts.expectations(tensors)
+        return Expectations(
+            tensors, counts.lexical, weights.lexical_offsets, counts.root, counts.occupancy,
+            np.concatenate(counts.log_likelihoods),
+        )  # fmt: skip
 
-    def _near_sums(self, weights: Weights, counts: _Counts) -> np.ndarray:
-        """Return the sums of rules, made on threads, and add up all else."""
+    def _near_sums(self, weights: Weights) -> tuple[np.ndarray, CountSums]:
+        """Return the sums of rules, not yet times their weights, and of all else, made on threads."""
+        counts = CountSums.of_nothing(weights)
         total = np.zeros(len(weights.tensors))
         for block in range(0, len(self._shards), TOGETHER):
             tensors = np.zeros(len(total)) if block else total
@@ -269,37 +280,43 @@ class ObservedTrees:
                 held = []
                 found = self.workers.map(_passes.expectations, shards, repeat(weights))
                 for shard, (part, vectors) in zip(shards, found, strict=True):
-                    counts.add(part)
+                    counts.add(part, weights)
                     held.append((shard, vectors))
                 add = partial(_passes.add_rules, held=held, weights=weights, tensors=tensors)
                 list(self.workers.map(add, self._rule_parts(weights, self.workers.count)))
                 held.clear()
             if block:
                 total += tensors
-        return total
+        return total, counts
 
-    def _far_sums(self, weights: Weights, counts: _Counts) -> np.ndarray:
-        """Return the sums of rules, made elsewhere, and add up all else."""
+    def _far_sums(self, weights: Weights) -> tuple[np.ndarray, CountSums]:
+        """Return what `_near_sums` does, made elsewhere."""
         workers, shared = self.workers, self.workers.share(weights)
-        found = workers.keep(_passes.all_expectations, self._shards, repeat(shared))
-        offsets = workers.share(weights.tensor_offsets)
-        parts = self._rule_parts(weights, min(workers.count, len(weights.tensors) // _PART + 1), 1)
+        found = workers.keep(partial(_passes.each, _passes.expectations), self._runs, repeat(shared))
+        runs = list(zip(self._cuts, self._runs, found, strict=False))
+        # While one run adds to some rules, those before it add to the next.
+        ways = 1 if len(runs) == 1 else _AHEAD * min(len(runs), TOGETHER)
+        parts = self._rule_parts(weights, min(ways, len(weights.tensors) // _PART + 1), 1)
         sums: list[list[Kept]] = []
         for part in parts:
-            own = workers.keep(_passes.some_rules, found, repeat(part))
-            blocks = [own[block : block + TOGETHER] for block in range(0, len(own), TOGETHER)]
-            sums.append(workers.keep(_passes.add_up_rules, blocks, repeat(part), repeat(offsets)))
-        for each in workers.map(_passes.but_rules, found):
-            counts.add(each)
-        found.clear()
+            blocks: dict[int, Kept] = {}
+            for first, shards, own in runs:
+                before = blocks.get(first // TOGETHER)
+                blocks[first // TOGETHER] = workers.keep(
+                    _passes.add_some_rules, [before], [shards], [own], [shared], [part]
+                )[0]
+            sums.append(list(blocks.values()))
+        counts: Kept = CountSums.of_nothing(weights)
+        for _, shards, own in runs:
+            counts = workers.keep(_passes.add_counts, [counts], [shards], [own], [shared])[0]
+        del runs, found
         total = np.empty(len(weights.tensors))
-        for part, own in zip(parts, sums, strict=True):
-            first, *others = workers.map(_itself, own)
+        for part, each in zip(parts, _in_rows(workers.map(itself, chain.from_iterable(sums)), sums), strict=True):
             places = total[slice(*weights.tensor_offsets[list(part)])]
-            places[:] = first
-            for other in others:
+            places[:] = each[0]
+            for other in each[1:]:
                 places += other
-        return total
+        return total, next(workers.map(itself, [counts]))
 
     def _batches(self, weights: Weights, shards: Sequence[Shard]) -> Iterator[list[Shard]]:
         """Cut shards into runs whose vectors may be held at once."""
@@ -349,35 +366,31 @@ class ObservedTrees:
 
     def _run(self, work: Callable[..., T], weights: Weights, *more: Iterator[object]) -> Iterator[T]:
         """Yield the results of all shards in their order."""
-        return self.workers.map(work, self._shards, repeat(self.workers.share(weights)), *more)
+        shared = repeat(self.workers.share(weights))
+        if self.workers.near:
+            return self.workers.map(work, self._shards, shared, *more)
+        return chain.from_iterable(self.workers.map(partial(_passes.each, work), self._runs, shared, *more))
 
 
-class _Counts:
-    """Adds up what is expected in shards but for rules."""
-
-    def __init__(self, weights: Weights) -> None:
-        self._offsets = weights.lexical_offsets
-        self._lexical = np.zeros(len(weights.lexical))
-        self._root, self._occupancy = np.zeros(len(weights.root)), np.zeros(len(weights.root))
-        self._log_likelihoods: list[np.ndarray] = []
-
-    def add(self, part: ShardCounts) -> None:
-        kernels.add_slots(part.pairs, part.slots, part.lexical, self._offsets, self._lexical)
-        self._root += part.root
-        self._occupancy += part.occupancy
-        self._log_likelihoods.append(part.log_likelihoods)
-
-    def expectations(self, tensors: np.ndarray) -> Expectations:
-        log_likelihoods = np.concatenate(self._log_likelihoods)
-        return Expectations(tensors, self._lexical, self._offsets, self._root, self._occupancy, log_likelihoods)
+def _cuts(shards: int, workers: int) -> list[int]:
+    """Cut shards into as many runs as there are workers, and wherever a sum of sums begins."""
+    even = np.linspace(0, shards, min(shards, workers) + 1).astype(int)
+    return np.unique([*even, *range(0, shards, TOGETHER)]).tolist()
 
 
-def _itself(value: T) -> T:
-    return value
+def _in_rows(values: Iterator[T], like: Sequence[Sequence[object]]) -> Iterator[list[T]]:
+    """Yield values in lists as long as others."""
+    return (list(islice(values, len(each))) for each in like)
 
 
 def _step(step: Callable[[T, np.ndarray, NodeVectors], T], total: T, found: tuple[np.ndarray, NodeVectors]) -> T:
     return step(total, *found)
+
+
+def _steps(
+    step: Callable[[T, np.ndarray, NodeVectors], T], total: T, found: Sequence[tuple[np.ndarray, NodeVectors]]
+) -> T:
+    return reduce(partial(_step, step), found, total)
 
 
 def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lexical_entries"]:
@@ -400,10 +413,34 @@ def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lex
     return table
 
 
-def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, workers: Workers = HERE) -> float:
-    """Return the log-likelihood per word of other trees, those that the grammar cannot build left out."""
+class HeldOutTrees(NamedTuple):
+    """What a grammar makes of other trees.
+
+    Attributes
+    ----------
+    log_likelihood
+        Per word, over the trees that have a probability.
+    built
+        How many trees the grammar has the rules for.
+    negative
+        How many of these have none: a real-valued grammar gives them a weight that is not positive.
+    """
+
+    log_likelihood: float
+    built: int
+    negative: int
+
+
+def held_out_trees(grammar: TensorGrammar, corpus: Corpus, *, workers: Workers = HERE) -> HeldOutTrees:
+    """Return how probable a grammar makes other trees, those that it cannot build left out."""
     known, _ = corpus.renumbered(grammar.symbols, grammar.n_interminals, grammar.rules)
-    passed = ObservedTrees(known, workers=workers).inside(grammar)
-    possible = np.isfinite(passed.log_likelihoods)
+    logs = ObservedTrees(known, workers=workers).inside(grammar).log_likelihoods
+    possible = np.isfinite(logs)
     leaves = np.add.reduceat(known.word >= 0, known.offsets[:-1], dtype=np.int64)
-    return float(passed.log_likelihoods[possible].sum() / max(leaves[possible].sum(), 1))
+    mean = float(logs[possible].sum() / max(leaves[possible].sum(), 1))
+    return HeldOutTrees(mean, len(logs), int(np.isnan(logs).sum()))
+
+
+def held_out_log_likelihood(grammar: TensorGrammar, corpus: Corpus, *, workers: Workers = HERE) -> float:
+    """Return the log-likelihood per word of other trees, those without a probability left out."""
+    return held_out_trees(grammar, corpus, workers=workers).log_likelihood

@@ -14,20 +14,19 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any, TypeVar
 
 import numpy as np
 
 from sapwood.errors import GrammarError, InputError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference._batches import parts_of
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
-from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder, flat_tree
+from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
-from sapwood.inference.product import Ensemble, Model, ProductChart, gather_grammars
+from sapwood.inference.product import AnyChart, Ensemble, Model, gather_grammars
 from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of
 from sapwood.models import default_model_path
 from sapwood.run.workers import Kept, Threads, Workers
@@ -49,6 +48,8 @@ _UNLIKELY = 1e-3
 _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
+# What results depend on beside the grammars; those from the fourth on can be others for the same grammars.
+_SETTINGS = ("decoder", "threshold", "layer", "max_words", "max_memory", "timeout", "marginals", "alternatives")
 Sentence = Iterable[str | tuple[str, str | None]]
 T = TypeVar("T")
 
@@ -63,9 +64,9 @@ class Parser:
         Several grammars must have the same symbols, rules and words, as those have that were trained on the same trees
         from different seeds. Without one it is the included English model.
     decoder
-        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `viterbi`, or what another
-        package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the product of posteriors,
-        `max-rule-sum` and `recall` the mean, and `viterbi`, which looks at states, is for one grammar alone.
+        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `max-rule-absolute`,
+        `viterbi`, or what another package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the
+        product of posteriors, `max-rule-sum` and `recall` the mean; the others are for one grammar alone.
     threshold
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
     threads
@@ -81,6 +82,9 @@ class Parser:
         Whether results tell how probable each phrase of the tree is.
     alternatives
         How many of the best trees results come with.
+    layer
+        Whether to use the layer on top of the first grammar's posteriors, if it has one (`sapwood.inference.layered`),
+        and its network.
 
     Attributes
     ----------
@@ -110,6 +114,7 @@ class Parser:
         timeout: float | None = None,
         marginals: bool = False,
         alternatives: int = 0,
+        layer: bool = True,
     ) -> None:
         self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
@@ -123,11 +128,13 @@ class Parser:
                 raise UsageError(f"{name} must be positive, not {most}")
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
-        if len(self.grammars) > 1 and decoder == "viterbi":
+        self.layer = layer
+        used = self.grammar.layer if layer else None
+        if len(self.grammars) > 1 and (decoder == "max-rule-absolute" or (decoder == "viterbi" and used is None)):
             raise UsageError(
                 f"{decoder} takes one grammar, not {len(self.grammars)}; choose from {', '.join(PRODUCT_DECODERS)}"
             )
-        if decoder == "viterbi" and not self.grammar.probabilistic:
+        if decoder == "viterbi" and not self.grammar.probabilistic and used is None:
             raise GrammarError("viterbi needs a probabilistic grammar; this one has real-valued weights")
         self.decoder = decoder
         self.threshold = float(threshold)
@@ -141,7 +148,7 @@ class Parser:
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
         self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
-        self._ensemble = Ensemble(self.grammars, self._dtype)
+        self._ensemble = Ensemble(self.grammars, self._dtype, used, self.grammar.network if layer else None)
         self.compiled = self._ensemble.joint
         self._leaves: dict[int, Leaf] = {}
         self._workspace = Workspace()
@@ -154,7 +161,7 @@ class Parser:
 
     def adapted(self, **settings: Any) -> Parser:
         """Return a parser with other limits or results that shares what is large with this one."""
-        if unknown := settings.keys() - (self._settings().keys() - {"decoder", "threshold"}):
+        if unknown := settings.keys() - {*_SETTINGS[3:]}:
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))
         vars(other).update({name: value for name, value in vars(self).items() if name != "shared"} | settings)
@@ -186,7 +193,7 @@ class Parser:
     def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
         if self.workers.near:
             return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
-        parts = self.workers.map(partial(_parse_part, call), repeat(self.shared), parts_of(sentences, _WINDOW))
+        parts = self.workers.map(partial(_parse_part, call), repeat(self.shared), _parts(sentences))
         return chain.from_iterable(parts)
 
     @cached_property
@@ -196,8 +203,7 @@ class Parser:
 
     def _settings(self) -> dict[str, Any]:
         """Return what results depend on beside the grammars."""
-        names = ("decoder", "threshold", "max_words", "max_memory", "timeout", "marginals", "alternatives")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _SETTINGS}
 
     def key(self) -> dict[str, Any]:
         """Return what results depend on, as JSON values."""
@@ -208,7 +214,7 @@ class Parser:
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        return self._map(Parser.parse_one, sentences)
+        return self._map(_parse_one, sentences)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree, or with True behind, must not.
@@ -220,9 +226,7 @@ class Parser:
         if not words:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
-            return ParseResult(
-                words, flat_tree(self.compiled.coarse, self.grammar.transform.root, words, leaves), None, "too long"
-            )
+            return ParseResult(words, self._ensemble.flat_tree(words, leaves), None, "too long")
         attempt = self._attempt_tree if self._direct else self._attempt_chart
         failure: Status = "fallback"
         try:
@@ -237,9 +241,7 @@ class Parser:
             failure = "out of memory" if isinstance(error, OutOfMemory) else "timed out"
         if phrases:
             raise NoParse(f"the grammar has no parse with the phrases {list(phrases)}")
-        return ParseResult(
-            words, flat_tree(self.compiled.coarse, self.grammar.transform.root, words, leaves), None, failure
-        )
+        return ParseResult(words, self._ensemble.flat_tree(words, leaves), None, failure)
 
     @contextlib.contextmanager
     def _limits(self) -> Iterator[None]:
@@ -267,7 +269,9 @@ class Parser:
         phrases: Sequence[Phrase],
     ) -> ParseResult | None:
         """Parse without a chart to look at."""
-        found = ensemble.parse(leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases)
+        found = ensemble.parse(
+            leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words
+        )
         if found is None:
             return None
         coarse = ensemble.joint.coarse
@@ -284,7 +288,7 @@ class Parser:
         phrases: Sequence[Phrase],
     ) -> ParseResult | None:
         """Parse with all that the chart knows."""
-        chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases)
+        chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words)
         tree = None if chart is None else self._decode(chart, words)
         if tree is None or chart is None:
             return None
@@ -293,27 +297,33 @@ class Parser:
         best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
         return ParseResult(words, clean, known_log_probability(status, chart.log_probability), status, marginals, best)
 
-    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> Chart | ProductChart | None:
-        """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse."""
-        _, leaves = self._read(sentence)
-        return self._chart(leaves, None, [Phrase(*phrase) for phrase in phrases])
+    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), brief: bool = False) -> AnyChart | None:
+        """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse.
+
+        If it is `brief`, that of several grammars is without the charts of each, which takes less memory and time.
+        """
+        workspace = self._workspace if brief else None
+        return self._chart(*self._read(sentence), workspace, [Phrase(*phrase) for phrase in phrases])
 
     def _chart(
-        self, leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Phrase] = ()
-    ) -> Chart | ProductChart | None:
+        self, words: list[str], leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Phrase] = ()
+    ) -> AnyChart | None:
         if not leaves:
             return None
         for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
             if status != "coarse":
-                chart = ensemble.chart(attempt_leaves, threshold=threshold, workspace=workspace, phrases=phrases)
+                chart = ensemble.chart(
+                    attempt_leaves, threshold=threshold, workspace=workspace, phrases=phrases, words=words
+                )
                 if chart is not None:
                     return chart
         return None
 
     def posteriors(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), least: float = 0.0) -> list[Marginal]:
         """Return all phrases and tags of all parses whose posterior is `least` or more, in the order of their words."""
+        words, leaves = self._read(sentence)
         with self._limits():
-            chart = self._chart(self._read(sentence)[1], self._workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(words, leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
             found = {} if chart is None else chart.label_posteriors()
         return sorted(Marginal(*key, value) for key, value in found.items() if value >= least)
 
@@ -322,13 +332,14 @@ class Parser:
 
         They are found by their rule posteriors, which with hidden states or finer symbols need not be the very most
         probable ones (see `forest_trees.k_best`). Of several grammars the products of posteriors find the trees, and
-        the mean of their probabilities orders them. No parse gives an empty list.
+        the mean of their probabilities orders them. With a layer they are its best, exactly, and their probabilities
+        are the sentence's times the layer's for the tree. No parse gives an empty list.
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
         with self._limits():
-            chart = self._chart(leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(words, leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
             return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
 
     def _k_best(
@@ -348,14 +359,16 @@ class Parser:
     ) -> list[Tree]:
         """Draw trees from the posterior over a sentence's parses; no parse gives an empty list.
 
-        With several grammars each tree is drawn from one of them, chosen by how probable it makes the sentence.
+        With several grammars each tree is drawn from one of them, chosen by how probable it makes the sentence. With a
+        layer trees are drawn from what it makes of them all.
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
-        with self._limits():  # of several grammars all charts are needed, not only the last
-            workspace = self._workspace if len(self.grammars) == 1 else None
-            chart = self._chart(leaves, workspace, [Phrase(*phrase) for phrase in phrases])
+        # Of several grammars all charts are needed, not only the last.
+        workspace = self._workspace if len(self.grammars) == 1 else None
+        with self._limits():
+            chart = self._chart(words, leaves, workspace, [Phrase(*phrase) for phrase in phrases])
         if chart is None:
             return []
         rng = np.random.default_rng(random_state)
@@ -365,7 +378,7 @@ class Parser:
     def tree_log_probability(self, tree: Tree) -> float:
         """Return `log p(tree)` of a treebank tree (words included), -inf if the grammar cannot build it.
 
-        The probability under several grammars is the mean of those under each.
+        The probability under several grammars is the mean of those under each; a layer has no part in it.
         """
         # A parse can have words that look like traces; they are not, unless the tree says so.
         has_empties = any(tag == "-NONE-" for tag in tree.tags())
@@ -398,22 +411,13 @@ class Parser:
             if len(leaves) <= _EXACT_WORDS:
                 yield "loosened", self._ensemble, leaves, _HARDLY
         # As a last resort any word may also be what an unknown word can be, if it must.
-        rows = np.tile(self._unknown_row, (len(leaves), 1))
+        rows = np.tile(self._ensemble.unknown_row, (len(leaves), 1))
         for row, leaf in zip(rows, leaves, strict=True):
             row *= 0.0 if leaf.fixed else _UNLIKELY * leaf.values.max(initial=0.0)
             row[leaf.symbols] += leaf.values
         first = self.compiled.coarse.n_interminals
         coarse = self._coarse_ensemble
         yield "coarse", coarse, [coarse.leaf([row[first:]]) for row in rows], self.threshold
-
-    @cached_property
-    def _unknown_row(self) -> np.ndarray:
-        """Coarse lexical weights of a word of which nothing is known, the largest being 1."""
-        terminal = self.grammar.lexicon.n_terminals - 1
-        leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self.grammars])
-        row = np.zeros(self.compiled.n_coarse)
-        row[leaf.symbols] = leaf.values / leaf.values.max(initial=1e-300)
-        return row
 
     @cached_property
     def _coarse_ensemble(self) -> Ensemble:
@@ -441,9 +445,20 @@ def _made(grammars: list[TensorGrammar], settings: dict[str, Any]) -> Parser:
     return Parser(grammars, **settings)
 
 
+def _parse_one(parser: Parser, sentence: Sentence) -> ParseResult:
+    return parser.parse_one(sentence)
+
+
 def _parse_tokens(parser: Parser, tokens: Sequence[Token]) -> ParseResult:
     found = parser.parse_one([token.word for token in tokens])
     return replace(found, offsets=[(token.start, token.end) for token in tokens])
+
+
+def _parts(sentences: Iterable[T]) -> Iterator[list[T]]:
+    """Cut sentences into parts that are worth sending elsewhere."""
+    rest = iter(sentences)
+    while part := list(islice(rest, _WINDOW)):
+        yield part
 
 
 def _parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:

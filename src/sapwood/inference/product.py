@@ -15,12 +15,16 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.bundle import load_models
+from sapwood.grammar.layer import Layer
+from sapwood.grammar.network import Network
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import (
     LEVEL,
@@ -36,6 +40,7 @@ from sapwood.inference.chart import (
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
 from sapwood.inference.constraints import Phrase, compile_constraints
 from sapwood.inference.forest_trees import sample, tree_log_probability
+from sapwood.inference.layered import LayeredChart, LayerInput, apply_layer, native_layer
 from sapwood.models import find_model
 from sapwood.shapes import Array, Float, Int
 from sapwood.trees.tree import Tree
@@ -64,13 +69,16 @@ class ProductChart(Posteriors):
 
     Attributes
     ----------
+    count
+        How many members have a parse.
     members
-        The charts of the members that have a parse; empty if the chart was built in a workspace, where each took the
+        Their charts; empty if the chart was built in a workspace, where each took the
         place of the one before.
     """
 
     log_nodes: Float[Array, "nodes"]
     log_edges: Float[Array, "edges"]
+    count: int
     members: tuple[Chart, ...] = ()
 
     def log_posteriors(self) -> tuple[Float[Array, "nodes"], Float[Array, "edges"]]:
@@ -100,6 +108,9 @@ class ProductChart(Posteriors):
         return [tree for tree in trees if tree is not None]
 
 
+AnyChart: TypeAlias = Chart | ProductChart | LayeredChart
+
+
 class Ensemble:
     """One or several grammars over the same symbols, rules and words, laid out for the kernels.
 
@@ -112,13 +123,25 @@ class Ensemble:
         The compiled grammars.
     joint
         The first member with the mean of all coarse grammars, which prunes for all.
+    layer
+        What scores nodes and edges after them (`sapwood.inference.layered`).
+    network
+        What scores spans for the layer (`sapwood.grammar.network`).
     """
 
-    def __init__(self, grammars: Sequence[TensorGrammar], dtype: type) -> None:
+    def __init__(
+        self,
+        grammars: Sequence[TensorGrammar],
+        dtype: type,
+        layer: Layer | None = None,
+        network: Network | None = None,
+    ) -> None:
         self.members = [compile_grammar(grammar, dtype) for grammar in grammars]
         self.joint = self.members[0] if len(self.members) == 1 else _join(self.members)
         # With few states the members are still much alike: one of them prunes for all.
         levels = [level.compiled.native for level in self.members[0].levels]
+        self.layer, self.network = layer, network
+        self._native_layer = None if layer is None else native_layer(layer, self.joint, network)
         self._engine = kernels.engine(self.joint.native_coarse, [member.native for member in self.members], levels)
 
     def leaf(self, rows: Sequence[Float[Array, "leaf_states"]], *, fixed: bool = False) -> Leaf:
@@ -142,6 +165,7 @@ class Ensemble:
         threshold: float,
         workspace: Workspace,
         phrases: Sequence[Phrase] = (),
+        words: Sequence[str] = (),
     ) -> tuple[list[int], float] | None:
         """Return the coarse symbols of the best tree's nodes in preorder and the sentence's log probability, or None.
 
@@ -150,7 +174,7 @@ class Ensemble:
         constraints = compile_constraints(phrases, len(leaves), self.joint.coarse)
         found = self._engine.parse(
             leaves, threshold, LEVEL * threshold, NEGLIGIBLE * threshold, _floor(threshold), *constraints,
-            _NATIVE_DECODERS[decoder], workspace.native,
+            _NATIVE_DECODERS[decoder], *self._layer_input(words), workspace.native,
         )  # fmt: skip
         return None if found is None else (found[0].tolist(), found[1])
 
@@ -161,11 +185,29 @@ class Ensemble:
         threshold: float,
         workspace: Workspace | None = None,
         phrases: Sequence[Phrase] = (),
-    ) -> Chart | ProductChart | None:
+        words: Sequence[str] = (),
+    ) -> AnyChart | None:
         """Return the chart of a sentence, as `build_chart` does; None if no member has a parse.
 
-        A `ProductChart` keeps the members' charts if no workspace is given.
+        A `ProductChart` keeps the members' charts if no workspace is given. A layer sees the words.
         """
+        chart = self._grammars_chart(leaves, threshold, workspace, phrases)
+        if chart is None or self.layer is None:
+            return chart
+        count = chart.count if isinstance(chart, ProductChart) else 1
+        return apply_layer(self._layer_input(words), chart, count, workspace or Workspace())
+
+    def _layer_input(self, words: Sequence[str]) -> LayerInput:
+        if self.layer is None:
+            return LayerInput(None)
+        seen = self.layer.classes.table(words)
+        if self.network is None:
+            return LayerInput(self._native_layer, seen)
+        return LayerInput(self._native_layer, seen, self.network.scores(words))
+
+    def _grammars_chart(
+        self, leaves: Sequence[Leaf], threshold: float, workspace: Workspace | None, phrases: Sequence[Phrase]
+    ) -> Chart | ProductChart | None:
         if len(self.members) == 1:
             return build_chart(self.joint, leaves, threshold=threshold, workspace=workspace, phrases=phrases)
         memory = workspace or Workspace()
@@ -192,8 +234,29 @@ class Ensemble:
             return None
         (mean_nodes, log_nodes), (mean_edges, log_edges) = nodes.result(), edges.result()
         return ProductChart(
-            self.joint, forest, log_mean(logs), mean_nodes, mean_edges, log_nodes, log_edges, tuple(kept)
+            self.joint, forest, log_mean(logs), mean_nodes, mean_edges, log_nodes, log_edges, nodes.count, tuple(kept)
         )
+
+    @cached_property
+    def unknown_row(self) -> Float[Array, "coarse"]:
+        """Coarse lexical weights of a word of which nothing is known, the largest being 1."""
+        emissions = [member.grammar.emissions for member in self.members]
+        leaf = self.leaf([one.row(one.lexicon.n_terminals - 1) for one in emissions])
+        row = np.zeros(self.joint.n_coarse)
+        row[leaf.symbols] = leaf.values / leaf.values.max(initial=1e-300)
+        return row
+
+    def flat_tree(self, words: Sequence[str], leaves: Sequence[Leaf]) -> Tree:
+        """Return the root label over the most probable tags."""
+        coarse = self.joint.coarse
+        children = []
+        for word, leaf in zip(words, leaves, strict=True):
+            if len(leaf.symbols):
+                symbol = leaf.symbols[int(np.argmax(leaf.values * coarse.occupancy[leaf.symbols]))]
+            else:  # a word that the grammar has no place for: the most frequent tag
+                symbol = coarse.n_interminals + int(np.argmax(coarse.occupancy[coarse.n_interminals :]))
+            children.append(Tree(coarse.symbols.tags[symbol], word=word))
+        return Tree(coarse.transform.root, children)
 
     def tree_log_probability(self, leaves: Sequence[Leaf], tree: Tree) -> float:
         """Return `log p(tree)` of a skeletal tree over base symbols under the uniform mixture of the members."""

@@ -1,7 +1,9 @@
 """EM for L-PCFGs with observed trees and a fixed number of states (Matsuzaki, Miyao and Tsujii 2005).
 
 Each iteration makes the training trees more probable, or no less (checked while it runs); where it ends depends on
-where it begins: at random, or at any other grammar over the same rules.
+where it begins: at random, or at any other grammar over the same rules. With smoothing each iteration is followed by a
+step towards the mean of a symbol's states, as in split-merge: what is learned generalises better, and the likelihood
+need not grow any more.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import lexical_table
 from sapwood.learn.forecast import Phase
 from sapwood.learn.latent import LatentCounts, LatentWeights
-from sapwood.learn.latent_learner import IterativeLearner
+from sapwood.learn.latent_learner import SmoothingLearner
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import choice, integer, number, other
 from sapwood.learn.training import Operation, TrainingState, keep_better
@@ -35,7 +37,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class EM(IterativeLearner):
+class EM(SmoothingLearner):
     """Learns an L-PCFG with `states` states for each symbol.
 
     A random start takes the treebank's rule probabilities, divides them equally among the states of the children and
@@ -59,6 +61,8 @@ class EM(IterativeLearner):
     prior
         MAP instead of maximum likelihood: a Dirichlet prior as if every rule, and every word of every preterminal, had
         been seen this often more, in all states equally.
+    smoothing, lexical_smoothing
+        See `SmoothingLearner`; by default there is none.
     noise, support
         See above.
     unaries, rare, lexical, random_state, threads, workers
@@ -86,6 +90,10 @@ class EM(IterativeLearner):
     prior: float = number(0.0, "As if every rule and word had been seen so often more.", below=1e9)
     noise: float = number(0.2, "How far the weights of a random start are from even ones.", below=1)
     support: int = integer(4, "Occurrences that a symbol must have for each state.", low=1)
+    smoothing: float = number(
+        0.0, "How far a state's rules are drawn towards the mean of its symbol's states.", below=1
+    )
+    lexical_smoothing: float = number(0.0, "How far a state's words are drawn towards that mean.", below=1)
 
     def problem(self, corpus: Corpus) -> LatentProblem:
         """Return the corpus as this learner sees it."""
@@ -128,7 +136,7 @@ class EM(IterativeLearner):
             weights = trees.split(trees.one_state(), wanted, self.noise, rng)
         return state.moved(weights, log_likelihood=float("nan"), worse=0, start_score=float("-inf"))
 
-    def _iterate(self, problem: LatentProblem, state: TrainingState) -> TrainingState:
+    def _iterate(self, problem: LatentProblem, state: TrainingState, *, smooth: bool = True) -> TrainingState:
         if self._given_up(state):
             return state
         trees, weights = problem.trees, state.weights
@@ -138,12 +146,13 @@ class EM(IterativeLearner):
         if self.prior:
             objective += self._log_prior(weights, trees.pair_symbol)
             counts = self._with_prior(counts, weights, trees.pair_symbol)
-        if objective < state.log_likelihood - _ROUNDING * max(abs(objective), trees.corpus.n_nodes):
+        smoothed = smooth and (self.smoothing or self.lexical_smoothing)
+        if not smoothed and objective < state.log_likelihood - _ROUNDING * max(abs(objective), trees.corpus.n_nodes):
             raise SapwoodError(
                 f"iteration {state.step + 1}: the objective fell from {state.log_likelihood:.6f} to {objective:.6f}, "
                 "which EM cannot do: this is an error in sapwood or in the machine"
             )
-        return state.iterated(trees.maximise(weights, counts), objective)
+        return state.iterated(self._maximise(problem, weights, counts, smooth=smooth), objective)
 
     def _given_up(self, state: TrainingState) -> bool:
         return self.stop != "iterations" and state.worse >= self.patience

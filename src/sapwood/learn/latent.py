@@ -163,22 +163,24 @@ class LatentTrees:
         *,
         smoothing: float = 0.0,
         lexical_smoothing: float = 0.0,
+        fading: float = 0.0,
     ) -> LatentWeights:
         """Return the weights that make the counts most probable, drawn towards the means of sibling states.
 
         Only the layout of `weights` matters. With `smoothing` s each state's rules become `(1 - s)` of their own
-        probabilities and s of the mean over all states of the symbol (Petrov et al. 2006, section 2.4).
+        probabilities and s of the mean over all states of the symbol (Petrov et al. 2006, section 2.4). With `fading` k
+        a state with a count of n has `s k / (k + n)` instead, which vanishes as counts grow.
         """
         totals = np.zeros(len(weights.root))
         tensors = np.empty(len(counts.tensors), np.float32)
 
         def scale(rules: tuple[int, int]) -> None:
             kernels.row_totals(weights, *rules, counts.tensors, totals)
-            kernels.scale_rows(weights, *rules, counts.tensors, totals, smoothing, _LEAST, tensors)
+            kernels.scale_rows(weights, *rules, counts.tensors, totals, smoothing, fading, _LEAST, tensors)
 
         runs_of_rules = _rule_runs(weights.tensor_offsets, weights.rules[:, 0])
         deque(Threads(self.workers.threads).map(scale, runs_of_rules), maxlen=0)
-        lexical = self._normalise_words(weights, counts.lexical, lexical_smoothing)
+        lexical = self._normalise_words(weights, counts.lexical, lexical_smoothing, fading)
         return replace(weights, tensors=tensors, root=counts.root / counts.root.sum(), lexical=lexical)
 
     def split(
@@ -245,7 +247,9 @@ class LatentTrees:
         sizes = weights.states[self.pair_symbol].astype(np.int64)
         return sizes, runs(weights.state_offsets[self.pair_symbol], sizes)
 
-    def _normalise_words(self, weights: LatentWeights, counts: np.ndarray, smoothing: float) -> np.ndarray:
+    def _normalise_words(
+        self, weights: LatentWeights, counts: np.ndarray, smoothing: float, fading: float
+    ) -> np.ndarray:
         """Return the classes' probabilities in each state; a state without words is like the mean of the others."""
         sizes, state = self._states_of_pairs(weights)
         totals = np.bincount(state, weights=counts, minlength=len(weights.root))
@@ -254,7 +258,8 @@ class LatentTrees:
         if smoothing or dead.any():
             alive = np.add.reduceat(totals > 0, weights.state_offsets[:-1], dtype=float)[self.pair_symbol]
             mean = np.repeat(np.add.reduceat(probability, offsets_of(sizes)[:-1]) / np.maximum(alive, 1), sizes)
-            probability = np.where(dead, mean, (1 - smoothing) * probability + smoothing * mean)
+            amount = smoothing * (fading / (fading + totals[state]) if fading else 1.0)
+            probability = np.where(dead, mean, (1 - amount) * probability + amount * mean)
         return np.where(probability >= _LEAST, probability, 0.0)
 
 

@@ -133,19 +133,21 @@ class SmoothingLearner(IterativeLearner):
     ----------
     smoothing, lexical_smoothing
         How far the probabilities of a state's rules and words are drawn towards the mean of its symbol's states.
+    fading
+        How many occurrences of a state halve its smoothing, which then vanishes as data grow; 0: none do.
     """
 
     smoothing: float = number(
         0.03, "How far a state's rules are drawn towards the mean of its symbol's states.", below=1
     )
     lexical_smoothing: float = number(0.1, "How far a state's words are drawn towards that mean.", below=1)
+    fading: float = number(0.0, "How many occurrences of a state halve its smoothing; 0: none do.")
 
     def _maximise(
         self, problem: LatentProblem, layout: LatentWeights, counts: LatentCounts, *, smooth: bool = True
     ) -> LatentWeights:
-        amounts: dict[str, Any] = (
-            {"smoothing": self.smoothing, "lexical_smoothing": self.lexical_smoothing} if smooth else {}
-        )
+        names = ("smoothing", "lexical_smoothing", "fading") if smooth else ()
+        amounts: dict[str, Any] = {name: getattr(self, name) for name in names}
         return problem.trees.maximise(layout, counts, **amounts)
 
     def _iterate(self, problem: LatentProblem, state: TrainingState, *, smooth: bool = True) -> TrainingState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,9 +18,12 @@ from sapwood.errors import GrammarError, UsageError
 from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.bundle import load_models, save_models
+from sapwood.grammar.layer import Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
+from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD, make_learner
+from sapwood.learn.network import NetworkLearner
 from sapwood.learn.settings import declared
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
@@ -63,6 +67,8 @@ def train(
     method: str | Learner = DEFAULT_METHOD,
     dev: Iterable[Tree] | HeldOut | None = None,
     ensemble: int = 1,
+    layer: bool | LayerLearner = False,
+    network: bool | NetworkLearner = False,
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
@@ -81,6 +87,10 @@ def train(
         Trees to choose the best grammar by, and to score the result on.
     ensemble
         How many grammars to learn, from as many seeds.
+    layer
+        Whether to learn a layer over their forests, too (`sapwood.learn.layer`), or its settings.
+    network
+        Whether to learn a network that scores spans, too (`sapwood.learn.network`), or its settings.
     output
         Where to write the model. What is done is kept beside it until then, so that
     resume
@@ -105,7 +115,7 @@ def train(
     corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
         dev = HeldOut(dev, corpus, workers=learner.where)
-    run = TrainingRun(learner, ensemble=ensemble, output=output, resume=resume, log=log)
+    run = TrainingRun(learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log)
     grammars = run(corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
@@ -125,7 +135,7 @@ class TrainingRun:
     ----------
     learner
         What to train with; members of an ensemble differ by their seeds.
-    ensemble, output, resume, log
+    ensemble, layer, network, output, resume, log
         As for `train`.
 
     Attributes
@@ -139,6 +149,8 @@ class TrainingRun:
         learner: Learner,
         *,
         ensemble: int = 1,
+        layer: bool | LayerLearner = False,
+        network: bool | NetworkLearner = False,
         output: str | Path | None = None,
         resume: bool = False,
         log: str | Path | None = None,
@@ -150,6 +162,8 @@ class TrainingRun:
         if resume and output is None:
             raise UsageError("resume: goes with output, beside which the state of training is kept")
         self.learner, self.ensemble, self.resume, self.log = learner, ensemble, resume, log
+        self.layer = (LayerLearner() if layer else None) if isinstance(layer, bool) else layer
+        self.network = (NetworkLearner() if network else None) if isinstance(network, bool) else network
         self.output, self.kept = output, KeptFiles(output)
         self.kept.check(resume=resume, log=log)
 
@@ -170,44 +184,82 @@ class TrainingRun:
         """Train, save, and clear away what was kept for the case of an interruption."""
         progress = progress or Silent()
         done = self._done(corpus)
-        steps = sum(grammar.info.get("iterations", 0) for grammar in done)
+        steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self.ensemble])
         with self._open_log(steps) as log:
             if getattr(log, "is_new", True):
                 settings: dict[str, Any] = {**self.learner.settings(), "ensemble": self.ensemble}
+                if self.layer is not None:
+                    settings["layer"] = self.layer.settings()
+                if self.network is not None:
+                    settings["network"] = self.network.settings()
                 figures = {"trees": corpus.n_trees, "words": corpus.n_words}
                 log.write("start", step=0, method=self.learner.method, settings=settings, **figures)
-            for number, grammar, lines in self._members(len(done), corpus, dev, progress, log, steps):
-                view = _MemberLog(log, steps, {"member": number})
-                for event, step, found in lines:
+            for number, grammar, lines in self._grammars(len(done), corpus, dev, progress, log, steps):
+                own = number < self.ensemble  # and not a fold's, of which nothing is noted
+                view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
+                for event, step, found in lines if own else []:
                     view.write(event, step=step, **found)
                 done.append(grammar.with_info(seed=self._seed))
-                steps += grammar.info.get("iterations", 0)
-                if self.output is not None and self.ensemble > 1:
+                steps += grammar.info.get("iterations", 0) if own else 0
+                if self.output is not None and (self._n_jobs > 1 or self.network is not None):
                     save_models(done, self.kept.members)
+            if self.network is not None:
+                done[0] = self._with_network(corpus, done[0], progress, _MemberLog(log, steps, {}))
+                steps += self.network.epochs
+            if self.layer is not None:
+                if self.network is None:
+                    for path in self.kept.checkpoints():  # of the last grammar, which is kept as a whole
+                        path.unlink()
+                done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
+                steps += self.layer.epochs
             log.write("end", step=steps)
         if self.output is not None:
             save_grammars(done, self.output)
             self.kept.clear()
         return done
 
-    def _members(
+    @property
+    def _folds(self) -> int:
+        return 0 if self.layer is None else self.layer.folds
+
+    @property
+    def _n_jobs(self) -> int:
+        return self.ensemble * (1 + self._folds)
+
+    def _jobs(self, corpus: Corpus, dev: Evaluate | None = None) -> Iterator[Job]:
+        """Yield what to learn one after the other: the members, then those of all folds but one, for each in turn."""
+        for number in range(self.ensemble):
+            yield Job(self.member(number), corpus, dev)
+        if self.layer is not None:
+            fold_of = self.layer.fold_of(corpus.n_trees)
+            for fold in range(self.layer.folds):
+                trees = corpus.part(np.flatnonzero(fold_of != fold))
+                for number in range(self.ensemble):
+                    yield Job(self.member(number), trees)
+
+    def _grammars(
         self, first: int, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, steps: int
     ) -> Iterator[tuple[int, TensorGrammar, Lines]]:
-        """Yield the members that are not finished yet, and what is to be noted of them: whole trainings elsewhere."""
-        numbers, workers = range(first, self.ensemble), self.learner.where
+        """Yield the grammars that are not finished yet, and what is to be noted of them: whole trainings elsewhere."""
+        numbers, workers = range(first, self._n_jobs), self.learner.where
+        jobs = islice(self._jobs(corpus, dev), first, None)
         if not workers.near and len(numbers) > 1:
-            jobs = [Job(replace(self.member(number), workers=None, threads=1), corpus, dev) for number in numbers]
-            found = track(fit_all(jobs, workers), progress, "learning", len(numbers), "grammars")
+            alone = (replace(job, learner=replace(job.learner, workers=None, threads=1)) for job in jobs)
+            found = track(fit_all(alone, workers), progress, "learning", len(numbers), "grammars")
             for number, (grammar, lines) in zip(numbers, found, strict=True):
                 yield number, grammar, lines
             return
-        for number in numbers:
-            if self.ensemble > 1:
-                progress.note(f"grammar {number + 1} of {self.ensemble}")
+        for number, job in zip(numbers, jobs, strict=True):
+            fold, member = divmod(number, self.ensemble)
+            if self._n_jobs > 1:
+                without = f", without fold {fold} of {self._folds}" if fold else ""
+                progress.note(f"grammar {member + 1} of {self.ensemble}{without}")
             view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
-            checkpoint = self.kept.checkpoint(f"-{number:02d}" if self.ensemble > 1 else "")
+            checkpoint = self.kept.checkpoint(f"-{number:02d}" if self._n_jobs > 1 else "")
             try:
-                grammar = self.member(number).fit(corpus, dev=dev, progress=progress, log=view, checkpoint=checkpoint)
+                grammar = job.learner.fit(
+                    job.corpus, dev=job.dev, progress=progress, log=NoLog() if fold else view, checkpoint=checkpoint
+                )
             except GrammarError:  # which would come again, however often one goes on
                 for path in self.kept.checkpoints():
                     path.unlink()
@@ -215,24 +267,46 @@ class TrainingRun:
             steps += grammar.info.get("iterations", 0)
             yield number, grammar, []
 
+    def _with_layer(
+        self, corpus: Corpus, done: list[TensorGrammar], progress: Progress, log: Log
+    ) -> list[TensorGrammar]:
+        """Return the grammars of all trees, the first with a layer; those of folds come behind them."""
+        assert self.layer is not None
+        own, rest = done[: self.ensemble], done[self.ensemble :]
+        folds = [rest[begin : begin + self.ensemble] for begin in range(0, len(rest), self.ensemble)]
+        layer = self.layer.fit(
+            corpus, folds, random_state=self._seed, workers=self.learner.where, progress=progress, log=log
+        )
+        if self.network is not None:
+            layer = layer.beside(self.network.weight)
+        first = replace(own[0], layer=layer).with_info(layer=self.layer.settings())
+        return [first, *own[1:]]
+
+    def _with_network(self, corpus: Corpus, grammar: TensorGrammar, progress: Progress, log: Log) -> TensorGrammar:
+        """Return a grammar with a network, and a layer that has no features yet."""
+        assert self.network is not None
+        # The grammars are kept as a whole: their checkpoints make way for the network's.
+        checkpoint = self.kept.checkpoint("-network")
+        network = self.network.fit(corpus, random_state=self._seed, checkpoint=checkpoint, progress=progress, log=log)
+        layer = Layer.plain().beside(self.network.weight)
+        return replace(grammar, layer=layer, network=network).with_info(network=self.network.settings())
+
     def _done(self, corpus: Corpus) -> list[TensorGrammar]:
-        """Return the members that are finished; refuse to go on with grammars of another run."""
+        """Return the grammars that are finished; refuse to go on with those of another run."""
         if not (self.resume and self.kept.members.exists()):
             return []
-        done, digest = load_models(self.kept.members), corpus.digest()
-        for number, grammar in enumerate(done):
+        done = load_models(self.kept.members)
+        if len(done) > self._n_jobs:
+            raise UsageError(f"{self.kept.members}: holds {len(done)} grammars, more than the {self._n_jobs} asked for")
+        for grammar, job in zip(done, self._jobs(corpus), strict=False):
             info = grammar.info
-            same = self.member(number).settings() == info.get("settings") and info.get("method") == self.learner.method
+            same = job.learner.settings() == info.get("settings") and info.get("method") == self.learner.method
             training = info.get("training")
-            if not isinstance(training, dict) or training.get("digest") != digest or not same:
+            if not isinstance(training, dict) or training.get("digest") != job.corpus.digest() or not same:
                 raise UsageError(
                     f"{self.kept.members}: grammars of a training run with other settings or trees; give the same "
                     "ones again, or remove it to start anew"
                 )
-        if len(done) > self.ensemble:
-            raise UsageError(
-                f"{self.kept.members}: holds {len(done)} grammars, more than the {self.ensemble} asked for"
-            )
         return done
 
     def _open_log(self, steps: int) -> contextlib.AbstractContextManager[Log]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -16,8 +16,6 @@ import scipy.sparse
 from sapwood import kernels
 from sapwood.run.columns import Part
 from sapwood.shapes import Array, Float, Int32, Int64
-
-T = TypeVar("T")
 
 
 class Segments(NamedTuple):
@@ -161,11 +159,6 @@ def far_dense_row(row: TileRow, column_bounds: np.ndarray, height: int, width: i
     """Return the counts of some rows as a dense matrix."""
     segments = _in_inner_order(row, column_bounds)
     return dense_row(TileRow(segments, row.offsets, row.blocks), height, width)
-
-
-def itself(value: T) -> T:
-    """Return the value."""
-    return value
 
 
 def _in_inner_order(row: TileRow, column_bounds: np.ndarray) -> Segments:

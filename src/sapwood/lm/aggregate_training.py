@@ -261,6 +261,8 @@ class Training:
             optimum = maximise(
                 evaluate, start, iterations=iterations, tolerance=self.settings.tolerance, axis=1, note=note
             )
+        if not optimum.converged:
+            self._warn_of_the_cap(iterations)
         self.r[:] = np.maximum(optimum.weights, _SMALLEST_STATE if self.dtype is np.float32 else 0.0)
         self.log_likelihood, self.ascent = optimum.objective * self.tiles.total, None
 
@@ -309,10 +311,18 @@ class Training:
                 self.course = course = Course(phase, iteration, value, gained, worse)
                 self._keep()
                 stage.step(1, **shown)
+        if rows_only and not self._is_enough() and iterations > 1:
+            self._warn_of_the_cap(iterations)
         if self.best.r is not None and self.best.s is not None:
             # EM goes on from the best of pivot, and the model is the best of all.
             self.r, self.s = self.best.r.copy(), self.best.s.copy()
             self.pivot_iterations, self.iterations = self.best.pivot_iterations, self.best.iterations
+
+    def _warn_of_the_cap(self, iterations: int) -> None:
+        """Say that the concave problem was left before its end."""
+        option = "iterations" if self.settings.method == "pivot" else "pivot_iterations"
+        said = f"pivot: {iterations} iterations, the most there may be, were not enough for the concave problem"
+        self.progress.note(f"{said}; {option} can be raised")
 
     def _is_enough(self) -> bool:
         """Return whether held-out text has not got better for a while, or without it the objective hardly has."""

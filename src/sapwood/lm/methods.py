@@ -29,20 +29,27 @@ class Settings(TypedDict, total=False):
     word_prior: float
     batches: int
     anchor_count: float
+    kappa: float
+    pivot_iterations: int | None
+    patience: int
+    tolerance: float
+    noise: float
+    step_power: float
     lags: int
 
 
-_LATENT = ("states", "iterations", "prior")
-_EM = (*_LATENT, "word_prior", "batches")
+_LATENT = ("states", "iterations", "prior", "patience", "tolerance")
+_EM = (*_LATENT, "word_prior", "noise", "batches", "step_power")
+_ANCHORS = ("anchor_count", "kappa")
 # What each method takes, in the order of the documentation.
 METHODS: dict[Method, tuple[str, ...]] = {
     "em": _EM,
-    "pivot": (*_LATENT, "anchor_count"),
-    "pivot+em": (*_EM, "anchor_count"),
+    "pivot": (*_LATENT, *_ANCHORS),
+    "pivot+em": (*_EM, *_ANCHORS, "pivot_iterations"),
     "mixed-order": (*_EM, "lags"),
     "kn": ("order",),
     "mkn": ("order",),
-    "mix": (*_EM, "anchor_count", "lags", "order"),
+    "mix": (*_EM, *_ANCHORS, "pivot_iterations", "lags", "order"),
 }
 
 

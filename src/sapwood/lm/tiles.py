@@ -33,7 +33,6 @@ from sapwood.lm._tile_rows import (
     expect_tile,
     far_dense_row,
     far_tile_row,
-    itself,
     multiply_row,
     multiply_tile,
     passed_on,
@@ -41,7 +40,7 @@ from sapwood.lm._tile_rows import (
     tile_row,
     tile_totals,
 )
-from sapwood.run.workers import HERE, Kept, Threads, Workers
+from sapwood.run.workers import HERE, Kept, Threads, Workers, itself
 from sapwood.shapes import Array, Float, Float64, Int32
 
 T = TypeVar("T")
@@ -132,7 +131,7 @@ class BigramTiles:
         spans = list(itertools.pairwise(self.row_bounds.tolist()))
         if self.workers.near:
             make = partial(tile_row, matrix, self.rows, cut)
-            self._rows: list[Kept] = self.workers.keep(make, *zip(*spans, strict=True))
+            self._rows: list[Kept] = self.workers.place(make, *zip(*spans, strict=True))
             return
         # Of each group of rows what it needs: its entries one behind the other, and numbers that count from its first
         # row and from the first column of each group.
@@ -142,7 +141,7 @@ class BigramTiles:
         self._columns = columns = self.workers.columns({"indices": turned.indices, "data": turned.data})
         parts = [columns.part(int(turned.indptr[a]), int(turned.indptr[b])) for a, b in spans]
         ends = [turned.indptr[a : b + 1] - turned.indptr[a] for a, b in spans]
-        self._rows = self.workers.keep(far_tile_row, parts, ends, itertools.repeat(cut))
+        self._rows = self.workers.place(far_tile_row, parts, ends, itertools.repeat(cut))
 
     def _each(self, call: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         return list(Threads(self.workers.threads).map(call, numbers))

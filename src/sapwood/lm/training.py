@@ -262,7 +262,7 @@ def resolved_settings(method: Method, **settings: Unpack[Settings]) -> Settings:
     if method == "pivot":
         defaults["iterations"] = PIVOT_ITERATIONS
     # As floats or whole numbers whichever way they are written, so that the same settings give the same bytes.
-    chosen = {
-        name: type(defaults[name])(settings.get(name, defaults[name])) for name in METHODS[method] if name != "order"
-    }
+    given: dict[str, Any] = {name: settings.get(name, defaults[name]) for name in METHODS[method] if name != "order"}
+    kinds = {name: int if default is None else type(default) for name, default in defaults.items()}
+    chosen = {name: value if value is None else kinds[name](value) for name, value in given.items()}
     return cast(Settings, chosen)

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, reduce
 from importlib import metadata
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -36,7 +36,7 @@ from sapwood.errors import ClusterError, InputError, SapwoodError, UsageError
 from sapwood.files import whole_number
 from sapwood.run.columns import Columns, FileColumns, Rows
 from sapwood.run.parallel import one_blas_thread
-from sapwood.run.workers import Kept, Workers
+from sapwood.run.workers import Kept, Threads, Workers, itself
 from sapwood.shapes import Array, Shaped
 
 R = TypeVar("R")
@@ -142,6 +142,10 @@ class Cluster(Workers):
             "distributed.scheduler.allowed-failures": _DEATHS,
             # Work goes where its shard is; nobody takes a copy because it is idle for a moment.
             "distributed.scheduler.work-stealing": False,
+            # What nobody looks at costs a few percent of each processor.
+            "distributed.worker.profile.enabled": False,
+            "distributed.admin.tick.interval": "200ms",
+            "distributed.admin.system-monitor.interval": "2s",
         }
         with dask.config.set(settings):
             return self._closing.enter_context(
@@ -209,6 +213,17 @@ class Cluster(Workers):
         with self._explained():
             return [sealed.value for sealed in self._client.gather(futures)]
 
+    def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
+        """Return names of the results, which are on all workers about equally."""
+        with self._explained():
+            workers = sorted(self._client.nthreads())
+        rows = list(zip(*columns, strict=False))
+        ends = np.linspace(0, len(rows), len(workers) + 1).astype(int).tolist()
+        if not workers:  # they will come
+            return self._submit(call, rows)
+        spans = zip(workers, pairwise(ends), strict=True)
+        return [each for worker, (begin, end) in spans for each in self._submit(call, rows[begin:end], worker)]
+
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
         """Return names of the results."""
         return self._submit(call, list(zip(*columns, strict=False)))
@@ -223,7 +238,7 @@ class Cluster(Workers):
 
     def share(self, value: Any) -> Kept:
         """Return a name for the value, which the scheduler keeps until all are done with it."""
-        return self._submit(_itself, [(value,)])[0]
+        return self._submit(itself, [(value,)])[0]
 
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Write the arrays to files in the folder for temporary ones, or send them if workers do not see that.
@@ -260,8 +275,8 @@ class Cluster(Workers):
             found = self._client.run(os.path.exists, str(Path(path).resolve()))
         return sorted(worker for worker, there in found.items() if not there)
 
-    def _submit(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> list[Any]:
-        """Have calls made, one for each row of arguments; return their futures."""
+    def _submit(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]], worker: str | None = None) -> list[Any]:
+        """Have calls made, one for each row of arguments, on a worker if it is still there; return their futures."""
         import dask
 
         if not rows:
@@ -272,7 +287,8 @@ class Cluster(Workers):
         with self._explained(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
             columns = [[self._sealed(argument) for argument in column] for column in zip(*rows, strict=True)]
             calls = [Sealed(call)] * len(rows)
-            return list(self._client.map(_call, calls, *columns, key=keys, pure=False))
+            where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+            return list(self._client.map(_call, calls, *columns, key=keys, pure=False, **where))
 
     def _sealed(self, argument: Any) -> Any:
         """Return an argument as it is sent; what is on workers already is not."""
@@ -315,8 +331,6 @@ class Cluster(Workers):
 
 def open_workers(cluster: str | None, threads: int) -> contextlib.AbstractContextManager[Workers]:
     """Return the workers of a cluster or, if there is none, threads of this process; to be used in a `with` block."""
-    from sapwood.run.workers import Threads
-
     return contextlib.nullcontext(Threads(threads)) if cluster is None else Cluster(cluster, threads=threads)
 
 
@@ -343,10 +357,14 @@ class Sealed:
     __slots__ = ("_arrays", "_rest", "value")
 
     def __init__(self, value: Any) -> None:
-        dump = importlib.import_module("cloudpickle").dumps
         self.value = value
         self._arrays: list[pickle.PickleBuffer] = []
-        self._rest: bytes = dump(value, protocol=5, buffer_callback=self._arrays.append)
+        try:
+            self._rest = pickle.dumps(value, protocol=5, buffer_callback=self._arrays.append)
+        except (pickle.PicklingError, AttributeError, TypeError):  # functions of the caller's own, say
+            self._arrays.clear()
+            dump = importlib.import_module("cloudpickle").dumps
+            self._rest = dump(value, protocol=5, buffer_callback=self._arrays.append)
 
     def __sizeof__(self) -> int:
         return len(self._rest) + sum(array.raw().nbytes for array in self._arrays)
@@ -382,10 +400,6 @@ def _call(call: Sealed, *arguments: Any) -> Sealed:
 def _limit_worker() -> None:
     """Keep matrix products of this process to one thread, for good."""
     one_blas_thread()
-
-
-def _itself(value: R) -> R:
-    return value
 
 
 def _short(error: BaseException) -> str:

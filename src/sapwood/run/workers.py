@@ -2,7 +2,7 @@
 
 A pass over data is always the same four steps, whoever does the work:
 
-    shards = workers.keep(make, recipes)                # once: each shard is made, and stays, where it is worked on
+    shards = workers.place(make, recipes)               # once: each shard is made, and stays, where it is worked on
     weights = workers.share(weights)                    # in each pass: what changes goes to all
     parts = workers.map(call, shards, repeat(weights))  # results come back in the order of the shards
     for part in parts: total += part                    # and are added up in that order
@@ -63,8 +63,12 @@ class Workers(ABC):
         """
 
     @abstractmethod
+    def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
+        """Do what `keep` does, the first rows on one worker, the next on another: shards, for as long as they last."""
+
+    @abstractmethod
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
-        """Do what `map` does, but leave the results where they are."""
+        """Do what `map` does, but leave the results where they are: calls are made where their arguments are."""
 
     @abstractmethod
     def fold(self, step: Callable[[R, Any], R], start: R, call: Callable[..., Any], *columns: Iterable[Any]) -> R:
@@ -119,6 +123,10 @@ class Threads(Workers):
                 lambda *row: pool.submit(call, *row), zip(*columns, strict=False), ahead or 2 * self.threads
             )
 
+    def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
+        """Return the results themselves."""
+        return self.keep(call, *columns)
+
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
         """Return the results themselves."""
         return list(self.map(call, *columns))
@@ -141,6 +149,11 @@ class Threads(Workers):
 
 # Where work runs if nothing is said.
 HERE = Threads(1)
+
+
+def itself(value: R) -> R:
+    """Return the value: a call that brings here what is kept elsewhere."""
+    return value
 
 
 def in_order(submit: Callable[..., Future[R]], rows: Iterable[Sequence[Any]], ahead: int) -> Iterator[R]:

@@ -267,6 +267,27 @@ class Corpus:
         rule[inner[nodes]] = new_rule[self.rule[nodes & inner]]
         return replace(corpus, rules=rules, rule=rule), int((~keep).sum())
 
+    def part(self, trees: Int64[Array, "chosen"]) -> Corpus:
+        """Return the corpus of some of the trees: what `from_trees` would make of them alone."""
+        nodes = np.concatenate([np.arange(self.offsets[tree], self.offsets[tree + 1]) for tree in trees])
+        symbol, word, leaf = self.symbol[nodes], self.word[nodes], self.word[nodes] >= 0
+        numbers, words = np.empty(len(nodes), np.int32), np.full(len(nodes), -1, np.int32)
+        names: list[str] = []
+        for chosen in (~leaf, leaf):
+            used, occurrences = np.unique(symbol[chosen], return_inverse=True)
+            found, new = _by_frequency([self.symbols[number] for number in used], occurrences)
+            numbers[chosen] = len(names) + new[occurrences]
+            n_interminals = len(names)
+            names += found
+        used, occurrences = np.unique(word[leaf], return_inverse=True)
+        vocabulary, new = _by_frequency([self.words[number] for number in used], occurrences)
+        words[leaf] = new[occurrences]
+        offsets = np.concatenate([[0], np.cumsum(np.diff(self.offsets)[trees])]).astype(np.int64)
+        return Corpus.from_columns(
+            SymbolTable.from_names(names), n_interminals, vocabulary, numbers, words, offsets, self.normaliser,
+            self.transform,
+        )  # fmt: skip
+
     def tree(self, index: int) -> Tree:
         """Return skeletal tree number `index` (the transform undoes it: `corpus.transform.invert`)."""
         events: list[tuple[str, str | None, int]] = []

@@ -70,32 +70,54 @@ def test_equation_1_written_out(n, shape, chunk, single, seed):
     st.integers(0, 2**32 - 1),
 )  # fmt: skip
 def test_em_written_out(n, shape, strength, iterations, seed):
+    """Steps that grow as long as the objective does, and the bound on what is missing from the maximum."""
     likelihoods, weights, start = random_triples(np.random.default_rng(seed), n, shape)
     flat = (shape[0], shape[1] * shape[2])
     tensor = start.reshape(flat).copy()
-    kernels.rule_em(*likelihoods, weights, start.reshape(flat), strength, 7, iterations, tensor)
-    twin, objectives = start, []
-    for _ in range(iterations):
-        value, gradient = written_out(likelihoods, weights, twin)
-        objectives.append(value + strength * float((start * np.log(np.maximum(twin, 1e-300))).sum()))
-        counts = twin * gradient + strength * start
-        twin = counts / counts.sum()
-    np.testing.assert_allclose(tensor.reshape(shape), twin, rtol=1e-9, atol=1e-14)
+    passes, missing = kernels.rule_em(
+        *likelihoods, weights, start.reshape(flat), strength, 7, iterations, -np.inf, tensor
+    )  # fmt: skip
+
+    def objective(t):
+        value, gradient = written_out(likelihoods, weights, t)
+        prior = strength * float((start * np.log(np.maximum(t, 1e-300))).sum())
+        return value + prior, (gradient + strength * start / np.where(t > 0, t, 1.0)) / (weights.sum() + strength)
+
+    twin, power, pass_, values = start, 1.0, 0, []
+    value, gain = objective(twin)
+    while pass_ < iterations:
+        pass_ += 1
+        tried = twin * gain**power
+        tried /= tried.sum()
+        new_value, new_gain = objective(tried)
+        longer = 1.5 * power
+        if power > 1 and new_value < value:
+            longer, pass_ = 1.0, pass_ + 1
+            tried = twin * gain / (twin * gain).sum()
+            new_value, new_gain = objective(tried)
+        twin, value, gain, power = tried, new_value, new_gain, longer
+        values.append(value)
+    assert missing == pytest.approx((gain.max() - 1) * (weights.sum() + strength), rel=1e-6, abs=1e-6)
+    np.testing.assert_allclose(tensor.reshape(shape), twin, rtol=1e-6, atol=1e-12)
     assert tensor.sum() == pytest.approx(1)
-    # The objective with the pseudo-counts, which EM never lowers.
-    assert (np.diff(objectives) >= -1e-9 * np.abs(objectives[1:])).all()
+    assert (np.diff(values) >= -1e-9 * np.abs(values[1:])).all()
+    # What is missing is at most what was said.
+    best = start.reshape(flat).copy()
+    kernels.rule_em(*likelihoods, weights, start.reshape(flat), strength, 7, 2000, 1e-9, best)
+    assert objective(best.reshape(shape))[0] - value <= missing + 1e-6 * max(1.0, abs(value))
+    assert passes >= iterations
 
 
 def test_a_rule_is_solved_in_counts():
     (outside, left, right), weights, _ = random_triples(np.random.default_rng(0), 12, (2, 3, 2))
     single = [each.astype(np.float32) for each in (outside, left, right, weights)]
     start = np.full((2, 6), 1 / 12, np.float32)
-    counts = _solve_rule(2.0, 5, _Triples(*single, start, 17))
+    counts = _solve_rule(2.0, 5, 0.0, _Triples(*single, start, 17))
     assert counts.shape == (12,)
     assert counts.sum() == pytest.approx(17, rel=1e-5)
     nothing = np.zeros((0, 1), np.float32)
     alone = _Triples(nothing, nothing, nothing, nothing[:, 0], np.ones((1, 1), np.float32), 4)
-    assert _solve_rule(2.0, 5, alone).tolist() == [4.0]
+    assert _solve_rule(2.0, 5, 0.0, alone).tolist() == [4.0]
 
 
 # Drawing.
@@ -242,6 +264,50 @@ def test_a_few_ways_give_the_same_on_average():
     assert error < 0.01 * len(nodes)
 
 
+def test_all_ways_to_look_at_a_node():
+    """Section 6.2 as it stands: each triple of features counts the same."""
+    corpus = Corpus.from_trees([Tree.parse("(S (S (A x) (B y)) (B z))"), Tree.parse("(S (A x) (B y))")] * 3)
+    table = NodeTable(corpus, np.arange(len(corpus.words)))
+    features = extract(table, ["word", several({"A": 2, "S": 3})], [several({"S": 2})])
+    found = random_found(np.random.default_rng(3), features, [2, 3, 2])
+    evidence = _Evidence(features, found, "all", 1.0, 0)
+    assert len(corpus.rules) == 2
+    for rule, (a, b, c) in enumerate(corpus.rules.tolist()):
+        nodes = np.flatnonzero(corpus.rule == rule)
+        m = [found[symbol].states for symbol in (a, b, c)]
+        t = np.random.default_rng(rule).dirichlet(np.ones(np.prod(m))).reshape(m)
+        triples = evidence.triples(corpus, found, [a, b, c], nodes)
+        total, ways = 0.0, 0
+        for node in nodes.tolist():
+            places = (node, "outside"), (int(corpus.left[node]), "inside"), (int(corpus.right[node]), "inside")
+            likelihoods = [said(features, found, 1.0, corpus, *place) for place in places]
+            terms = np.log(np.einsum("ijk,xi,yj,zk->xyz", t, *likelihoods))
+            total, ways = total + float(terms.sum()), ways + terms.size
+        assert triples.weights.sum() == pytest.approx(len(nodes), rel=1e-6)
+        assert drawn_sum(triples, t) == pytest.approx(total * len(nodes) / ways, rel=1e-5)
+
+
+def test_roots_by_a_feature_of_roots():
+    """What other nodes have, too, does not tell what roots are."""
+    corpus = Corpus.from_trees([Tree.parse("(S (S (A x) (B y)) (B z))"), Tree.parse("(S (A x) (B y))")] * 3)
+
+    def kind(of_roots: int):
+        """Return a feature: a value that all nodes have, and one that roots alone have."""
+
+        def values(table: NodeTable) -> Entries:
+            nodes, roots = np.arange(table.n_nodes), corpus.roots
+            value = np.concatenate([np.zeros(len(nodes), int), np.full(len(roots), 1)[: of_roots * len(roots)]])
+            return Entries(np.concatenate([nodes, roots[: of_roots * len(roots)]]), value, np.ones(len(value)))
+
+        return values
+
+    for of_roots in (0, 1):
+        features = extract(NodeTable(corpus, np.arange(len(corpus.words))), [], [kind(of_roots)])
+        found = random_found(np.random.default_rng(5), features, [3, 1, 1])
+        counts = _roots(features, found, _Evidence(features, found, 2, 0.0, 0))
+        np.testing.assert_allclose(counts[:3], 6 * found[0].outside[of_roots], rtol=1e-5)
+
+
 def test_nodes_without_features_say_nothing():
     corpus = Corpus.from_trees([Tree.parse("(S (A x) (B y))")] * 4)
     table = NodeTable(corpus, np.arange(len(corpus.words)))
@@ -252,7 +318,7 @@ def test_nodes_without_features_say_nothing():
     assert triples.weights.tolist() == [2.0, 2.0]  # the trees by turns
     assert triples.outside.tolist() == [[1, 1]] * 2
     assert triples.right.tolist() == [[1, 1, 1]] * 2
-    np.testing.assert_allclose(_roots(corpus, found, evidence)[:2], 4 * found[0].prior, rtol=1e-6)
+    np.testing.assert_allclose(_roots(features, found, evidence)[:2], 4 * found[0].prior, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shrinkage", [0.0, 3.0])
@@ -262,7 +328,7 @@ def test_roots_are_what_their_features_say(shrinkage):
     features = extract(NodeTable(corpus, np.arange(len(corpus.words))), [], [several({"S": 3, "T": 1})])
     found = random_found(np.random.default_rng(2), features, [2, 3, 1, 1])
     assert corpus.symbols[:2] == ["S", "T"]
-    counts = _roots(corpus, found, _Evidence(features, found, 3, shrinkage, 0))
+    counts = _roots(features, found, _Evidence(features, found, 3, shrinkage, 0))
     begins = np.cumsum([0, *(each.states for each in found)])
     for symbol in (0, 1):
         own = found[symbol]

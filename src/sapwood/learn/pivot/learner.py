@@ -3,16 +3,22 @@
 Step 1 decomposes the features of each symbol (`symbols`). Step 2 finds for each rule the joint distribution of the
 states of its node and of its two children that makes the features around it most probable (equation 1, and section 6.2
 for several features): the objective is a sum over all ways to look at one outside feature of the node and one inside
-feature of each child. Here each node contributes a few of these ways, drawn at random, at a small part of the cost.
-(All nodes count the same, while in the sum those with many features count for more. Either way each term is maximal, in
-expectation, at the true distribution.) Step 3 and section 6.1 give all probabilities.
+feature of each child. Here each node contributes a few of these ways, drawn at random, at a small part of the cost, or
+all of them if asked for. (With a few all nodes count the same, while in the sum those with many features count for
+more. Either way each term is maximal, in expectation, at the true distribution.) Step 3 and section 6.1 give all
+probabilities.
+
+What draws estimates from samples towards each other vanishes as data grow, so that they tend to the grammar: pseudo-
+counts (`shrinkage`, `strength`) and smoothing that fades are small beside large counts, equation 1 is solved to within
+so many nats of a rule's whole log-likelihood, and anchors must be seen more often the more there is to see.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple, get_args
+from itertools import product
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse
@@ -54,12 +60,17 @@ class Pivot(FeatureLearner, Refined):
     solver
         Of the least squares over the simplex.
     alignment_iterations, rule_iterations
-        EM iterations for equation 3, and for equation 1.
+        The most EM iterations for equation 3, and for equation 1.
+    rule_tolerance
+        Iterations for equation 1 end when a rule's objective is known to be at most so many nats below its maximum.
     combinations
-        How many ways to look at the features around a node count in equation 1.
+        How many ways to look at the features around a node count in equation 1, drawn at random; `"all"`: the whole sum
+        of section 6.2, which takes hundreds of times more memory and time.
     strength
         Pseudo-counts in equation 1, distributed as if the three states were independent.
-    iterations, every, patience, smoothing, lexical_smoothing
+    smoothing, lexical_smoothing, fading
+        Of the grammar and of EM afterwards, see `SmoothingLearner`.
+    iterations, every, patience
         Of EM afterwards (pivot+EM), see `Refined`.
     unaries, rare, lexical, random_state, threads, workers
         See `LatentLearner`.
@@ -78,10 +89,14 @@ class Pivot(FeatureLearner, Refined):
     columns: Columns = choice("align", "How columns of matrices find their states.", get_args(Columns))
     solver: Solver = choice("active-set", "How the least squares over the simplex are solved.", get_args(Solver))
     alignment_iterations: int = integer(50, "Iterations of EM for equation 3.", low=1)
-    rule_iterations: int = integer(10, "Iterations of EM for equation 1.", low=1)
-    combinations: int = integer(4, "How many ways to look at a node's features count in equation 1.", low=1)
+    rule_iterations: int = integer(500, "The most iterations of EM for equation 1.", low=1)
+    rule_tolerance: float = number(10.0, "How far below its maximum equation 1 of a rule may end, in nats.")
+    combinations: int | Literal["all"] = integer(
+        4, "How many ways to look at a node's features count in equation 1; all: section 6.2.", low=1, words=("all",)
+    )
     strength: float = number(2.0, "Pseudo-counts in equation 1.")
     patience: int | None = integer(3, "EM ends when --dev has got no better so many times.", low=1, optional=True)
+    fading: float = number(1000.0, "How many occurrences of a state halve its smoothing; 0: none do.")
 
     def _phases(self, problem: LatentProblem) -> list[Phase]:
         return [replace(phase, features=5.0) for phase in super()._phases(problem)]
@@ -112,7 +127,7 @@ class Pivot(FeatureLearner, Refined):
         layout = replace(layout, states=np.array([states.states for states in found], np.int32))
         tensors = self._rules(problem.trees.corpus, found, evidence, progress)
         words = problem.trees.by_class(layout.states, _words(problem, features, found, evidence, layout.states))
-        root = _roots(problem.trees.corpus, found, evidence)
+        root = _roots(features, found, evidence)
         return replace(layout, root=root), LatentCounts(tensors, words, root)
 
     def _find(self, problem: LatentProblem, progress: Progress) -> tuple[SymbolFeatures, list[SymbolStates]]:
@@ -141,7 +156,7 @@ class Pivot(FeatureLearner, Refined):
             evidence.triples(corpus, found, rule, nodes)
             for rule, nodes in zip(corpus.rules.tolist(), nodes_by_rule(corpus), strict=True)
         )
-        call = partial(_solve_rule, self.strength, self.rule_iterations)
+        call = partial(_solve_rule, self.strength, self.rule_iterations, self.rule_tolerance)
         solved = self.where.map(call, items)
         parts = list(track(solved, progress, "rules", total=len(corpus.rules), unit="rules"))
         return np.concatenate([np.zeros(0), *parts])
@@ -174,13 +189,13 @@ class _Triples(NamedTuple):
     nodes: int
 
 
-def _solve_rule(strength: float, iterations: int, triples: _Triples) -> np.ndarray:
+def _solve_rule(strength: float, iterations: int, tolerance: float, triples: _Triples) -> np.ndarray:
     """Return the expected counts of a rule's states, `(m_a m_b m_c,)`."""
     tensor = triples.start.copy()
     if tensor.size > 1:
         kernels.rule_em(
             triples.outside, triples.left, triples.right, triples.weights, triples.start, strength, _CHUNK,
-            iterations, tensor,
+            iterations, tolerance, tensor,
         )  # fmt: skip
     return tensor.astype(float).ravel() * triples.nodes
 
@@ -192,7 +207,8 @@ class _Drawn:
     Attributes
     ----------
     features
-        `(combinations, nodes)` int32: columns of the symbol's matrix; one beyond the last where a node has none.
+        `(combinations, nodes)` int32: columns of the symbol's matrix; one beyond the last where a node has none. If all
+        count, as many as a node can have, and -1 where this one has no more.
     likelihood
         By symbol, `(d + 1, m)` float32: `p(h|f) / p(h)`, which is `p(f|h)` up to a factor; the last row is 1.
     """
@@ -205,12 +221,17 @@ class _Evidence:
     """What features say about states, as equation 1 wants it."""
 
     def __init__(
-        self, features: SymbolFeatures, found: list[SymbolStates], combinations: int, shrinkage: float, seed: int
+        self,
+        features: SymbolFeatures,
+        found: list[SymbolStates],
+        combinations: int | Literal["all"],
+        shrinkage: float,
+        seed: int,
     ) -> None:
         nodes = features.table.n_nodes
         self.combinations = combinations
-        self.inside = _Drawn(np.empty((combinations, nodes), np.int32), [])
-        self.outside = _Drawn(np.empty((combinations, nodes), np.int32), [])
+        times = [combinations if combinations != "all" else most for most in features.most_of_a_node()]
+        self.inside, self.outside = (_Drawn(np.full((number, nodes), -1, np.int32), []) for number in times)
         for symbol, states in enumerate(found):
             own = features.nodes(symbol)
             rng = np.random.default_rng([seed, symbol, 1])
@@ -218,7 +239,11 @@ class _Evidence:
                 (self.inside, features.inside(symbol), states.inside),
                 (self.outside, features.outside(symbol), states.outside),
             ):
-                side.features[:, own] = _draw(matrix, combinations, rng)
+                if combinations == "all":
+                    columns = _all(matrix)
+                    side.features[: len(columns), own] = columns
+                else:
+                    side.features[:, own] = _draw(matrix, combinations, rng)
                 mass = np.asarray(matrix.sum(axis=0)).reshape(-1, 1)
                 seen = mass + shrinkage
                 says = mass * given / np.maximum(states.prior, 1e-300) + shrinkage
@@ -234,13 +259,21 @@ class _Evidence:
             nothing = np.zeros((0, 1), np.float32)
             return _Triples(nothing, nothing, nothing, nothing[:, 0], start, len(nodes))
         tables = self.outside.likelihood[a], self.inside.likelihood[b], self.inside.likelihood[c]
-        key = self.outside.features[:, nodes].ravel().astype(np.int64)
-        for children, table in ((corpus.left[nodes], tables[1]), (corpus.right[nodes], tables[2])):
-            key = key * len(table) + self.inside.features[:, children].ravel()
+        columns = (
+            self.outside.features[:, nodes],
+            self.inside.features[:, corpus.left[nodes]],
+            self.inside.features[:, corpus.right[nodes]],
+        )
+        if self.combinations == "all":
+            columns = _crossed(*columns)
+        key = columns[0].ravel().astype(np.int64)
+        for column, table in zip(columns[1:], tables[1:], strict=True):
+            key = key * len(table) + column.ravel()
+        whole = len(key) / len(nodes)
         key, counts = np.unique(key, return_counts=True)
         key, third = np.divmod(key, len(tables[2]))
         first, second = np.divmod(key, len(tables[1]))
-        weights = (counts / self.combinations).astype(np.float32)
+        weights = (counts / whole).astype(np.float32)
         return _Triples(tables[0][first], tables[1][second], tables[2][third], weights, start, len(nodes))
 
 
@@ -256,6 +289,26 @@ def _draw(matrix: scipy.sparse.csr_array, times: int, rng: np.random.Generator) 
     place = (first + np.arange(times)[:, None] * stride) % np.maximum(sizes, 1)
     picked = matrix.indices[np.minimum(matrix.indptr[:-1] + place, len(matrix.indices) - 1)]
     return np.where(sizes > 0, picked, matrix.shape[1]).astype(np.int32)
+
+
+def _all(matrix: scipy.sparse.csr_array) -> np.ndarray:
+    """Return for each row all of its columns, `(most, rows)`, and -1 where there are no more."""
+    sizes = np.diff(matrix.indptr)
+    found = np.full((max(int(sizes.max(initial=0)), 1), len(sizes)), -1, np.int32)
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    found[np.arange(len(rows)) - matrix.indptr[rows], rows] = matrix.indices
+    found[0, sizes == 0] = matrix.shape[1]
+    return found
+
+
+def _crossed(outside: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return all triples of one outside, one left and one right feature of the same node, `(triples,)` each."""
+    parts = [
+        np.stack(triple)[:, (triple[0] >= 0) & (triple[1] >= 0) & (triple[2] >= 0)]
+        for triple in product(outside, left, right)
+    ]
+    first, second, third = np.concatenate(parts, axis=1)
+    return first, second, third
 
 
 def _words(
@@ -291,12 +344,22 @@ def _words(
     return counts
 
 
-def _roots(corpus: Corpus, found: list[SymbolStates], evidence: _Evidence) -> np.ndarray:
-    """Return expected counts of states at the root."""
+def _roots(features: SymbolFeatures, found: list[SymbolStates], evidence: _Evidence) -> np.ndarray:
+    """Return expected counts of states at the root: `pi(a, h) = p(root a) p(h | g)` for the feature `g` of roots.
+
+    (Section 6.1.) The feature of roots is one that nothing else has, and most of them do; several are as good as each
+    other. If there is none, it is all that roots have.
+    """
+    corpus = features.table.corpus
     parts = [np.zeros(states.states) for states in found]
-    roots = corpus.roots
-    for symbol in np.unique(corpus.symbol[roots]).tolist():
-        at = roots[corpus.symbol[roots] == symbol]
-        drawn = evidence.outside.likelihood[symbol][evidence.outside.features[:, at].ravel()] * found[symbol].prior
-        parts[symbol] = (drawn / drawn.sum(axis=1, keepdims=True)).sum(axis=0) / evidence.combinations
+    is_root = np.zeros(corpus.n_nodes, bool)
+    is_root[corpus.roots] = True
+    for symbol in np.unique(corpus.symbol[corpus.roots]).tolist():
+        matrix, at = features.outside(symbol), is_root[features.nodes(symbol)]
+        here, everywhere = (np.asarray(rows.sum(axis=0)).ravel() for rows in (matrix[at], matrix))
+        alone = (here > 0) & (here == everywhere)
+        mass = np.where(alone & (here == here[alone].max()), here, 0.0) if alone.any() else here
+        said = mass @ (evidence.outside.likelihood[symbol][:-1] * found[symbol].prior)
+        said = said if said.sum() > 0 else found[symbol].prior
+        parts[symbol] = at.sum() * said / said.sum()
     return np.concatenate(parts)

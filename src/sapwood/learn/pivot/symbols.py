@@ -20,6 +20,9 @@ from sapwood.learn.spectral.matrices import scale
 from sapwood.learn.spectral.projection import truncated_svd
 from sapwood.shapes import Array, Float, Int
 
+# From so many nodes on smaller singular values count, too, and how the nodes that an anchor needs grow with their root.
+_MANY, _GROWTH = 1000, 0.25
+
 
 @dataclass(frozen=True)
 class SymbolSettings:
@@ -104,15 +107,18 @@ def find_states(
         return one_state(phi.shape[1], psi.shape[1])
     scaled_phi, scaled_psi = scale(phi, settings.kappa), scale(psi, settings.kappa)
     left, values, right = truncated_svd(scaled_phi, scaled_psi, states, rng)
-    kept = int(np.count_nonzero(values > settings.tolerance * values[0])) if len(values) and values[0] > 0 else 0
+    least = settings.tolerance * min(1.0, np.sqrt(_MANY / phi.shape[0]))
+    kept = int(np.count_nonzero(values > least * values[0])) if len(values) and values[0] > 0 else 0
     if kept < 2:
         return one_state(phi.shape[1], psi.shape[1])
     left, right = left[:, :kept], right[:, :kept]
     inside_mass, outside_mass = (np.asarray(matrix.sum(axis=0)).ravel() for matrix in (phi, psi))
-    inside_points = _means(phi, scaled_psi @ right, inside_mass, settings.shrinkage)
-    outside_points = _means(psi, scaled_phi @ left, outside_mass, settings.shrinkage)
+    inside_points = mean_points(phi, scaled_psi @ right, inside_mass, settings.shrinkage)
+    outside_points = mean_points(psi, scaled_phi @ left, outside_mass, settings.shrinkage)
+    # Noise lies far out: what counts as seen often grows with the data, slower than what is there of true anchors.
+    support = max(settings.support, _GROWTH * np.sqrt(phi.shape[0]))
     found = half_from_points(
-        inside_points, inside_mass, kept, least=min(settings.support, inside_mass.max()), solver=settings.solver
+        inside_points, inside_mass, kept, least=min(support, inside_mass.max()), solver=settings.solver
     )
     if found.states < 2:
         return one_state(phi.shape[1], psi.shape[1])
@@ -122,7 +128,7 @@ def find_states(
         columns, outside_anchors, alignment = optimum.weights, np.zeros(0, np.int64), np.eye(found.states)
     else:
         other = half_from_points(
-            outside_points, outside_mass, found.states, least=min(settings.support, outside_mass.max()),
+            outside_points, outside_mass, found.states, least=min(support, outside_mass.max()),
             solver=settings.solver,
         )  # fmt: skip
         optimum = align(pairs, found.given, other.rows, iterations=settings.iterations, tolerance=1e-7)
@@ -133,7 +139,15 @@ def find_states(
     return SymbolStates(found.prior, found.given, given, found.anchors, outside_anchors, alignment, values)
 
 
-def _means(features: scipy.sparse.csr_array, vectors: np.ndarray, mass: np.ndarray, shrinkage: float) -> np.ndarray:
-    """Return the mean vector of the nodes with each feature, drawn to the mean of all as if that had been seen too."""
+def mean_points(
+    features: scipy.sparse.csr_array,
+    vectors: Float[Array, "nodes dimensions"],
+    mass: Float[Array, "features"],
+    shrinkage: float,
+) -> Float[Array, "features dimensions"]:
+    """Return the mean vector of the nodes with each feature, drawn to the mean of all as if that had been seen too.
+
+    `features` are those of the nodes, `(nodes, features)`, and `mass` how often each occurs.
+    """
     totals = features.T @ vectors + shrinkage * vectors.mean(axis=0)
     return np.asarray(totals / np.maximum(mass + shrinkage, 1e-300)[:, None])

@@ -137,7 +137,9 @@ class Spectral(FeatureLearner):
                 log.write("dev", step=step, backoff=backoff, tolerance=tolerance, **figures)
                 score = figure_of(figures, "f1")
                 if best is None or score > best[0]:
-                    best = (score, grammar)
+                    # Of other figures that come with them these are the ones that tell what the weights are worth.
+                    told = {name: round(value, 2) for name, value in figures.items() if name.startswith("negative_")}
+                    best = (score, grammar.with_info(held_out=told) if told else grammar)
         assert best is not None
         return best[1]
 

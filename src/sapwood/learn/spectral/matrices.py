@@ -81,6 +81,11 @@ class SymbolFeatures:
         """Return the outside features of a symbol's nodes, shape `(nodes, features)`."""
         return self._matrix(self._outside, symbol)
 
+    def most_of_a_node(self) -> tuple[int, int]:
+        """Return how many inside, and how many outside features a node has at most; at least 1."""
+        inside, outside = (int(np.diff(side.indptr).max(initial=1)) for side in (self._inside, self._outside))
+        return inside, outside
+
     @property
     def inside_names(self) -> list[str]:
         """The names of the inside features."""

@@ -1,0 +1,278 @@
+// Learning a network that scores spans: passes forward and back for what is no product of matrices.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "grammar/network.hpp"
+#include "learn/learn.hpp"
+
+namespace sapwood {
+namespace {
+
+// Runs over (steps, sentences, 3 layers) gates: the first half of a layer goes forward, the second back.
+template <class Run> void each_run(Cube<float> gates, Run run) {
+    const Index steps = gates.shape[0], sentences = gates.shape[1], layer = gates.shape[2] / 3, half = layer / 2;
+    for (Index b = 0; b < sentences; ++b)
+        for (int side = 0; side < 2; ++side)
+            run(GateRun{steps, half, layer, sentences * 3 * layer, sentences * layer, side ? -1 : 1},
+                b * 3 * layer + side * half, b * layer + side * half, side * half);
+}
+
+void gates_forward(Cube<float> gates, Vector<const float> bias, Cube<const float> skip, Cube<float> cell, Cube<float> shown,
+                   Cube<float> out) {
+    each_run(gates, [&](const GateRun &run, Index gate, Index at, Index place) {
+        run_gates(run, gates.data + gate, bias.data + place, skip.data + at, cell.data + at, shown.data + at, out.data + at);
+    });
+}
+
+// `gates` become the derivatives by what they were before, `skip_gradient` is filled.
+void gates_backward(Cube<float> gates, Cube<const float> skip, Cube<const float> cell, Cube<const float> shown,
+                    Cube<const float> gradient, Cube<float> skip_gradient) {
+    std::vector<float> carry(gates.shape[2] / 6);
+    each_run(gates, [&](const GateRun &run, Index gate, Index start, Index) {
+        std::fill(carry.begin(), carry.end(), 0.0f);
+        float *carried = carry.data();
+        const Index last = run.direction > 0 ? run.steps - 1 : 0;
+        for (Index s = 0, t = last; s < run.steps; ++s, t -= run.direction) {
+            float *candidate = gates.data + gate + t * run.step, *keep = candidate + run.layer, *show = keep + run.layer;
+            const Index at = start + t * run.out_step;
+            const bool has_before = s + 1 < run.steps;
+            const float *before = cell.data + (has_before ? at - run.direction * run.out_step : at);
+            const float weight = has_before ? 1.0f : 0.0f;
+#pragma omp simd
+            for (Index x = 0; x < run.width; ++x) {
+                const float up = gradient.data[at + x], seen = shown.data[at + x], passed = skip.data[at + x];
+                const float k = keep[x], r = show[x];
+                skip_gradient.data[at + x] = up * (1.0f - r);
+                const float inner = up * r * (1.0f - seen * seen) + carried[x];
+                show[x] = up * (seen - passed) * r * (1.0f - r);
+                keep[x] = inner * (weight * before[x] - candidate[x]) * k * (1.0f - k);
+                candidate[x] = inner * (1.0f - k);
+                carried[x] = inner * k;
+            }
+        }
+    });
+}
+
+// Standardise the rows of `values` in place; `out` is that times `gain` plus `shift`, only what is positive if `cut`.
+void normalise_forward(Matrix<float> values, Vector<const float> gain, Vector<const float> shift, bool cut, Vector<float> scale,
+                       Matrix<float> out) {
+    const Index size = values.shape[1];
+    for (Index i = 0; i < values.shape[0]; ++i) {
+        float *row = values.row(i), *target = out.row(i);
+        scale[i] = standardise(row, size);
+        if (cut) {
+#pragma omp simd
+            for (Index x = 0; x < size; ++x) target[x] = std::max(row[x] * gain.data[x] + shift.data[x], 0.0f);
+        } else {
+#pragma omp simd
+            for (Index x = 0; x < size; ++x) target[x] = row[x] * gain.data[x] + shift.data[x];
+        }
+    }
+}
+
+// `gradient` by the output becomes the one by the input; those by gain and shift are added to. `out` says what was cut.
+void normalise_backward(Matrix<const float> values, Vector<const float> gain, bool cut, Vector<const float> scale,
+                        Matrix<const float> out, Matrix<float> gradient, Vector<float> gain_gradient, Vector<float> shift_gradient) {
+    const Index size = values.shape[1];
+    for (Index i = 0; i < values.shape[0]; ++i) {
+        const float *row = values.row(i), *result = out.row(i);
+        float *change = gradient.row(i);
+        float mean = 0, along = 0;
+        if (cut)
+            for (Index x = 0; x < size; ++x) change[x] = result[x] > 0 ? change[x] : 0.0f;
+#pragma omp simd reduction(+ : mean, along)
+        for (Index x = 0; x < size; ++x) {
+            gain_gradient.data[x] += change[x] * row[x];
+            shift_gradient.data[x] += change[x];
+            change[x] *= gain.data[x];
+            mean += change[x];
+            along += change[x] * row[x];
+        }
+        mean /= static_cast<float>(size), along /= static_cast<float>(size);
+#pragma omp simd
+        for (Index x = 0; x < size; ++x) change[x] = scale.data[i] * (change[x] - mean - row[x] * along);
+    }
+}
+
+// `out[s] = left[starts[s]] + right[ends[s]]`.
+void join_ends(Matrix<const float> left, Matrix<const float> right, Vector<const int32_t> starts, Vector<const int32_t> ends,
+               Matrix<float> out) {
+    const Index size = left.shape[1];
+    for (Index s = 0; s < out.shape[0]; ++s) {
+        const float *a = left.row(starts[s]), *b = right.row(ends[s]);
+        float *target = out.row(s);
+#pragma omp simd
+        for (Index x = 0; x < size; ++x) target[x] = a[x] + b[x];
+    }
+}
+
+void join_ends_backward(Matrix<const float> gradient, Vector<const int32_t> starts, Vector<const int32_t> ends, Matrix<float> left,
+                        Matrix<float> right) {
+    const Index size = left.shape[1];
+    for (Index s = 0; s < gradient.shape[0]; ++s) {
+        const float *change = gradient.row(s);
+        float *a = left.row(starts[s]), *b = right.row(ends[s]);
+#pragma omp simd
+        for (Index x = 0; x < size; ++x) a[x] += change[x];
+#pragma omp simd
+        for (Index x = 0; x < size; ++x) b[x] += change[x];
+    }
+}
+
+// `out[i]` is the sum of the rows `places[i]` of a table.
+void sum_rows(Matrix<const float> table, Matrix<const int32_t> places, Matrix<float> out) {
+    const Index size = table.shape[1];
+    std::fill_n(out.data, out.size(), 0.0f);
+    for (Index i = 0; i < places.shape[0]; ++i)
+        for (Index k = 0; k < places.shape[1]; ++k) {
+            const float *row = table.row(places(i, k));
+            float *target = out.row(i);
+#pragma omp simd
+            for (Index x = 0; x < size; ++x) target[x] += row[x];
+        }
+}
+
+void sum_rows_backward(Matrix<const float> gradient, Matrix<const int32_t> places, Matrix<float> table) {
+    const Index size = table.shape[1];
+    for (Index i = 0; i < places.shape[0]; ++i)
+        for (Index k = 0; k < places.shape[1]; ++k) {
+            const float *change = gradient.row(i);
+            float *target = table.row(places(i, k));
+#pragma omp simd
+            for (Index x = 0; x < size; ++x) target[x] += change[x];
+        }
+}
+
+// Turn a row of scores into probabilities; returns the logarithm of the sum of their exponentials.
+float to_probabilities(float *row, Index size) {
+    float largest = row[0], total = 0;
+#pragma omp simd reduction(max : largest)
+    for (Index x = 0; x < size; ++x) largest = std::max(largest, row[x]);
+#pragma omp simd reduction(+ : total)
+    for (Index x = 0; x < size; ++x) {
+        row[x] = quick_exp(row[x] - largest);
+        total += row[x];
+    }
+    const float share = 1.0f / total;
+#pragma omp simd
+    for (Index x = 0; x < size; ++x) row[x] *= share;
+    return largest + std::log(total);
+}
+
+// The sum over rows of `-log p(right)`; `scores` become its derivatives. Rows without a right class (-1) do not count.
+double classes_loss(Matrix<float> scores, Vector<const int32_t> right) {
+    double loss = 0;
+    for (Index i = 0; i < scores.shape[0]; ++i) {
+        float *row = scores.row(i);
+        if (right[i] < 0) {
+            std::fill_n(row, scores.shape[1], 0.0f);
+            continue;
+        }
+        const float score = row[right[i]];
+        loss += to_probabilities(row, scores.shape[1]) - score;
+        row[right[i]] -= 1.0f;
+    }
+    return loss;
+}
+
+// All binary trees over n words: a tree scores the sum of its spans'. Spans (i, j) of two words or more are numbered by i and
+// then j. `marginal` is filled; returns the logarithm of the sum over trees.
+class BinaryTrees {
+public:
+    explicit BinaryTrees(Index n) : n(n), side(n + 1), inside(side * side), mirrored(side * side), split(side * side), outside(side * side) {}
+
+    double sum(const double *score, double *marginal) {
+        for (Index i = 0; i < n; ++i) inside[i * side + i + 1] = mirrored[(i + 1) * side + i] = 0;
+        for (Index width = 2; width <= n; ++width)
+            for (Index i = 0, j = width; j <= n; ++i, ++j) {
+                const double *left = &inside[i * side], *right = &mirrored[j * side];
+                double largest = left[i + 1] + right[i + 1], total = 0;
+                for (Index k = i + 2; k < j; ++k) largest = std::max(largest, left[k] + right[k]);
+                for (Index k = i + 1; k < j; ++k) total += quick_exp(static_cast<float>(left[k] + right[k] - largest));
+                split[i * side + j] = largest + std::log(total);
+                inside[i * side + j] = mirrored[j * side + i] = split[i * side + j] + score[number(i, j)];
+            }
+        std::fill(outside.begin(), outside.end(), 0.0);
+        outside[n] = 1;
+        for (Index width = n; width >= 2; --width)
+            for (Index i = 0, j = width; j <= n; ++i, ++j) {
+                const double mass = outside[i * side + j];
+                marginal[number(i, j)] = mass;
+                if (mass < 1e-7) continue;
+                const double *left = &inside[i * side], *right = &mirrored[j * side], total = split[i * side + j];
+                for (Index k = i + 1; k < j; ++k) {
+                    const double part = mass * quick_exp(static_cast<float>(left[k] + right[k] - total));
+                    outside[i * side + k] += part;
+                    outside[k * side + j] += part;
+                }
+            }
+        return inside[n];
+    }
+
+private:
+    Index n, side;
+    std::vector<double> inside, mirrored, split, outside;
+
+    Index number(Index i, Index j) const { return i * (n - 1) - i * (i - 1) / 2 + j - i - 2; }
+};
+
+// The sum over sentences of n words of `-log p(right tree)`, where a tree's score is the sum of those of its spans' labels;
+// `scores` (sentences * spans, labels) become its derivatives. `right` has the label of each span of the right tree, else -1;
+// `mass` is filled with the probabilities of the spans.
+double trees_loss(Matrix<float> scores, Vector<const int32_t> right, Index n, Vector<float> mass) {
+    const Index spans = n * (n - 1) / 2, labels = scores.shape[1];
+    BinaryTrees trees(n);
+    std::vector<double> sums(spans), marginal(spans);
+    double loss = 0;
+    for (Index first = 0; first < scores.shape[0]; first += spans) {
+        for (Index s = 0; s < spans; ++s) {
+            float *row = scores.row(first + s);
+            if (right[first + s] >= 0) loss -= row[right[first + s]];
+            sums[s] = to_probabilities(row, labels);
+        }
+        loss += trees.sum(sums.data(), marginal.data());
+        for (Index s = 0; s < spans; ++s) {
+            float *row = scores.row(first + s);
+            const float share = mass[first + s] = static_cast<float>(marginal[s]);
+#pragma omp simd
+            for (Index x = 0; x < labels; ++x) row[x] *= share;
+            if (right[first + s] >= 0) row[right[first + s]] -= 1.0f;
+        }
+    }
+    return loss;
+}
+
+// A step of Adam (Kingma and Ba 2015) against `factor` times the gradient, which is then zero. `first` and `second` are
+// 1 / (1 - beta ** step) for both moments.
+void adam_step(Vector<float> weights, Vector<float> gradient, Vector<float> mean, Vector<float> square, float factor, float rate,
+               float first, float second) {
+    const float beta = 0.9f, gamma = 0.98f;
+    float *w = weights.data, *change = gradient.data, *m = mean.data, *v = square.data;
+#pragma omp simd
+    for (Index x = 0; x < weights.size(); ++x) {
+        const float g = change[x] * factor;
+        m[x] = beta * m[x] + (1 - beta) * g;
+        v[x] = gamma * v[x] + (1 - gamma) * g * g;
+        w[x] -= rate * m[x] * first / (std::sqrt(v[x] * second) + 1e-8f);
+        change[x] = 0;
+    }
+}
+
+}  // namespace
+
+void bind_learn_network(nb::module_ &module) {
+    module.def("gates_forward", &gates_forward, unlocked());
+    module.def("gates_backward", &gates_backward, unlocked());
+    module.def("normalise_forward", &normalise_forward, unlocked());
+    module.def("normalise_backward", &normalise_backward, unlocked());
+    module.def("join_ends", &join_ends, unlocked());
+    module.def("join_ends_backward", &join_ends_backward, unlocked());
+    module.def("sum_rows", &sum_rows, unlocked());
+    module.def("sum_rows_backward", &sum_rows_backward, unlocked());
+    module.def("classes_loss", &classes_loss, unlocked());
+    module.def("trees_loss", &trees_loss, unlocked());
+    module.def("adam_step", &adam_step, unlocked());
+}
+
+}  // namespace sapwood

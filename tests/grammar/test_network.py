@@ -1,0 +1,160 @@
+"""A network that scores spans: its kernel against plain sums, and what is stored of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from effort import examples
+from made_up import made_up_treebank
+from sapwood import Parser
+from sapwood.errors import ModelError
+from sapwood.grammar.layer import Layer
+from sapwood.grammar.network import BEGIN, END, LOOKS, NOTHING, Network, Sizes, count_looks, looks
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.layered import LayeredChart
+from sapwood.learn import PCFG
+
+WORDS = ["The", "cats-and-dogs", "saw", "3,000", "Mice", "."]
+
+
+def random_network(rng: np.random.Generator, sizes: Sizes, words=WORDS, labels=None, tags=None) -> Network:
+    known = tuple(count_looks(dict.fromkeys(words, 2), 1000))
+    return Network(
+        sizes,
+        known,
+        labels or tuple(f"L{number}" for number in range(sizes.labels)),
+        tags or tuple(f"T{number}" for number in range(sizes.tags)),
+        rng.normal(size=(len(known) + END + 1, sizes.input)).astype(np.float32),
+        rng.normal(scale=0.5, size=sizes.n_weights).astype(np.float32),
+    )
+
+
+def plain_scores(network: Network, words: list[str]) -> np.ndarray:
+    """Return the scores of all cells, each step written out in double precision."""
+    sizes = network.sizes
+    w = {name: part.astype(float) for name, part in sizes.views(network.weights).items()}
+
+    def normal(x, name):
+        return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * w[f"{name}.gain"] + w[f"{name}.shift"]
+
+    def logistic(x):
+        return 1 / (1 + np.exp(-x))
+
+    x = [normal(network.table[row].astype(float).sum(axis=0), "input") for row in network.see(words)]
+    half, size = sizes.half, 2 * sizes.half
+    for layer in range(sizes.layers):
+        out = np.zeros((len(x), size))
+        for side, order in ((slice(0, half), range(len(x))), (slice(half, size), range(len(x) - 1, -1, -1))):
+            cell = np.zeros(half)
+            for t in order:
+                candidate, keep, show = (part[side] for part in np.split(x[t] @ w[f"{layer}.gates"], 3))
+                keep = logistic(keep + w[f"{layer}.bias"][:size][side])
+                show = logistic(show + w[f"{layer}.bias"][size:][side])
+                skip = (x[t] @ w[f"{layer}.skip"] if f"{layer}.skip" in w else x[t])[side]
+                cell = keep * cell + (1 - keep) * candidate
+                out[t, side] = show * np.tanh(cell) + (1 - show) * skip
+        x = [normal(row, str(layer)) for row in out]
+        if layer == 0:
+            first = x
+    n = len(words)
+    scores = np.zeros((n * (n + 1) // 2, sizes.labels + sizes.tags))
+    gaps = [np.concatenate([x[k][:half], x[k + 1][half:]]) for k in range(n + 1)]
+    for j in range(1, n + 1):
+        for i in range(j):
+            row = scores[j * (j - 1) // 2 + i]
+            if j - i == 1:
+                tag = first[j] @ w["tags"] + w["tags.bias"]
+                row[sizes.labels :] = tag - np.log(np.exp(tag).sum())
+            else:
+                span = normal(gaps[i] @ w["left"] + gaps[j] @ w["right"] + w["ends.bias"], "span")
+                row[: sizes.labels] = np.maximum(span, 0) @ w["labels"] + w["labels.bias"]
+    return scores
+
+
+@examples(20)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 20), st.integers(1, 9), st.integers(1, 3))
+def test_scores_are_those_of_plain_sums(seed, n, size, half, layers):
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, Sizes(size, half, layers, 2 + size % 18, 1 + size, 20 - size + 1))
+    words = [str(word) for word in rng.choice([*WORDS, "unknown"], n)]
+    expected = plain_scores(network, words)
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(network.scores(words), expected, atol=2e-3, rtol=1e-3)
+
+
+def test_what_is_seen_of_words():
+    assert len(looks("a")) == len(looks("Straßenbahn")) == LOOKS
+    assert looks("1,250")[1] == "#0,0"
+    assert looks("")[0] == "="
+    counted = count_looks({"sees": 1, "bees": 1, "of": 2}, 100)
+    assert "=of" in counted
+    assert "=sees" not in counted
+    assert "-ees" in counted
+    assert len(count_looks({"sees": 1, "bees": 1, "of": 2}, 3)) == 3
+    network = random_network(np.random.default_rng(0), Sizes(2, 1, 1, 1, 1, 1))
+    seen = network.see(["The", "§"])
+    assert seen[:, 0].tolist() == [BEGIN, END + 1 + network.looks.index("=the"), NOTHING, END]
+    assert (seen[2] == NOTHING).all()
+
+
+@pytest.fixture(scope="module")
+def grammar() -> TensorGrammar:
+    return PCFG().fit(PCFG.prepare(made_up_treebank(60)))
+
+
+@pytest.fixture(scope="module")
+def network(grammar) -> Network:
+    coarse = Parser(grammar).compiled.coarse
+    labels, tags = tuple(coarse.symbols[: coarse.n_interminals]), tuple(coarse.symbols[coarse.n_interminals :])
+    sizes = Sizes(6, 4, 2, 5, len(labels), len(tags))
+    return random_network(np.random.default_rng(1), sizes, grammar.lexicon.words[:50], labels, tags)
+
+
+def test_symbols_are_known_by_name_and_place(network):
+    names = [network.labels[1], "none of these", network.tags[0], network.labels[1]]
+    assert network.columns(names, 2).tolist() == [1, -1, len(network.labels), -1]
+
+
+def test_it_is_stored_with_its_grammar(grammar, network, tmp_path):
+    replace(grammar, layer=Layer.plain().beside(0.5), network=network).save(tmp_path / "m")
+    found = TensorGrammar.load(tmp_path / "m")
+    words = made_up_treebank(1)[0].words()
+    assert found.network.looks == network.looks
+    np.testing.assert_array_equal(found.network.scores(words), network.scores(words))
+    np.testing.assert_array_equal(found.layer.dense[-2:], 0.5)
+
+
+def test_files_that_do_not_fit_are_refused(network):
+    arrays, metadata = network.to_arrays(), network.metadata()
+    with pytest.raises(ModelError, match="expected"):
+        Network.from_arrays({**arrays, "network.weights": network.weights[:-1]}, metadata)
+    with pytest.raises(ModelError, match="sizes"):
+        Network.from_arrays(arrays, {**metadata, "half": 0})
+    with pytest.raises(ModelError, match="no tags"):
+        Network.from_arrays({**arrays, "network.tags": np.zeros(0, np.uint8)}, metadata)
+    with pytest.raises(ModelError, match=r"network\.table"):
+        Network.from_arrays({}, metadata)
+    assert Network.from_arrays({}, None) is None
+
+
+def test_what_it_says_is_added_to_the_layers_scores(grammar, network):
+    words = made_up_treebank(5)[3].words()
+    layer = Layer.plain(threshold=0.0)
+    without, beside = (
+        Parser(replace(grammar, layer=layer.beside(weight), network=network)).chart(words) for weight in (0.0, 0.7)
+    )
+    assert isinstance(without, LayeredChart)
+    assert isinstance(beside, LayeredChart)
+    forest, coarse = beside.forest, beside.compiled.coarse
+    column = network.columns(coarse.symbols, coarse.n_interminals)[forest.node_symbol]
+    extra = 0.7 * network.scores(words)[forest.node_cell, column]
+    leaf = np.isfinite(without.leaf_score)
+    assert leaf.sum() >= len(words)
+    np.testing.assert_allclose(beside.leaf_score[leaf] - without.leaf_score[leaf], extra[leaf], atol=1e-4)
+    parents = np.repeat(forest.group_parent, np.diff(forest.group_offsets))
+    np.testing.assert_allclose(beside.edge_score - without.edge_score, extra[parents], atol=1e-4)

@@ -1,0 +1,210 @@
+"""Training a layer: gradients against differences, steps against numpy, and whole runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from training_helpers import Interrupted, Lines, PullThePlug
+
+from made_up import made_up_treebank
+from sapwood import Parser, evaluate_parser, kernels, train
+from sapwood.errors import InputError, UsageError
+from sapwood.grammar.bundle import load_models
+from sapwood.grammar.layer import DENSE, Layer, WordClasses
+from sapwood.inference.chart import Forest, Workspace
+from sapwood.inference.layered import native_layer
+from sapwood.learn import PCFG
+from sapwood.learn.layer import LayerLearner, _forest, _GoldNodes
+from sapwood.learn.run import TrainingRun
+from sapwood.learn.split_merge import SplitMerge
+from sapwood.run.workers import Threads
+
+BITS = 12
+QUICK = LayerLearner(folds=2, epochs=2, bits=16, least=2)
+LEARNER = SplitMerge(cycles=1, iterations=3, settle=2, support=2)
+
+
+@pytest.fixture(scope="module")
+def trees():
+    return made_up_treebank(80)
+
+
+@pytest.fixture(scope="module")
+def corpus(trees):
+    return LEARNER.prepare(trees)
+
+
+def layer_of(corpus, rng, **options) -> Layer:
+    sentences = [corpus.sentence(tree) for tree in range(corpus.n_trees)]
+    return Layer(
+        bits=BITS,
+        places=np.arange(1 << BITS, dtype=np.uint32),
+        values=rng.normal(scale=0.1, size=1 << BITS).astype(np.float32),
+        dense=np.array([1.0, -1.0, 0.1, 1.0, 0.2, -0.1, 0.1, 0.3, *np.zeros(DENSE - 8)]),
+        classes=WordClasses.count(sentences, least=2),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_gradients_are_those_of_the_loss(corpus, members):
+    rng = np.random.default_rng(members)
+    grammars = [LEARNER.replace(random_state=seed).fit(corpus) for seed in range(members)]
+    parser, workspace = Parser(grammars), Workspace()
+    layer = layer_of(corpus, rng)
+
+    def loss(changed: Layer, tree: int):
+        native = native_layer(changed, parser.compiled)
+        forest = _forest(_GoldNodes(corpus, parser), changed, native, workspace, tree)
+        return kernels.layer_gradient(native, forest, workspace.native)
+
+    tree = int(np.argmax(np.diff(corpus.offsets)))
+    found = loss(layer, tree)
+    assert found.loss > 0
+    totals = np.bincount(found.places, weights=found.values.astype(float), minlength=1 << BITS)
+    step = 1e-2
+    for place in np.argsort(-np.abs(totals))[:15]:
+        values = [layer.values.copy() for _ in range(2)]
+        values[0][place] += step
+        values[1][place] -= step
+        up, down = (loss(replace(layer, values=one), tree).loss for one in values)
+        width = float(values[0][place]) - float(values[1][place])
+        assert (up - down) / width == pytest.approx(totals[place], abs=2e-3, rel=2e-3)
+    for number in range(DENSE):
+        up, down = (
+            loss(replace(layer, dense=layer.dense + sign * 1e-5 * np.eye(DENSE)[number]), tree).loss for sign in (1, -1)
+        )
+        assert (up - down) / 2e-5 == pytest.approx(found.dense[number], abs=1e-4, rel=1e-4)
+
+
+def test_the_tree_to_learn_is_the_right_one_where_the_forest_has_it(corpus):
+    parser, workspace = Parser(LEARNER.fit(corpus)), Workspace()
+    layer = layer_of(corpus, np.random.default_rng(0), threshold=0.0)
+    gold, native, hits = _GoldNodes(corpus, parser), native_layer(layer, parser.compiled), 0
+    for tree in range(20):
+        forest = _forest(gold, layer, native, workspace, tree)
+        arrays = Forest(*forest.forest.arrays())
+        size = len(arrays.node_symbol)
+        worth = gold.worth(tree, arrays)
+        n_right = int((worth > 0).sum())
+        if n_right == np.diff(corpus.offsets)[tree]:
+            hits += 1
+            assert np.array_equal(forest.gold[:size].astype(bool), worth > 0)
+        # Whatever the forest has, the target is one tree: 2 n - 1 nodes, n - 1 edges.
+        assert forest.gold[:size].sum() == 2 * arrays.n - 1
+        assert forest.gold[size + len(arrays.group_rule) :].sum() == arrays.n - 1
+    assert hits > 10
+
+
+def test_steps_are_those_of_dual_averaging(corpus):
+    parser, workspace = Parser(LEARNER.fit(corpus)), Workspace()
+    layer = replace(
+        layer_of(corpus, np.random.default_rng(1)), places=np.zeros(0, np.uint32), values=np.zeros(0, np.float32)
+    )
+    native, gold = native_layer(layer, parser.compiled), _GoldNodes(corpus, parser)
+    forests = [_forest(gold, layer, native, workspace, tree) for tree in range(12)]
+    rate, dense_rate, lasso, ridge = 0.3, 0.05, 0.02, 0.4
+    trainer = kernels.layer_trainer(native, rate, dense_rate, lasso, ridge)
+    total, squares = np.zeros(1 << BITS), np.zeros(1 << BITS)
+    dense_total, dense_squares = np.zeros(DENSE), np.zeros(DENSE)
+    for step in range(1, 4):
+        batch = [
+            kernels.layer_gradient(native, forest, workspace.native) for forest in forests[4 * step - 4 : 4 * step]
+        ]
+        kernels.layer_update(trainer, native, batch)
+        gradient = sum(np.bincount(one.places, weights=one.values.astype(float), minlength=1 << BITS) for one in batch)
+        total, squares = total + gradient, squares + gradient**2
+        dense = sum(one.dense for one in batch)
+        dense_total, dense_squares = dense_total + dense, dense_squares + dense**2
+    kernels.layer_finish(trainer, native)
+    size = np.maximum(np.abs(total) - lasso * 3, 0)
+    expected = -np.sign(total) * rate * size / (1e-6 + np.sqrt(squares) + rate * ridge * 3)
+    np.testing.assert_allclose(native.weights, expected, atol=1e-4)
+    assert (native.weights == 0).any()
+    moved = dense_squares > 0
+    np.testing.assert_allclose(
+        native.dense[moved],
+        (layer.dense - dense_rate * dense_total / np.sqrt(np.where(moved, dense_squares, 1)))[moved],
+    )
+
+
+def test_folds_are_of_trees_that_stand_together():
+    folds = LayerLearner(folds=4).fold_of(1000)
+    assert np.bincount(folds).min() >= 200
+    assert np.count_nonzero(np.diff(folds)) == 19
+    assert set(LayerLearner(folds=3).fold_of(3).tolist()) == {0, 1, 2}
+    with pytest.raises(InputError, match="at least as many trees"):
+        LayerLearner(folds=3).fold_of(2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"folds": 1}, "2 folds"), ({"epochs": 0}, "epochs"), ({"groups": ("magic",)}, "magic")]
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(UsageError, match=message):
+        LayerLearner(**settings)
+
+
+def test_a_layer_makes_a_grammar_better_and_its_loss_falls(trees, tmp_path):
+    log = Lines()
+    learner = LayerLearner(folds=2, epochs=4, bits=18, least=2)
+    corpus = PCFG.prepare(trees)
+    fold_of = learner.fold_of(corpus.n_trees)
+    folds = [[PCFG().fit(corpus.part(np.flatnonzero(fold_of != fold)))] for fold in range(2)]
+    layer = learner.fit(corpus, folds, log=log)
+    losses = [line["loss"] for line in log.of("layer")]
+    assert len(losses) == 4
+    assert losses[-1] < 0.5 * losses[0]
+    grammar, more = PCFG().fit(corpus), made_up_treebank(60, seed=1)
+    plain, better = (evaluate_parser(Parser(one), more) for one in (grammar, replace(grammar, layer=layer)))
+    assert better.f1 >= plain.f1 - 0.5
+    assert better.failed == plain.failed
+
+
+@pytest.mark.parametrize("ensemble", [1, 2])
+def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads_interrupted_or_not(trees, tmp_path, ensemble):
+    run = {"method": LEARNER, "layer": QUICK, "ensemble": ensemble}
+    train(trees, **run, output=tmp_path / "one")
+    train(trees, **{**run, "method": LEARNER.replace(threads=3)}, output=tmp_path / "three")
+    one = (tmp_path / "one").read_bytes()
+    assert one == (tmp_path / "three").read_bytes()
+    assert load_models(tmp_path / "one")[0].layer is not None
+    assert len(load_models(tmp_path / "one")) == ensemble
+    stops = 0
+    for at in (6, 60, 150, 250):
+        try:
+            train(trees, **run, output=tmp_path / "torn", resume=stops > 0, progress=PullThePlug(at))
+        except Interrupted:
+            stops += 1
+    assert stops > 1
+    train(trees, **run, output=tmp_path / "torn", resume=True)
+    assert one == (tmp_path / "torn").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "three", "torn"]
+
+
+def test_a_run_with_another_layer_is_not_gone_on_with(trees, tmp_path):
+    with pytest.raises(Interrupted):
+        train(trees, method=LEARNER, layer=QUICK, output=tmp_path / "m", progress=PullThePlug(150))
+    other = replace(QUICK, folds=3)
+    with pytest.raises(UsageError, match="other settings or trees"):
+        train(trees, method=LEARNER, layer=other, output=tmp_path / "m", resume=True)
+
+
+def test_workers_do_not_matter(corpus):
+    folds = [[LEARNER.fit(corpus)]] * 2
+    ways = [QUICK.fit(corpus, folds, workers=Threads(count)) for count in (1, 4)]
+    assert np.array_equal(ways[0].places, ways[1].places)
+    assert np.array_equal(ways[0].values, ways[1].values)
+    assert math.isfinite(float(np.abs(ways[0].values).max()))
+
+
+def test_the_log_tells_of_the_layer(trees, tmp_path):
+    from sapwood.run.log import read_log
+
+    TrainingRun(LEARNER, layer=QUICK, output=tmp_path / "m", log=tmp_path / "log")(LEARNER.prepare(trees))
+    lines = read_log(tmp_path / "log")
+    assert [line["epoch"] for line in lines if line["event"] == "layer"] == [1, 2]
+    assert lines[0]["settings"]["layer"]["folds"] == 2

@@ -1,0 +1,255 @@
+"""Training a network that scores spans: losses by enumeration, gradients by differences, and whole runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from training_helpers import Interrupted, Lines
+
+from made_up import made_up_treebank
+from sapwood import Parser, evaluate_parser, kernels, train
+from sapwood.errors import InputError, UsageError
+from sapwood.grammar.bundle import load_models
+from sapwood.grammar.layer import Layer
+from sapwood.grammar.network import END, LOOKS, Sizes
+from sapwood.learn import PCFG
+from sapwood.learn.layer import LayerLearner
+from sapwood.learn.network import Batch, NetworkLearner, Passes, _Sentences
+from sapwood.run.log import read_log
+
+SMALL = NetworkLearner(input=12, half=10, layers=2, inner=12, epochs=3, words=60)
+
+
+@pytest.fixture(scope="module")
+def trees():
+    return made_up_treebank(80)
+
+
+@pytest.fixture(scope="module")
+def corpus(trees):
+    return PCFG.prepare(trees)
+
+
+def bracketings(i: int, j: int) -> list[frozenset[tuple[int, int]]]:
+    """Return the spans of two words or more of every binary tree over words i to j."""
+    if j - i == 1:
+        return [frozenset()]
+    return [
+        left | right | {(i, j)}
+        for k in range(i + 1, j)
+        for left, right in product(bracketings(i, k), bracketings(k, j))
+    ]
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_the_loss_and_its_derivatives_are_those_of_all_trees(n):
+    rng = np.random.default_rng(n)
+    spans = [(i, j) for i in range(n) for j in range(i + 2, n + 1)]
+    scores = rng.normal(scale=2, size=(2, len(spans), 3)).astype(np.float32)
+    right = np.full((2, len(spans)), -1, np.int32)
+    expected_loss, expected = 0.0, np.zeros(scores.shape)
+    for sentence in range(2):
+        trees = bracketings(0, n)
+        gold = trees[rng.integers(len(trees))]
+        for span in gold:
+            right[sentence, spans.index(span)] = rng.integers(3)
+        sums = np.logaddexp.reduce(scores[sentence].astype(float), axis=1)
+        totals = np.array([sum(sums[spans.index(span)] for span in tree) for tree in trees])
+        log_total = np.logaddexp.reduce(totals)
+        expected_loss += log_total
+        for place, span in enumerate(spans):
+            mass = np.exp(totals[[span in tree for tree in trees]] - log_total).sum()
+            expected[sentence, place] = mass * np.exp(scores[sentence, place] - sums[place])
+            if span in gold:
+                expected_loss -= scores[sentence, place, right[sentence, place]]
+                expected[sentence, place, right[sentence, place]] -= 1
+    flat, mass = scores.reshape(-1, 3).copy(), np.empty(2 * len(spans), np.float32)
+    assert kernels.trees_loss(flat, right.ravel(), n, mass) == pytest.approx(expected_loss, rel=1e-5)
+    np.testing.assert_allclose(flat.reshape(expected.shape), expected, atol=1e-5)
+
+
+def random_batch(rng: np.random.Generator, sizes: Sizes, n: int, sentences: int, vectors: int) -> Batch:
+    spans = [(i, j) for i in range(n) for j in range(i + 2, n + 1)]
+    labels = np.full((sentences, len(spans)), -1, np.int32)
+    for row in labels:
+        trees = bracketings(0, n)
+        for span in trees[rng.integers(len(trees))]:
+            row[spans.index(span)] = rng.integers(sizes.labels)
+    tags = rng.integers(-1, sizes.tags, n * sentences).astype(np.int32)
+    looks = rng.integers(0, vectors, (n + 2, sentences, LOOKS)).astype(np.int32)
+    return Batch(looks, labels.ravel(), tags)
+
+
+@pytest.mark.parametrize(("n", "size", "half", "layers"), [(5, 8, 6, 2), (4, 8, 4, 3), (1, 5, 4, 1)])
+def test_gradients_are_those_of_the_loss(n, size, half, layers):
+    rng = np.random.default_rng(n)
+    sizes = Sizes(size, half, layers, 10, 4, 5)
+    passes = Passes.random(sizes, 12, rng)
+    passes.weights += rng.normal(scale=0.2, size=passes.weights.shape).astype(np.float32)
+    passes.table *= 10
+    batch = random_batch(rng, sizes, n, 3, 12)
+    masks = [rng.uniform(0.5, 1.5, (3, width)).astype(np.float32) for width in (size, *[2 * half] * layers)]
+
+    def loss() -> float:
+        by_trees, by_tags = passes.loss(batch, masks, negligible=0.0)
+        return by_trees + 0.5 * by_tags
+
+    loss()
+    parts = {**sizes.views(passes.gradient.copy()), "table": passes.table_gradient.copy()}
+    weights = {**sizes.views(passes.weights), "table": passes.table}
+    step = 4e-3
+    for name, gradient in parts.items():
+        if n == 1 and name.startswith(("left", "right", "ends", "span", "label")):
+            assert not gradient.any()
+            continue
+        assert gradient.any(), name
+        for _ in range(5):
+            place = tuple(rng.integers(0, gradient.shape))
+            before = weights[name][place]
+            found = []
+            for sign in (1, -1):
+                weights[name][place] = before + sign * step
+                found.append(loss())
+            weights[name][place] = before
+            difference = (found[0] - found[1]) / (2 * step)
+            assert difference == pytest.approx(gradient[place], abs=0.05, rel=0.03), (name, place)
+
+
+def test_spans_that_hardly_count_make_no_difference():
+    rng = np.random.default_rng(0)
+    sizes = Sizes(8, 6, 1, 10, 4, 5)
+    batch = random_batch(rng, sizes, 5, 2, 12)
+    masks = [np.ones((2, width), np.float32) for width in (8, 12)]
+    found = []
+    for negligible in (0.0, 1e-4):
+        passes = Passes.random(sizes, 12, np.random.default_rng(1))
+        passes.weights *= 3
+        passes.loss(batch, masks, negligible=negligible)
+        found.append(passes.gradient)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-2 * float(np.abs(found[0]).max()))
+
+
+def test_steps_are_those_of_adam():
+    rng = np.random.default_rng(0)
+    weights, gradient, mean = (rng.normal(size=50).astype(np.float32) for _ in range(3))
+    square = rng.uniform(size=50).astype(np.float32)
+    m, v = 0.9 * mean + 0.1 * 0.5 * gradient, 0.98 * square + 0.02 * (0.5 * gradient) ** 2
+    expected = weights - 0.01 * m * 1.5 / (np.sqrt(v * 1.2) + 1e-8)
+    kernels.adam_step(weights, gradient, mean, square, 0.5, 0.01, 1.5, 1.2)
+    np.testing.assert_allclose(weights, expected, rtol=1e-5)
+    np.testing.assert_allclose(mean, m, rtol=1e-5)
+    np.testing.assert_allclose(square, v, rtol=1e-5)
+    assert not gradient.any()
+
+
+def test_batches_have_the_trees_as_they_are(corpus):
+    sentences = _Sentences(corpus, 1000)
+    rng = np.random.default_rng(0)
+    batches = sentences.batches(60, rng)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(corpus.n_trees))
+    trees = max(batches, key=len)
+    n = int(sentences.lengths[trees[0]])
+    assert len(trees) * n <= 60
+    batch = sentences.batch(trees, 0.0, rng)
+    for place, tree in enumerate(trees.tolist()):
+        labels = batch.labels.reshape(len(trees), -1)[place]
+        spans = [(i, j) for i in range(n) for j in range(i + 2, n + 1)]
+        found = {(*spans[s], sentences.labels[labels[s]]) for s in np.flatnonzero(labels >= 0)}
+        nodes = range(corpus.offsets[tree], corpus.offsets[tree + 1])
+        inner = {
+            (int(corpus.start[v]), int(corpus.end[v]), corpus.symbols.base[corpus.symbol[v]])
+            for v in nodes
+            if corpus.word[v] < 0
+        }
+        assert found == inner
+        tags = [sentences.tags[tag] for tag in batch.tags.reshape(n, -1)[:, place]]
+        assert tags == [corpus.symbols.base[corpus.symbol[v]] for v in nodes if corpus.word[v] >= 0]
+    often = sentences.batch(trees, 1e9, rng)
+    assert (often.looks[1:-1, :, 0] == 0).all()
+    assert (often.looks[1:-1, :, 1:] == batch.looks[1:-1, :, 1:]).all()
+    assert (batch.looks[1:-1, :, 0] > END).any()
+
+
+def test_a_network_learns_and_makes_a_grammar_better(trees, corpus):
+    log = Lines()
+    network = replace(SMALL, epochs=10).fit(corpus, log=log)
+    losses = [line["loss"] for line in log.of("network")]
+    assert losses[-1] < 0.6 * losses[0]
+    grammar, more = PCFG().fit(corpus), made_up_treebank(60, seed=1)
+    beside = replace(grammar, layer=Layer.plain().beside(0.3), network=network)
+    plain, better = (evaluate_parser(Parser(one), more) for one in (grammar, beside))
+    assert better.f1 >= plain.f1
+    assert better.failed == plain.failed
+
+
+@pytest.mark.parametrize("layer", [False, LayerLearner(folds=2, epochs=1, bits=12, least=2)])
+def test_the_same_seed_gives_the_same_bytes_interrupted_or_not(trees, tmp_path, layer):
+    run = {"method": "pcfg", "network": SMALL, "layer": layer}
+    train(trees, **run, output=tmp_path / "one", log=tmp_path / "log")
+    one = (tmp_path / "one").read_bytes()
+    grammar = load_models(tmp_path / "one")[0]
+    assert grammar.network is not None
+    assert grammar.layer is not None
+    assert grammar.layer.dense[-1] == SMALL.weight
+    assert bool(len(grammar.layer.places)) == bool(layer)
+    lines = read_log(tmp_path / "log")
+    assert [line["epoch"] for line in lines if line["event"] == "network"] == [1, 2, 3]
+    torn = tmp_path / "torn"
+    for at in (1, 2):
+        with pytest.raises(Interrupted):
+            train(trees, **run, output=torn, resume=at > 1, progress=_Epochs(at))
+        assert (tmp_path / "torn.checkpoint-network").exists()
+    with pytest.raises(UsageError, match="other settings"):
+        train(trees, **{**run, "network": replace(SMALL, rate=0.1)}, output=torn, resume=True)
+    train(trees, **run, output=torn, resume=True)
+    assert one == torn.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "one", "torn"]
+
+
+class _Epochs:
+    """Progress that comes to an end after so many epochs of a network."""
+
+    def __init__(self, most: int) -> None:
+        from sapwood.run.progress import Silent
+
+        self._silent, self._most = Silent(), most
+
+    def note(self, text: str) -> None:
+        self._silent.note(text)
+
+    def stage(self, name: str, **options):
+        return _Stage(self._most) if name == "network" else self._silent.stage(name, **options)
+
+
+class _Stage:
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def step(self, amount: int = 1, **_: object) -> None:
+        self._left -= amount
+        if self._left < 0:
+            raise Interrupted
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"half": 0}, "half"), ({"dropout": 1.0}, "dropout"), ({"weight": -1.0}, "weight")]
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(UsageError, match=message):
+        NetworkLearner(**settings)
+
+
+def test_a_rate_that_is_too_high_is_said_to_be(corpus):
+    with pytest.raises(InputError, match="smaller rate"):
+        replace(SMALL, rate=1e30).fit(corpus)
+    assert math.isfinite(float(np.abs(SMALL.fit(corpus).weights).max()))
