@@ -168,7 +168,6 @@ CASES: dict[str, list[Case]] = {
             "train trees.mrg -o .",
             "parse . -m m",
             "parse sentences.txt -m .",
-            "parse sentences.txt -m m -o .",
             "convert trees.mrg -o .",
             "eval . -m m",
             "eval trees.mrg .",
@@ -260,7 +259,9 @@ CASES: dict[str, list[Case]] = {
         Case("parse -m m --threshold nan", USAGE, "the threshold must be at least 0 and below 1"),
         Case("parse -m m --max-words 0", USAGE, "'--max-words': 0 is not in the range"),
         Case(
-            "parse -m m --decoder best", USAGE, "'best' is not one of 'max-rule', 'max-rule-sum', 'recall', 'viterbi'"
+            "parse -m m --decoder best",
+            USAGE,
+            "'best' is not one of 'max-rule', 'max-rule-sum', 'recall', 'max-rule-absolute', 'viterbi'",
         ),
         Case("parse -m m --to xml", USAGE, "'xml' is not one of 'brackets'"),
         Case("convert trees.mrg --from xml", USAGE, "'xml' is not one of 'auto'"),
@@ -287,6 +288,7 @@ CASES: dict[str, list[Case]] = {
         Case("parse sentences.txt -m m -o sentences.txt", USAGE, "-o sentences.txt: is one of the input files"),
         Case("parse sentences.txt -m m -o m", USAGE, "-o m: is one of the input files; it would be replaced"),
         Case("parse -s cats -m trees.mrg -m m -o ./m", USAGE, "-o ./m: is one of the input files"),
+        Case("parse -m m -o .", USAGE, "-o .: is a folder, for the trees of files; name some"),
         Case("parse --nonsense", USAGE, "No such option:? '?--nonsense"),
         Case("train", USAGE, "Missing argument 'TREEBANK"),
         Case("train trees.mrg", USAGE, "Missing option '-o' / '--output'"),

@@ -116,7 +116,8 @@ def test_interrupt_while_training(folder: Path) -> None:
 def test_interrupt_while_minimizing(folder: Path) -> None:
     os.mkfifo(folder / "trees.pipe")
     before = sorted(folder.iterdir())
-    with started("minimise", "m", "--trees", "trees.pipe", "-o", "out.sapwood", "--plot", "out.svg") as process:
+    options = ("--by", "projection", "--trees", "trees.pipe", "-o", "out.sapwood", "--plot", "out.svg")
+    with started("minimise", "m", *options) as process:
         with wait_for(process, lambda: writer_to(folder / "trees.pipe")):
             assert interrupted(process) == (b"", b"sapwood: interrupted\n")
         assert process.returncode == 130

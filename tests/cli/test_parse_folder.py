@@ -51,6 +51,17 @@ def test_bad_lines_are_told_and_the_rest_is_done(crawl: Path, sapwood: Any) -> N
     assert sapwood(["parse", "-m", "m", *names(crawl), "-o", "out/", "-q"]).code == 3
 
 
+def test_neither_input_nor_model_is_replaced(crawl: Path, sapwood: Any) -> None:
+    before = (crawl / "crawl" / "0.txt").read_text()
+    found = sapwood(["parse", "-m", "m", "crawl/0.txt", "-o", "crawl/", "--to", "tokens"])
+    assert (found.code, "is one of the input files; it would be replaced" in found.err) == (2, True)
+    (crawl / "crawl" / "0.mrg").write_bytes((crawl / "m").read_bytes())
+    found = sapwood(["parse", "-m", "crawl/0.mrg", "crawl/0.txt", "-o", "crawl/"])
+    assert (found.code, "is one of the input files; it would be replaced" in found.err) == (2, True)
+    assert (crawl / "crawl" / "0.txt").read_text() == before
+    assert (crawl / "crawl" / "0.mrg").read_bytes() == (crawl / "m").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

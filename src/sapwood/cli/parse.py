@@ -147,6 +147,9 @@ def command(
 
     form = TextFormat(raw, tags, output_format, as_json)
     if output is not None and into_folder:
+        for target in (str(Path(output, form.output_name(file))) for file in files):
+            if is_regular(target):
+                common.refuse_replacing({"-o": target}, read)
         _parse_into(parser, files, output, form, progress)
         return
     results = form.results(parser, source) if text is None else parser.parse_text(text)

@@ -219,11 +219,13 @@ def parse_files(
     """
     form, progress = form or TextFormat(), progress or Silent()
     outputs = _outputs(inputs, form)
+    paths = [str(Path(path).resolve()) for path in inputs]
+    targets = [str(Path(folder, name).resolve()) for name in outputs]
+    if replaced := set(paths) & set(targets):
+        raise UsageError(f"{min(replaced)}: is one of the input files; it would be replaced; give another folder")
     with explained(folder, "write"):
         Path(folder).mkdir(parents=True, exist_ok=True)
     manifest = Manifest(folder, content_digest({}, {"parser": parser.key(), "form": asdict(form)}))
-    paths = [str(Path(path).resolve()) for path in inputs]
-    targets = [str(Path(folder, name).resolve()) for name in outputs]
     before = [manifest.done.get(Path(path).name) for path in paths]
     workers, reports = parser.workers, []
     for path in {str(Path(path).parent) for path in (*paths, *targets)}:
