@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from effort import examples
 from made_up import made_up_treebank
 from sapwood import Parser
-from sapwood.errors import ModelError
+from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.layer import Layer
 from sapwood.grammar.network import BEGIN, END, LOOKS, NOTHING, Network, Sizes, count_looks, looks
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference.chart import Workspace
 from sapwood.inference.layered import LayeredChart
 from sapwood.learn import PCFG
 
@@ -158,3 +159,20 @@ def test_what_it_says_is_added_to_the_layers_scores(grammar, network):
     np.testing.assert_allclose(beside.leaf_score[leaf] - without.leaf_score[leaf], extra[leaf], atol=1e-4)
     parents = np.repeat(forest.group_parent, np.diff(forest.group_offsets))
     np.testing.assert_allclose(beside.edge_score - without.edge_score, extra[parents], atol=1e-4)
+
+
+def test_limits_hold_for_its_scores(grammar, network):
+    """They are as many as spans times symbols, whatever pruning leaves."""
+    words = ["dogs"] * 300
+    known = replace(grammar, layer=Layer.plain(), network=network)
+    assert network.scores(words).nbytes == network.scores_size(300) > 200_000
+    assert Parser(known, max_memory=200_000).parse_one(words).status == "out of memory"
+    ensemble, workspace = Parser(known)._ensemble, Workspace()
+    workspace.native.begin(200_000, None)
+    with pytest.raises(MemoryError):
+        ensemble._layer_input(words, workspace)
+
+
+def test_weights_that_are_too_few_are_refused(grammar, network):
+    with pytest.raises(GrammarError, match=r"network\.weights: has"):
+        replace(grammar, network=replace(network, weights=network.weights[:-1])).validate()

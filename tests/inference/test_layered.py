@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections import Counter
 from dataclasses import replace
 
@@ -270,3 +271,21 @@ def test_trees_of_the_forest_are_the_grammars(trained):
     chart = Parser(grammar, threshold=0).chart(words)
     if chart is not None:
         assert len(trees_of(chart)) == len([tree for tree in all_trees(grammar, words) if tree.weight > 0])
+
+
+def test_trees_of_a_sentence_without_a_probability_have_none_either():
+    """As without a layer: real-valued grammars can give a sentence a negative weight."""
+    grammar = TensorGrammar.from_parts(
+        root={"S": 1.0}, rules={("S", "N", "V"): -0.7, ("S", "N", "S"): 0.3},
+        words={("N", "dogs"): 0.6, ("N", "cats"): 0.4, ("V", "sleep"): 1.0}, probabilistic=False,
+    )  # fmt: skip
+    for model in (grammar, replace(grammar, layer=Layer.plain())):
+        [result] = Parser(model, alternatives=2).parse([["dogs", "sleep"]])
+        assert result.alternatives == []
+
+
+def test_rows_at_hand_are_not_copied():
+    classes = WordClasses(("dogs",), ("s",))
+    classes.table([f"word{number}" for number in range(50)])
+    assert len(pickle.dumps(classes)) < 1000
+    assert pickle.loads(pickle.dumps(classes)).words == classes.words

@@ -141,7 +141,14 @@ def test_folds_are_of_trees_that_stand_together():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"folds": 1}, "2 folds"), ({"epochs": 0}, "epochs"), ({"groups": ("magic",)}, "magic")]
+    ("settings", "message"),
+    [
+        ({"folds": 1}, "2 folds"),
+        ({"epochs": 0}, "epochs"),
+        ({"groups": ("magic",)}, "magic"),
+        ({"bits": 27}, "bits must be 8 to 26"),
+        ({"threshold": 1.0}, "threshold must be at least 0 and below 1"),
+    ],
 )
 def test_settings_are_checked(settings, message):
     with pytest.raises(UsageError, match=message):

@@ -242,7 +242,13 @@ class _Stage:
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"half": 0}, "half"), ({"dropout": 1.0}, "dropout"), ({"weight": -1.0}, "weight")]
+    ("settings", "message"),
+    [
+        ({"half": 0}, "half"),
+        ({"inner": 5000}, "inner must be at most 4096"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"weight": -1.0}, "weight"),
+    ],
 )
 def test_settings_are_checked(settings, message):
     with pytest.raises(UsageError, match=message):

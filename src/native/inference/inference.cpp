@@ -293,6 +293,7 @@ void bind_inference(nb::module_ &module) {
         .def_prop_ro("rules_applied", [](const Workspace &w) { return w.coarse_single.rules_applied + w.coarse_double.rules_applied; })
         .def("begin", &Workspace::begin, "bytes"_a = nb::none(), "seconds"_a = nb::none())
         .def("check_time", [](const Workspace &workspace) { workspace.budget.check_time(); })
+        .def("check_room", [](const Workspace &workspace, std::size_t bytes) { workspace.budget.check_room(bytes); })
         .def("poison", [](Workspace &workspace, int byte) {
             workspace.each([&](auto &buffer) { buffer.poison(static_cast<unsigned char>(byte)); });
         });

@@ -40,6 +40,10 @@ struct Budget {
         held = size;
         if (used > bytes) throw OutOfMemory();
     }
+    // Whether there is room for so many bytes more, of what is not kept in buffers of ours.
+    void check_room(std::size_t more) const {
+        if (used > bytes || more > bytes - used) throw OutOfMemory();
+    }
     void check_time() const {
         if (timed && Clock::now() > deadline) throw TimedOut();
     }

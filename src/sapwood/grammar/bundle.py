@@ -19,7 +19,7 @@ from sapwood.grammar.tensor_grammar import BUNDLE_KIND, MODEL, GrammarMetadata, 
 from sapwood.schema import Schema
 from sapwood.storage import read_header
 
-BUNDLE_VERSION = 2
+BUNDLE_VERSION = 3
 
 
 class _Member(GrammarMetadata):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -30,7 +30,7 @@ DENSE = 10
 # Weights of the grammar's own distribution: what a layer begins with. Those of another scorer's come last.
 GRAMMAR_ALONE = (1.0, -1.0, 0.0, 1.0) + (0.0,) * (DENSE - 4)
 _OTHERS = 2
-_BITS = range(8, 27)
+BITS = range(8, 27)
 _COLUMNS = 12
 _KEPT_ROWS = 1 << 15
 # The table of no words.
@@ -83,6 +83,10 @@ class WordClasses:
             tuple(sorted(word for word, count in words.items() if count >= least)),
             tuple(sorted(ending for ending, count in endings.items() if count >= enough)),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is only kept at hand is not copied, nor sent to others.
+        return {name: value for name, value in vars(self).items() if name not in ("_rows", "_known")}
 
     @cached_property
     def _rows(self) -> dict[tuple[str, bool], np.ndarray]:
@@ -152,7 +156,7 @@ class Layer:
         """Return a layer without features: the grammar's own distribution."""
         nothing = np.zeros(0, np.uint32)
         dense = np.array(GRAMMAR_ALONE)
-        return cls(_BITS[0], nothing, nothing.astype(np.float32), dense, WordClasses((), ()), (), threshold)
+        return cls(BITS[0], nothing, nothing.astype(np.float32), dense, WordClasses((), ()), (), threshold)
 
     def beside(self, weight: float) -> Layer:
         """Return the layer with what another scorer says counting so much."""
@@ -197,8 +201,8 @@ class Layer:
             return None
         bits, groups, threshold = metadata["bits"], tuple(metadata["groups"]), metadata["threshold"]
         places = arrays["layer.places"]
-        if bits not in _BITS:
-            raise ModelError(f"layer.bits: {bits} is not {_BITS[0]} to {_BITS[-1]}")
+        if bits not in BITS:
+            raise ModelError(f"layer.bits: {bits} is not {BITS[0]} to {BITS[-1]}")
         if len(places) and int(places[-1]) >= 1 << bits:
             raise ModelError(f"layer.places: beyond a table of {1 << bits} weights")
         if unknown := sorted(set(groups) - set(GROUPS)):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -33,7 +33,7 @@ _LONGEST_SHAPE = 8
 _LEAST = 2
 _KEPT_ROWS = 1 << 15
 # No size of a network is beyond this.
-_LARGEST = 4096
+LARGEST = 4096
 
 
 def looks(word: str) -> list[str]:
@@ -169,6 +169,10 @@ class Network:
     def __repr__(self) -> str:
         return f"<Network: {self.table.size + self.weights.size:,} weights, {len(self.looks):,} looks>"
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is only kept at hand is not copied, nor sent to others.
+        return {name: value for name, value in vars(self).items() if name not in ("_rows", "_numbers")}
+
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {look: number for number, look in enumerate(self.looks, END + 1)}
@@ -199,6 +203,10 @@ class Network:
             self.table, self.weights, self.see(words), size.half, size.layers, size.inner, size.labels, size.tags
         )
 
+    def scores_size(self, n_words: int) -> int:
+        """Return how many bytes the scores of a sentence take."""
+        return 4 * (n_words * (n_words + 1) // 2) * (self.sizes.labels + self.sizes.tags)
+
     def columns(self, symbols: Sequence[str], n_interminals: int) -> Int32[Array, "symbols"]:
         """Return the column of each symbol of a grammar, -1 if the network does not know it."""
         numbers = {(name, False): column for column, name in enumerate(self.labels)}
@@ -227,8 +235,8 @@ class Network:
             return None
         names = {name: tuple(unpack_strings(arrays[f"network.{name}"])) for name in ("looks", "labels", "tags")}
         table, weights = arrays["network.table"], arrays["network.weights"]
-        if not all(0 < size <= _LARGEST for size in (*metadata.values(), table.shape[1])):
-            raise ModelError(f"network: sizes must be 1 to {_LARGEST}")
+        if not all(0 < size <= LARGEST for size in (*metadata.values(), table.shape[1])):
+            raise ModelError(f"network: sizes must be 1 to {LARGEST}")
         if not names["tags"]:
             raise ModelError("network.tags: there are no tags")
         sizes = Sizes(table.shape[1], **metadata, labels=len(names["labels"]), tags=len(names["tags"]))

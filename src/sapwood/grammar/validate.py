@@ -8,6 +8,8 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import GrammarError, ModelError
+from sapwood.grammar.layer import Layer
+from sapwood.grammar.network import Network
 from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar, weights_of
 from sapwood.shapes import Array, Float64
 
@@ -17,6 +19,9 @@ def validate(grammar: TensorGrammar, tolerance: float) -> None:
     arrays, metadata = grammar._content(as_it_is=True)
     try:
         MODEL.check(arrays, {**metadata, "info": dict(grammar.info)})
+        # What their arrays have to do with each other is checked where they are read.
+        Layer.from_arrays(arrays, metadata.get("layer"))
+        Network.from_arrays(arrays, metadata.get("network"))
     except ModelError as error:
         raise GrammarError(str(error)) from error
     check_meaning(grammar, tolerance)

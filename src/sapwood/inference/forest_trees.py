@@ -154,6 +154,8 @@ def k_best(
     nearest = heapq.nsmallest(count, candidates)
     if isinstance(chart, LayeredChart):
         offset = chart.log_probability - chart.log_total
+        if math.isnan(offset):  # the grammar gives the sentence no probability, so its trees have none
+            return []
         return [Derivation(build(node, rank), float(offset - value)) for value, node, rank in nearest]
     chosen = [build(node, rank) for _, node, rank in nearest]
     scored = []

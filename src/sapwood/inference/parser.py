@@ -120,12 +120,6 @@ class Parser:
         if not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
         self.workers = workers if workers is not None else Threads(threads)
-        for name, value in (("max_words", max_words), ("alternatives", alternatives)):
-            if value < 0:
-                raise UsageError(f"{name} must not be negative: {value}")
-        for name, most in (("max_memory", max_memory), ("timeout", timeout)):
-            if most is not None and not most > 0:
-                raise UsageError(f"{name} must be positive, not {most}")
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
         self.layer = layer
@@ -144,6 +138,7 @@ class Parser:
         self.timeout = timeout
         self.marginals = marginals
         self.alternatives = alternatives
+        self._check_limits()
         # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
@@ -165,8 +160,17 @@ class Parser:
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))
         vars(other).update({name: value for name, value in vars(self).items() if name != "shared"} | settings)
+        other._check_limits()
         other._direct = other.decoder in PRODUCT_DECODERS and not other.marginals and not other.alternatives
         return other
+
+    def _check_limits(self) -> None:
+        for name, value in (("max_words", self.max_words), ("alternatives", self.alternatives)):
+            if value < 0:
+                raise UsageError(f"{name} must not be negative: {value}")
+        for name, most in (("max_memory", self.max_memory), ("timeout", self.timeout)):
+            if most is not None and not most > 0:
+                raise UsageError(f"{name} must be positive, not {most}")
 
     def __repr__(self) -> str:
         count = f"{len(self.grammars)} grammars like " if len(self.grammars) > 1 else ""

@@ -174,7 +174,7 @@ class Ensemble:
         constraints = compile_constraints(phrases, len(leaves), self.joint.coarse)
         found = self._engine.parse(
             leaves, threshold, LEVEL * threshold, NEGLIGIBLE * threshold, _floor(threshold), *constraints,
-            _NATIVE_DECODERS[decoder], *self._layer_input(words), workspace.native,
+            _NATIVE_DECODERS[decoder], *self._layer_input(words, workspace), workspace.native,
         )  # fmt: skip
         return None if found is None else (found[0].tolist(), found[1])
 
@@ -195,14 +195,17 @@ class Ensemble:
         if chart is None or self.layer is None:
             return chart
         count = chart.count if isinstance(chart, ProductChart) else 1
-        return apply_layer(self._layer_input(words), chart, count, workspace or Workspace())
+        memory = workspace or Workspace()
+        return apply_layer(self._layer_input(words, memory), chart, count, memory)
 
-    def _layer_input(self, words: Sequence[str]) -> LayerInput:
+    def _layer_input(self, words: Sequence[str], workspace: Workspace) -> LayerInput:
         if self.layer is None:
             return LayerInput(None)
         seen = self.layer.classes.table(words)
         if self.network is None:
             return LayerInput(self._native_layer, seen)
+        workspace.native.check_room(self.network.scores_size(len(words)))
+        workspace.native.check_time()
         return LayerInput(self._native_layer, seen, self.network.scores(words))
 
     def _grammars_chart(

@@ -22,7 +22,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import InputError, UsageError
-from sapwood.grammar.layer import GRAMMAR_ALONE, GROUPS, Layer, WordClasses
+from sapwood.grammar.layer import BITS, GRAMMAR_ALONE, GROUPS, Layer, WordClasses
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import LayerInput, native_layer
@@ -84,6 +84,10 @@ class LayerLearner:
         for name in ("epochs", "batch", "rate", "dense_rate", "least"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.bits not in BITS:
+            raise UsageError(f"bits must be {BITS[0]} to {BITS[-1]}, not {self.bits}")
+        if not 0 <= self.threshold < 1:
+            raise UsageError(f"threshold must be at least 0 and below 1, not {self.threshold}")
         if unknown := sorted(set(self.groups) - set(GROUPS)):
             raise UsageError(f"no features of the group {unknown[0]!r}; there are: {', '.join(GROUPS)}")
 

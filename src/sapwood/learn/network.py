@@ -19,7 +19,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.grammar.network import BEGIN, END, LOOKS, NOTHING, Network, Sizes, count_looks
+from sapwood.grammar.network import BEGIN, END, LARGEST, LOOKS, NOTHING, Network, Sizes, count_looks
 from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.log import Log, NoLog
 from sapwood.run.parallel import with_one_blas_thread
@@ -263,6 +263,9 @@ class NetworkLearner:
         for name in ("input", "half", "layers", "inner", "epochs", "words", "rate", "most_looks"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        for name in ("input", "half", "layers", "inner"):
+            if getattr(self, name) > LARGEST:
+                raise UsageError(f"{name} must be at most {LARGEST}, not {getattr(self, name)}")
         for name in ("word_dropout", "dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
