@@ -14,13 +14,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, islice, repeat
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import numpy as np
 
 from sapwood.errors import GrammarError, InputError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.inference import _calls as calls
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
@@ -186,7 +187,7 @@ class Parser:
         The results' `offsets` say where in the text their words stand. Text can also be given in pieces, such as the
         lines of an open file, which are read only as they are needed.
         """
-        return self._map(_parse_tokens, self.tokenise(text))
+        return self._map(calls.parse_tokens, self.tokenise(text))
 
     def tokenise(self, text: str | Iterable[str]) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence of plain text, cut and spelt as the grammar's treebank does."""
@@ -197,13 +198,13 @@ class Parser:
     def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
         if self.workers.near:
             return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
-        parts = self.workers.map(partial(_parse_part, call), repeat(self.shared), _parts(sentences))
+        parts = self.workers.map(partial(calls.parse_part, call), repeat(self.shared), calls.parts(sentences, _WINDOW))
         return chain.from_iterable(parts)
 
     @cached_property
     def shared(self) -> Kept:
         """This parser, made again where its workers are."""
-        return self.workers.keep(_made, [self.grammars], [self._settings()])[0]
+        return self.workers.keep(calls.make, [type(self)], [self.grammars], [self._settings()])[0]
 
     def _settings(self) -> dict[str, Any]:
         """Return what results depend on beside the grammars."""
@@ -218,7 +219,7 @@ class Parser:
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        return self._map(_parse_one, sentences)
+        return self._map(calls.parse_one, sentences)
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree, or with True behind, must not.
@@ -443,27 +444,3 @@ class Parser:
             raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
         rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self.grammars]
         return self._ensemble.leaf(rows, fixed=True)
-
-
-def _made(grammars: list[TensorGrammar], settings: dict[str, Any]) -> Parser:
-    return Parser(grammars, **settings)
-
-
-def _parse_one(parser: Parser, sentence: Sentence) -> ParseResult:
-    return parser.parse_one(sentence)
-
-
-def _parse_tokens(parser: Parser, tokens: Sequence[Token]) -> ParseResult:
-    found = parser.parse_one([token.word for token in tokens])
-    return replace(found, offsets=[(token.start, token.end) for token in tokens])
-
-
-def _parts(sentences: Iterable[T]) -> Iterator[list[T]]:
-    """Cut sentences into parts that are worth sending elsewhere."""
-    rest = iter(sentences)
-    while part := list(islice(rest, _WINDOW)):
-        yield part
-
-
-def _parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:
-    return [call(parser, sentence) for sentence in sentences]
