@@ -141,8 +141,8 @@ def parse(sentences: Sequence[Sequence[str]], threads: int) -> Figures:
     return {"parsed": number, "per_second": number / wall, "per_cpu_second": number / cpu}
 
 
-def main(arguments: Sequence[str] | None = None) -> Figures:
-    """Measure, print, and return the figures."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("treebank")
     parser.add_argument("--clients", type=int, default=200)
@@ -161,7 +161,6 @@ def main(arguments: Sequence[str] | None = None) -> Figures:
     share = served["per_cpu_second"] / parsed["per_cpu_second"]
     found = {"serve": served, "parse": parsed, "share_of_parse_by_cpu": share}
     print(json.dumps(found, indent=1))
-    return found
 
 
 if __name__ == "__main__":

@@ -128,6 +128,11 @@ def _refuse_line(error: InputError, on_bad: Callable[[InputError], object] | Non
     on_bad(error)
 
 
+def temporary_prefix(name: str) -> str:
+    """Return what the names of files begin with that are written in place of one with this name, until they are whole."""
+    return f".{name[:40]}."
+
+
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     """Write a file whole or not at all: to a temporary file beside it, flushed to disk, then renamed.
@@ -144,7 +149,7 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
         target = Path(os.path.realpath(path))
         if target.is_symlink():  # what is still one then leads back to itself
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=temporary_prefix(target.name), suffix=".part")
         try:
             # mkstemp makes private files; give the result the permissions any new file would have.
             mask = os.umask(0)

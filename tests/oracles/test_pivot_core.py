@@ -296,7 +296,8 @@ def plain_pivot(corpus: Corpus, states: int) -> TensorGrammar:
     """Learn from one inside and one outside feature without any smoothing."""
     return Pivot(
         states=states, inside=[EXPANSION], outside=[ATTACHMENT], least=1, kappa=0.0, tolerance=1e-9, support=1,
-        shrinkage=0.0, alignment_iterations=500, rule_iterations=500, combinations=1, strength=0.0, smoothing=0.0,
+        shrinkage=0.0, alignment_iterations=500, rule_iterations=500, rule_tolerance=0.0, combinations=1,
+        strength=0.0, smoothing=0.0,
         lexical_smoothing=0.0, unaries="collapsed", rare=0, lexical=LEXICAL,
     ).fit(corpus)  # fmt: skip
 

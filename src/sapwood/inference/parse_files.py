@@ -11,14 +11,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any, TypedDict
 
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, name_of, open_output, read_lines
+from sapwood.files import (
+    COMPRESSED,
+    STANDARD_STREAM,
+    explained,
+    is_regular,
+    name_of,
+    open_output,
+    read_lines,
+    temporary_prefix,
+)
 from sapwood.inference.parser import Parser
 from sapwood.inference.result import ParseResult
 from sapwood.run.progress import Progress, Silent, Stage
@@ -241,7 +250,17 @@ def parse_files(
                 manifest.add(report)
             reports.append(report)
             _advance(stage, reports)
+    _clear_away(Path(folder), set(outputs))
     return reports
+
+
+def _clear_away(folder: Path, outputs: Set[str]) -> None:
+    """Remove what workers that were killed had begun to write."""
+    begun = {temporary_prefix(name) for name in outputs}
+    with explained(folder, "write"):
+        for path in folder.glob(".*.part"):
+            if path.name.rsplit(".", 2)[0] + "." in begun:
+                path.unlink(missing_ok=True)
 
 
 def _advance(stage: Stage, reports: Sequence[FileReport]) -> None:

@@ -99,6 +99,8 @@ class SapwoodParser(ParserI):  # type: ignore[misc]
     def _trees(self, result: ParseResult) -> Iterator[nltk.Tree]:
         if result.failed or result.tree is None:
             return
+        if result.status == "coarse" and self._given is not None:  # NLTK's own grammar has no such tree
+            return
         if result.alternatives is not None and result.status != "coarse":
             for tree, log_probability in result.alternatives[: self.trees]:
                 yield self._converted(tree, log_probability)

@@ -17,7 +17,9 @@ import os
 import pickle
 import platform
 import shutil
+import signal
 import tempfile
+import threading
 import uuid
 import weakref
 from collections import deque
@@ -26,7 +28,7 @@ from functools import cache, reduce
 from importlib import metadata
 from itertools import islice, pairwise
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -47,6 +49,8 @@ _AHEAD, _LEAST_AHEAD = 4, 16
 _PATIENCE = 30.0
 # How often workers of our own may die under the same call before that is taken for the call's fault.
 _DEATHS = 25
+# Seconds between looks at whether they are all there.
+_LOOK = 5.0
 # Bytes between places where the processor likes numbers to begin.
 _ALIGNMENT = 16
 # Packages that must have the same version everywhere: for the same bytes, and to understand each other.
@@ -86,10 +90,14 @@ class Cluster(Workers):
         self._closing = contextlib.ExitStack()
         self._scratch: Path | None = None
         self._visible: bool | None = None
+        self._own: Any = None  # processes of this machine that were started here, and how many
+        self._own_number = 0
+        self._interrupted = False
         _quieten()
         try:
             self._client = self._connect(memory)
             self._check_workers()
+            self._notice_interrupts()
         except BaseException:
             self.close()
             raise
@@ -112,6 +120,19 @@ class Cluster(Workers):
             self._closing.close()
 
     # Beginning.
+
+    def _notice_interrupts(self) -> None:
+        """Remember that there was an interrupt, until the end."""
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
+            return
+
+        def notice(number: int, frame: FrameType | None) -> None:
+            self._interrupted = True
+            before(number, frame)
+
+        signal.signal(signal.SIGINT, notice)
+        self._closing.callback(signal.signal, signal.SIGINT, before)
 
     def _connect(self, memory: int | None) -> Any:
         distributed = self._distributed
@@ -148,12 +169,14 @@ class Cluster(Workers):
             "distributed.admin.system-monitor.interval": "2s",
         }
         with dask.config.set(settings):
-            return self._closing.enter_context(
+            self._own_number = wanted
+            self._own = self._closing.enter_context(
                 self._distributed.LocalCluster(
                     n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=":0",
                     memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
                 )
             )  # fmt: skip
+            return self._own
 
     def _check_workers(self) -> None:
         """Find out whether there are workers, and whether they have the same software."""
@@ -210,7 +233,19 @@ class Cluster(Workers):
                     self._client.cancel(futures)
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
+        # Python drops an interrupt that comes while it clears away what nobody needs any more, such as names of results.
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
         with self._explained():
+            while self._own is not None:
+                try:
+                    with self._client.as_current():
+                        self._distributed.wait(futures, timeout=_LOOK)
+                    break
+                except TimeoutError:
+                    # A process that died before it had begun is not replaced by itself.
+                    self._own.scale(self._own_number)
             return [sealed.value for sealed in self._client.gather(futures)]
 
     def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
