@@ -129,7 +129,7 @@ def _refuse_line(error: InputError, on_bad: Callable[[InputError], object] | Non
 
 
 def temporary_prefix(name: str) -> str:
-    """Return what the names of files begin with that are written in place of one with this name, until they are whole."""
+    """Return how names of files begin that are written in place of one with this name, until they are whole."""
     return f".{name[:40]}."
 
 

@@ -233,7 +233,7 @@ class Cluster(Workers):
                     self._client.cancel(futures)
 
     def _gathered(self, futures: list[Any]) -> list[Any]:
-        # Python drops an interrupt that comes while it clears away what nobody needs any more, such as names of results.
+        # Python drops an interrupt that comes while it clears away what nobody needs any more, such as results' names.
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
