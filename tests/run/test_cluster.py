@@ -332,8 +332,10 @@ def test_an_interrupt_leaves_what_resume_needs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sapwood", "train", "train.mrg", "--method", "split-merge", "--cycles", "3"]
     command += ["--iterations", "40", "--threads", "1"]
     process = subprocess.Popen(
-        [*command, "-o", "there", "--cluster", "local:2"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+        [*command, "-o", "there", "--cluster", "local:2"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        # A shell may have told what it runs in the background to ignore interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     while not (tmp_path / "there.checkpoint").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
