@@ -89,7 +89,6 @@ class Cluster(Workers):
         self._distributed = _imported()
         self._closing = contextlib.ExitStack()
         self._scratch: Path | None = None
-        self._visible: bool | None = None
         self._own: Any = None  # processes of this machine that were started here, and how many
         self._own_number = 0
         self._interrupted = False
