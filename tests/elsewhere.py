@@ -35,7 +35,7 @@ def opened(argument: Any) -> Any:
 class Elsewhere(Workers):
     """Does all at once, as on another machine."""
 
-    near = False
+    near = together = False
 
     def __init__(self, count: int = 2, threads: int = 1) -> None:
         self._count, self.threads, self.calls = count, threads, 0
@@ -57,6 +57,9 @@ class Elsewhere(Workers):
 
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Parcel]:
         return [self._call(call, *row) for row in zip(*columns, strict=False)]
+
+    def bring(self, kept: Iterable[Parcel]) -> Iterator[Any]:
+        return (opened(parcel) for parcel in kept)
 
     def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Parcel]:
         return self.keep(call, *columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -93,6 +94,19 @@ class CountSums:
         """Return sums that can be added to."""
         return CountSums(self.lexical.copy(), self.root.copy(), self.occupancy.copy(), [*self.log_likelihoods])
 
+    def joined(self, other: CountSums) -> CountSums:
+        """Return these sums and others together."""
+        parts = (getattr(self, name) + getattr(other, name) for name in ("lexical", "root", "occupancy"))
+        return CountSums(*parts, [*self.log_likelihoods, *other.log_likelihoods])
+
+
+@dataclass(frozen=True, eq=False)
+class PartSums:
+    """Sums over shards of some rules and, along with the first rules, of all else."""
+
+    sums: np.ndarray
+    counts: CountSums | None
+
 
 def _new_vectors(shard: Shard, weights: Weights, outside: bool) -> NodeVectors:
     """Return vectors whose values are not set."""
@@ -157,30 +171,32 @@ def each(work: Callable[..., T], shards: Sequence[Shard], *arguments: Any) -> li
     return [work(shard, *arguments) for shard in shards]
 
 
-def add_counts(
-    total: CountSums, shards: Sequence[Shard], found: Sequence[tuple[ShardCounts, NodeVectors]], weights: Weights
-) -> CountSums:
-    """Return sums with the counts of shards added, but for rules."""
-    total = total.copied()
-    for counts, _ in found:
-        total.add(counts, weights)
-    del shards
-    return total
-
-
-def add_some_rules(
-    total: np.ndarray | None,
-    shards: Sequence[Shard],
-    found: Sequence[tuple[ShardCounts, NodeVectors]],
+def add_some(
+    total: PartSums | None,
+    runs: Sequence[Sequence[Shard]],
+    found: Sequence[Sequence[tuple[ShardCounts, NodeVectors]]],
     weights: Weights,
     part: tuple[int, int],
-) -> np.ndarray:
-    """Return the sums of the rules from one to before another, with those of shards added."""
+) -> PartSums:
+    """Return the sums of the rules from one to before another, and with the first rules of all else, of more shards."""
     begin, end = weights.tensor_offsets[list(part)].tolist()
-    sums = np.zeros(end - begin) if total is None else total.copy()
-    held = [(shard, _writable(vectors)) for shard, (_, vectors) in zip(shards, found, strict=True)]
+    if total is None:
+        sums, counts = np.zeros(end - begin), None if part[0] else CountSums.of_nothing(weights)
+    else:
+        sums, counts = total.sums.copy(), None if total.counts is None else total.counts.copied()
+    every = [pair for pairs in found for pair in pairs]
+    held = [(shard, _writable(own)) for shard, (_, own) in zip(chain.from_iterable(runs), every, strict=True)]
     add_rules(part, held, replace(weights, tensor_offsets=weights.tensor_offsets - begin), sums)
-    return sums
+    if counts is not None:
+        for own, _ in every:
+            counts.add(own, weights)
+    return PartSums(sums, counts)
+
+
+def join(one: PartSums, other: PartSums) -> PartSums:
+    """Return the sums of two sums."""
+    counts = None if one.counts is None or other.counts is None else one.counts.joined(other.counts)
+    return PartSums(one.sums + other.sums, counts)
 
 
 def _writable(vectors: NodeVectors) -> NodeVectors:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import chain, islice, pairwise, repeat
+from itertools import chain, groupby, pairwise, repeat
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -31,7 +31,7 @@ from sapwood.inference import _passes
 from sapwood.inference._passes import CountSums, Weights
 from sapwood.inference._passes import NodeVectors as NodeVectors  # for others as well
 from sapwood.inference._shards import Shard, prepare
-from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers, itself
+from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
@@ -43,8 +43,8 @@ _HELD = 1 << 25
 # Parts into which rules are cut for each thread, so that all are done at about the same time; and the least numbers in
 # a part that is worth another task elsewhere.
 _PARTS, _PART = 8, 1 << 17
-# Parts for each run of shards elsewhere: the more, the sooner the last run has something to do.
-_AHEAD = 2
+# Parts elsewhere: the more, the sooner the last run of shards has something to do.
+_WAYS = 4
 # What shards are made from, beside the height of each node.
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent")
 T = TypeVar("T")
@@ -272,10 +272,9 @@ class ObservedTrees:
 
     def _near_sums(self, weights: Weights) -> tuple[np.ndarray, CountSums]:
         """Return the sums of rules, not yet times their weights, and of all else, made on threads."""
-        counts = CountSums.of_nothing(weights)
-        total = np.zeros(len(weights.tensors))
+        total, every = np.zeros(len(weights.tensors)), CountSums.of_nothing(weights)
         for block in range(0, len(self._shards), TOGETHER):
-            tensors = np.zeros(len(total)) if block else total
+            tensors, counts = (np.zeros(len(total)), CountSums.of_nothing(weights)) if block else (total, every)
             for shards in self._batches(weights, self._shards[block : block + TOGETHER]):
                 held = []
                 found = self.workers.map(_passes.expectations, shards, repeat(weights))
@@ -287,36 +286,37 @@ class ObservedTrees:
                 held.clear()
             if block:
                 total += tensors
-        return total, counts
+                every = every.joined(counts)
+        return total, every
 
     def _far_sums(self, weights: Weights) -> tuple[np.ndarray, CountSums]:
         """Return what `_near_sums` does, made elsewhere."""
         workers, shared = self.workers, self.workers.share(weights)
         found = workers.keep(partial(_passes.each, _passes.expectations), self._runs, repeat(shared))
-        runs = list(zip(self._cuts, self._runs, found, strict=False))
-        # While one run adds to some rules, those before it add to the next.
-        ways = 1 if len(runs) == 1 else _AHEAD * min(len(runs), TOGETHER)
-        parts = self._rule_parts(weights, min(ways, len(weights.tensors) // _PART + 1), 1)
-        sums: list[list[Kept]] = []
+        numbers = range(len(found))
+        if workers.together and 2 * int(weights.states[self.corpus.symbol].sum()) <= _HELD:
+            # As on threads: each sees all vectors, and adds up some rules.
+            steps = [list(group) for _, group in groupby(numbers, lambda number: self._cuts[number] // TOGETHER)]
+            ways = len(found)
+        else:
+            # While one run adds to some rules, those before it add to the next.
+            steps = [[number] for number in numbers]
+            ways = min(_WAYS, len(weights.tensors) // _PART + 1) if len(found) > 1 else 1
+        parts, sums = self._rule_parts(weights, ways, 1), list[Kept]()
         for part in parts:
             blocks: dict[int, Kept] = {}
-            for first, shards, own in runs:
-                before = blocks.get(first // TOGETHER)
-                blocks[first // TOGETHER] = workers.keep(
-                    _passes.add_some_rules, [before], [shards], [own], [shared], [part]
-                )[0]
-            sums.append(list(blocks.values()))
-        counts: Kept = CountSums.of_nothing(weights)
-        for _, shards, own in runs:
-            counts = workers.keep(_passes.add_counts, [counts], [shards], [own], [shared])[0]
-        del runs, found
-        total = np.empty(len(weights.tensors))
-        for part, each in zip(parts, _in_rows(workers.map(itself, chain.from_iterable(sums)), sums), strict=True):
-            places = total[slice(*weights.tensor_offsets[list(part)])]
-            places[:] = each[0]
-            for other in each[1:]:
-                places += other
-        return total, next(workers.map(itself, [counts]))
+            for step in steps:
+                block = self._cuts[step[0]] // TOGETHER
+                runs, own = [self._runs[number] for number in step], [found[number] for number in step]
+                blocks[block] = workers.keep(_passes.add_some, [blocks.get(block)], [runs], [own], [shared], [part])[0]
+            sums.append(reduce(lambda one, other: workers.keep(_passes.join, [one], [other])[0], blocks.values()))
+        del found, own, blocks
+        total, counts = np.empty(len(weights.tensors)), None
+        for part, each in zip(parts, workers.bring(sums), strict=True):
+            total[slice(*weights.tensor_offsets[list(part)])] = each.sums
+            counts = counts or each.counts
+        assert counts is not None
+        return total, counts
 
     def _batches(self, weights: Weights, shards: Sequence[Shard]) -> Iterator[list[Shard]]:
         """Cut shards into runs whose vectors may be held at once."""
@@ -376,11 +376,6 @@ def _cuts(shards: int, workers: int) -> list[int]:
     """Cut shards into as many runs as there are workers, and wherever a sum of sums begins."""
     even = np.linspace(0, shards, min(shards, workers) + 1).astype(int)
     return np.unique([*even, *range(0, shards, TOGETHER)]).tolist()
-
-
-def _in_rows(values: Iterator[T], like: Sequence[Sequence[object]]) -> Iterator[list[T]]:
-    """Yield values in lists as long as others."""
-    return (list(islice(values, len(each))) for each in like)
 
 
 def _step(step: Callable[[T, np.ndarray, NodeVectors], T], total: T, found: tuple[np.ndarray, NodeVectors]) -> T:

@@ -40,7 +40,7 @@ from sapwood.lm._tile_rows import (
     tile_row,
     tile_totals,
 )
-from sapwood.run.workers import HERE, Kept, Threads, Workers, itself
+from sapwood.run.workers import HERE, Kept, Threads, Workers
 from sapwood.shapes import Array, Float, Float64, Int32
 
 T = TypeVar("T")
@@ -200,7 +200,7 @@ class BigramTiles:
         for place, found in zip(self._cut(r_sums, self.row_bounds), workers.map(staying, own), strict=True):
             place[:] = found.sums
             logs.append(found.log_likelihoods)
-        for place, sums in zip(self._cut(s_sums, self.column_bounds), workers.map(itself, passing), strict=True):
+        for place, sums in zip(self._cut(s_sums, self.column_bounds), workers.bring(passing), strict=True):
             place[:] = sums
         total = 0.0
         for each in zip(*logs, strict=True):
@@ -255,7 +255,7 @@ class BigramTiles:
             for row, given in zip(self._rows, self._cut(dense, self.row_bounds), strict=True):
                 share = itertools.repeat(workers.share(given))
                 sums = workers.keep(multiply_tile, itertools.repeat(row), range(self.groups), share, sums)
-            found = workers.map(itself, sums)
+            found = workers.bring(sums)
         else:
             shared, all_bounds = itertools.repeat(workers.share(dense)), itertools.repeat(self.column_bounds)
             found = workers.map(multiply_row, self._rows, all_bounds, [len(part) for part in parts], shared)

@@ -14,17 +14,17 @@ import contextlib
 import importlib
 import logging
 import os
-import pickle
 import platform
 import shutil
 import signal
 import tempfile
 import threading
+import time
 import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from importlib import metadata
 from itertools import islice, pairwise
 from pathlib import Path
@@ -38,6 +38,7 @@ from sapwood.errors import ClusterError, InputError, SapwoodError, UsageError
 from sapwood.files import whole_number
 from sapwood.run.columns import Columns, FileColumns, Rows
 from sapwood.run.parallel import one_blas_thread
+from sapwood.run.sealed import Sealed
 from sapwood.run.workers import Kept, Threads, Workers, itself
 from sapwood.shapes import Array, Shaped
 
@@ -51,8 +52,8 @@ _PATIENCE = 30.0
 _DEATHS = 25
 # Seconds between looks at whether they are all there.
 _LOOK = 5.0
-# Bytes between places where the processor likes numbers to begin.
-_ALIGNMENT = 16
+# Calls that are collected before they are sent off, at most.
+_COLLECTED = 1000
 # Packages that must have the same version everywhere: for the same bytes, and to understand each other.
 _SAME = ("numpy", "scipy", "distributed")
 
@@ -91,7 +92,13 @@ class Cluster(Workers):
         self._scratch: Path | None = None
         self._own: Any = None  # processes of this machine that were started here, and how many
         self._own_number = 0
+        self._folder: str | None = None  # where they find each other's arrays
         self._interrupted = False
+        self._counted = float("-inf"), 1
+        # Calls that are to be made, and those whose message may not have arrived yet.
+        self._collected: dict[str, tuple[tuple[Any, ...], weakref.ref[Name]]] = {}
+        self._sent: dict[int, Any] = {}
+        self._messages = 0
         _quieten()
         try:
             self._client = self._connect(memory)
@@ -164,14 +171,19 @@ class Cluster(Workers):
             "distributed.scheduler.work-stealing": False,
             # What nobody looks at costs a few percent of each processor.
             "distributed.worker.profile.enabled": False,
-            "distributed.admin.tick.interval": "200ms",
-            "distributed.admin.system-monitor.interval": "2s",
+            "distributed.admin.tick.interval": "1s",
+            "distributed.admin.system-monitor.interval": "5s",
+            # Nor are there copies to clear away: all map the same files.
+            "distributed.scheduler.active-memory-manager.start": False,
+            # Memory that is given back after each call and asked for again before the next costs a tenth of the time.
+            "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         }
         with dask.config.set(settings):
             self._own_number = wanted
+            self._folder = str(self.scratch)
             self._own = self._closing.enter_context(
                 self._distributed.LocalCluster(
-                    n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=":0",
+                    n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
                     memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
                 )
             )  # fmt: skip
@@ -208,34 +220,54 @@ class Cluster(Workers):
     # Working.
 
     @property
+    def together(self) -> bool:  # type: ignore[override]
+        """Whether workers map each other's files."""
+        return self._folder is not None
+
+    @property
     def count(self) -> int:
-        """How many calls can run at a time, now."""
-        with self._explained():
-            return max(1, sum(self._client.nthreads().values()))
+        """How many calls can run at a time, now or a few seconds ago."""
+        now = time.monotonic()
+        if now >= self._counted[0] + _LOOK:
+            with self._explained():
+                self._counted = now, max(1, sum(self._client.nthreads().values()))
+        return self._counted[1]
 
     def map(self, call: Callable[..., R], *columns: Iterable[Any], ahead: int | None = None) -> Iterator[R]:
         """Yield results in order."""
-        part = -(-(ahead or max(_LEAST_AHEAD, _AHEAD * self.count)) // 2)
+        part = self._part(ahead)
         rows = zip(*columns, strict=False)
-        waiting: deque[list[Any]] = deque()
+        waiting: deque[list[Name]] = deque()
         try:
             # Half of what is under way comes back at once: each message costs a millisecond or more.
             while more := list(islice(rows, part)):
-                waiting.append(self._submit(call, more))
+                waiting.append(self._collect(call, more))
+                self._send_off()
                 if len(waiting) > 1:
                     yield from self._gathered(waiting.popleft())
             while waiting:
                 yield from self._gathered(waiting.popleft())
         finally:
-            for futures in waiting:
+            for names in waiting:
                 with contextlib.suppress(Exception):
-                    self._client.cancel(futures)
+                    self._client.cancel([name.future for name in names])
 
-    def _gathered(self, futures: list[Any]) -> list[Any]:
+    def bring(self, kept: Iterable[Kept]) -> Iterator[Any]:
+        """Yield what is kept, in order."""
+        rest, part = iter(kept), self._part(None)
+        while more := list(islice(rest, part)):
+            yield from self._gathered(more)
+
+    def _part(self, ahead: int | None) -> int:
+        return -(-(ahead or max(_LEAST_AHEAD, _AHEAD * self.count)) // 2)
+
+    def _gathered(self, names: list[Name]) -> list[Any]:
+        self._send_off()
         # Python drops an interrupt that comes while it clears away what nobody needs any more, such as results' names.
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
+        futures = [name.future for name in names]
         with self._explained():
             while self._own is not None:
                 try:
@@ -245,34 +277,41 @@ class Cluster(Workers):
                 except TimeoutError:
                     # A process that died before it had begun is not replaced by itself.
                     self._own.scale(self._own_number)
-            return [sealed.value for sealed in self._client.gather(futures)]
+            found = [sealed.value for sealed in self._client.gather(futures)]
+        # What was sent before has arrived, too.
+        for message in [message for message in self._sent if message <= max(name.message for name in names)]:
+            del self._sent[message]
+        return found
 
     def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
         """Return names of the results, which are on all workers about equally."""
+        self._send_off()
         with self._explained():
             workers = sorted(self._client.nthreads())
-        rows = list(zip(*columns, strict=False))
-        ends = np.linspace(0, len(rows), len(workers) + 1).astype(int).tolist()
-        if not workers:  # they will come
-            return self._submit(call, rows)
-        spans = zip(workers, pairwise(ends), strict=True)
-        return [each for worker, (begin, end) in spans for each in self._submit(call, rows[begin:end], worker)]
+        rows, found = list(zip(*columns, strict=False)), list[Name]()
+        ends = np.linspace(0, len(rows), max(1, len(workers)) + 1).astype(int).tolist()
+        for worker, (begin, end) in zip(workers or [None], pairwise(ends), strict=True):  # or they will come
+            found += self._collect(call, rows[begin:end])
+            self._send_off(worker)
+        return found
 
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
-        """Return names of the results."""
-        return self._submit(call, list(zip(*columns, strict=False)))
+        """Return names of the results, which are made when something is wanted that they lead to."""
+        return self._collect(call, list(zip(*columns, strict=False)))
 
     def fold(self, step: Callable[[R, Any], R], start: R, call: Callable[..., Any], *columns: Iterable[Any]) -> R:
         """Return the last total."""
         found = self.keep(call, *columns)
         if not found:
             return start
-        last = reduce(lambda total, part: self._submit(step, [(total, part)])[0], found, self.share(start))
+        last = reduce(lambda total, part: self._collect(step, [(total, part)])[0], found, self.share(start))
+        del found
         return self._gathered([last])[0]
 
     def share(self, value: Any) -> Kept:
-        """Return a name for the value, which the scheduler keeps until all are done with it."""
-        return self._submit(itself, [(value,)])[0]
+        """Return a name for the value: a file that all map, or what the scheduler keeps until all are done with it."""
+        sealed = Sealed(value, self._folder)
+        return sealed if sealed.post() else self._collect(itself, [(sealed,)])[0]
 
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Write the arrays to files in the folder for temporary ones, or send them if workers do not see that.
@@ -284,6 +323,48 @@ class Cluster(Workers):
         found = FileColumns.write(self.scratch / uuid.uuid4().hex, arrays)
         weakref.finalize(found, shutil.rmtree, found.folder, ignore_errors=True)
         return found
+
+    def _collect(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> list[Name]:
+        """Note calls that are to be made, one for each row of arguments, and return names of the results."""
+        label = getattr(getattr(call, "func", call), "__name__", "call").strip("_")
+        sealed, run, names = Sealed(call), partial(_call, self._folder), []
+        for row in rows:
+            names.append(Name(f"{label}-{uuid.uuid4().hex}"))
+            task = (run, sealed, *(self._argument(argument) for argument in row))
+            self._collected[names[-1].key] = task, weakref.ref(names[-1])
+        if len(self._collected) >= _COLLECTED:
+            self._send_off()
+        return names
+
+    def _argument(self, argument: Any) -> Any:
+        """Return an argument as it is sent; what is on workers already is not."""
+        if isinstance(argument, list) and argument and isinstance(argument[0], Name):
+            return [self._argument(each) for each in argument]
+        if isinstance(argument, Name):
+            return argument.key if argument.future is None else argument.future
+        return argument if isinstance(argument, Sealed) else Sealed(argument, self._folder)
+
+    def _send_off(self, worker: str | None = None) -> None:
+        """Have all calls made that were noted, on a worker if it is still there, and those results kept that have names.
+
+        All go in one message: each costs as much as several calls.
+        """
+        import dask
+
+        tasks, self._collected = self._collected, {}
+        graph = {key: task for key, (task, _) in tasks.items()}
+        names = [name for _, each in tasks.values() if (name := each()) is not None]
+        if not names:
+            return
+        where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        # What is shared goes through the scheduler on purpose: it can be had there again.
+        with self._explained(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
+            futures = self._client.get(graph, [name.key for name in names], sync=False, **where)
+        self._messages += 1
+        # Files are there at least until they have arrived.
+        self._sent[self._messages] = graph
+        for name, future in zip(names, futures, strict=True):
+            name.future, name.message = future, self._messages
 
     @property
     def scratch(self) -> Path:
@@ -308,29 +389,6 @@ class Cluster(Workers):
         with self._explained():
             found = self._client.run(os.path.exists, str(Path(path).resolve()))
         return sorted(worker for worker, there in found.items() if not there)
-
-    def _submit(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]], worker: str | None = None) -> list[Any]:
-        """Have calls made, one for each row of arguments, on a worker if it is still there; return their futures."""
-        import dask
-
-        if not rows:
-            return []
-        name = getattr(getattr(call, "func", call), "__name__", "call").strip("_")
-        keys = [f"{name}-{uuid.uuid4().hex}" for _ in rows]
-        # What is shared goes through the scheduler on purpose: it can be had there again.
-        with self._explained(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
-            columns = [[self._sealed(argument) for argument in column] for column in zip(*rows, strict=True)]
-            calls = [Sealed(call)] * len(rows)
-            where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-            return list(self._client.map(_call, calls, *columns, key=keys, pure=False, **where))
-
-    def _sealed(self, argument: Any) -> Any:
-        """Return an argument as it is sent; what is on workers already is not."""
-        if isinstance(argument, self._distributed.Future):
-            return argument
-        if isinstance(argument, list) and argument and isinstance(argument[0], self._distributed.Future):
-            return argument
-        return Sealed(argument)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -381,41 +439,21 @@ def _quieten() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-class Sealed:
-    """What is sent from one process to another, pickled once, with its arrays beside it.
+class Name:
+    """Stands for the result of a call, which is or will be on some worker.
 
-    Dask puts arrays wherever there is room, while kernels want them where the processor likes them. And it asks what
-    things take, to know when to write them to disk.
+    Attributes
+    ----------
+    key
+        The name.
+    future, message
+        What Dask knows it by, and the number of the message that it was sent off with, once that has been done.
     """
 
-    __slots__ = ("_arrays", "_rest", "value")
+    __slots__ = ("__weakref__", "future", "key", "message")
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self._arrays: list[pickle.PickleBuffer] = []
-        try:
-            self._rest = pickle.dumps(value, protocol=5, buffer_callback=self._arrays.append)
-        except (pickle.PicklingError, AttributeError, TypeError):  # functions of the caller's own, say
-            self._arrays.clear()
-            dump = importlib.import_module("cloudpickle").dumps
-            self._rest = dump(value, protocol=5, buffer_callback=self._arrays.append)
-
-    def __sizeof__(self) -> int:
-        return len(self._rest) + sum(array.raw().nbytes for array in self._arrays)
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Sealed], tuple[Any, ...]]:
-        # Some of Dask's messages are of a protocol that has no place for arrays but within.
-        arrays = self._arrays if protocol >= 5 else [array.raw().tobytes() for array in self._arrays]
-        return _unsealed, (self._rest, *arrays)
-
-
-def _unsealed(rest: bytes, *arrays: Any) -> Sealed:
-    return Sealed(pickle.loads(rest, buffers=[_aligned(array) for array in arrays]))  # noqa: S301
-
-
-def _aligned(buffer: Any) -> Any:
-    array = np.frombuffer(buffer, np.uint8)
-    return array.copy() if array.ctypes.data % _ALIGNMENT else array
+    def __init__(self, key: str) -> None:
+        self.key, self.future, self.message = key, None, 0
 
 
 def _opened(argument: Any) -> Any:
@@ -424,10 +462,10 @@ def _opened(argument: Any) -> Any:
     return argument.value
 
 
-def _call(call: Sealed, *arguments: Any) -> Sealed:
+def _call(folder: str | None, call: Sealed, *arguments: Any) -> Sealed:
     """Run on a worker."""
     _limit_worker()
-    return Sealed(call.value(*map(_opened, arguments)))
+    return Sealed(call.value(*map(_opened, arguments)), folder)
 
 
 @cache

@@ -44,10 +44,13 @@ class Workers(ABC):
         How many threads of this process work on what is done here.
     near
         Whether calls run in this process, on its own arrays.
+    together
+        Whether all see what one of them keeps, at next to no cost.
     """
 
     threads: int
     near: bool
+    together: bool
 
     @property
     @abstractmethod
@@ -69,6 +72,10 @@ class Workers(ABC):
     @abstractmethod
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
         """Do what `map` does, but leave the results where they are: calls are made where their arguments are."""
+
+    @abstractmethod
+    def bring(self, kept: Iterable[Kept]) -> Iterator[Any]:
+        """Yield what is kept, in order."""
 
     @abstractmethod
     def fold(self, step: Callable[[R, Any], R], start: R, call: Callable[..., Any], *columns: Iterable[Any]) -> R:
@@ -97,7 +104,7 @@ class Threads(Workers):
     [32, 9, 4]
     """
 
-    near = True
+    near = together = True
 
     def __init__(self, threads: int = 1) -> None:
         if threads < 1:
@@ -130,6 +137,10 @@ class Threads(Workers):
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
         """Return the results themselves."""
         return list(self.map(call, *columns))
+
+    def bring(self, kept: Iterable[Kept]) -> Iterator[Any]:
+        """Yield the results themselves."""
+        return iter(kept)
 
     def fold(self, step: Callable[[R, Any], R], start: R, call: Callable[..., Any], *columns: Iterable[Any]) -> R:
         """Return the last total."""
