@@ -35,13 +35,13 @@ def opened(argument: Any) -> Any:
 class Elsewhere(Workers):
     """Does all at once, as on another machine."""
 
-    near = together = False
+    near = False
 
-    def __init__(self, count: int = 2, threads: int = 1) -> None:
-        self._count, self.threads, self.calls = count, threads, 0
+    def __init__(self, count: int = 2, threads: int = 1, *, together: bool = False) -> None:
+        self._count, self.threads, self.calls, self.together = count, threads, 0, together
 
     def __repr__(self) -> str:  # a name of tests, which is the same in all processes that run them
-        return f"{type(self).__name__}({self._count}, {self.threads})"
+        return f"{type(self).__name__}({self._count}, {self.threads})" + " together" * self.together
 
     @property
     def count(self) -> int:

@@ -22,7 +22,7 @@ import pytest
 
 import sapwood
 from sapwood.errors import ClusterError, InputError, UsageError
-from sapwood.inference import observed
+from sapwood.inference import _places, observed
 from sapwood.inference.parse_files import parse_files
 from sapwood.lm import count_shards, count_text
 from sapwood.lm import train as train_lm
@@ -63,7 +63,8 @@ def cluster() -> Iterator[Cluster]:
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make several shards of little data."""
     monkeypatch.setattr(observed, "_SHARD_NODES", 600)
-    monkeypatch.setattr(observed, "_PART", 300)
+    monkeypatch.setattr(_places, "_PART", 300)
+    monkeypatch.setattr(module, "_WORTH_SENDING", 0.0)
     monkeypatch.setattr(count_shards.cut_shards, "__defaults__", (2000,))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
 from sapwood.inference._shards import Shard, prepare
-from sapwood.run.columns import Part
+from sapwood.run.columns import Part, Table
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 
 T = TypeVar("T")
@@ -96,15 +96,16 @@ class CountSums:
 
     def joined(self, other: CountSums) -> CountSums:
         """Return these sums and others together."""
-        parts = (getattr(self, name) + getattr(other, name) for name in ("lexical", "root", "occupancy"))
-        return CountSums(*parts, [*self.log_likelihoods, *other.log_likelihoods])
+        lexical, root = self.lexical + other.lexical, self.root + other.root
+        logs = [*self.log_likelihoods, *other.log_likelihoods]
+        return CountSums(lexical, root, self.occupancy + other.occupancy, logs)
 
 
 @dataclass(frozen=True, eq=False)
 class PartSums:
-    """Sums over shards of some rules and, along with the first rules, of all else."""
+    """Sums over shards of some rules, or what a table makes of them, and along with the first rules of all else."""
 
-    sums: np.ndarray
+    sums: Any
     counts: CountSums | None
 
 
@@ -172,31 +173,42 @@ def each(work: Callable[..., T], shards: Sequence[Shard], *arguments: Any) -> li
 
 
 def add_some(
-    total: PartSums | None,
+    before: PartSums | None,
     runs: Sequence[Sequence[Shard]],
     found: Sequence[Sequence[tuple[ShardCounts, NodeVectors]]],
     weights: Weights,
     part: tuple[int, int],
+    into: Table | None,
 ) -> PartSums:
-    """Return the sums of the rules from one to before another, and with the first rules of all else, of more shards."""
+    """Return the sums of the rules from one to before another with those of some runs of shards added.
+
+    Along with the first rules go the sums of all else. If there is a table, sums become expected counts in it.
+    """
     begin, end = weights.tensor_offsets[list(part)].tolist()
-    if total is None:
+    if before is None:
         sums, counts = np.zeros(end - begin), None if part[0] else CountSums.of_nothing(weights)
     else:
-        sums, counts = total.sums.copy(), None if total.counts is None else total.counts.copied()
+        sums, counts = before.sums.copy(), None if before.counts is None else before.counts.copied()
     every = [pair for pairs in found for pair in pairs]
     held = [(shard, _writable(own)) for shard, (_, own) in zip(chain.from_iterable(runs), every, strict=True)]
     add_rules(part, held, replace(weights, tensor_offsets=weights.tensor_offsets - begin), sums)
     if counts is not None:
         for own, _ in every:
             counts.add(own, weights)
-    return PartSums(sums, counts)
+    return _put(sums, counts, weights, begin, into)
 
 
-def join(one: PartSums, other: PartSums) -> PartSums:
-    """Return the sums of two sums."""
+def join(one: PartSums, other: PartSums, weights: Weights, part: tuple[int, int], into: Table | None) -> PartSums:
+    """Return the sums of two sums, in a table if there is one."""
     counts = None if one.counts is None or other.counts is None else one.counts.joined(other.counts)
-    return PartSums(one.sums + other.sums, counts)
+    return _put(one.sums + other.sums, counts, weights, int(weights.tensor_offsets[part[0]]), into)
+
+
+def _put(sums: np.ndarray, counts: CountSums | None, weights: Weights, begin: int, into: Table | None) -> PartSums:
+    if into is None:
+        return PartSums(sums, counts)
+    sums *= weights.tensors[begin : begin + len(sums)]
+    return PartSums(into.put(begin, sums), counts)
 
 
 def _writable(vectors: NodeVectors) -> NodeVectors:

@@ -36,7 +36,7 @@ import numpy as np
 from sapwood._version import __version__
 from sapwood.errors import ClusterError, InputError, SapwoodError, UsageError
 from sapwood.files import whole_number
-from sapwood.run.columns import Columns, FileColumns, Rows
+from sapwood.run.columns import Columns, FileColumns, FileTable, Rows, SentTable, Table
 from sapwood.run.parallel import one_blas_thread
 from sapwood.run.sealed import Sealed
 from sapwood.run.workers import Kept, Threads, Workers, itself
@@ -52,6 +52,8 @@ _PATIENCE = 30.0
 _DEATHS = 25
 # Seconds between looks at whether they are all there.
 _LOOK = 5.0
+# Seconds of work below which it is not worth sending it: what travels, and calls, cost some hundredths.
+_WORTH_SENDING = 0.25
 # Calls that are collected before they are sent off, at most.
 _COLLECTED = 1000
 # Packages that must have the same version everywhere: for the same bytes, and to understand each other.
@@ -324,6 +326,16 @@ class Cluster(Workers):
         weakref.finalize(found, shutil.rmtree, found.folder, ignore_errors=True)
         return found
 
+    def table(self, size: int) -> Table:
+        """Return a file that all see, if they do, else room here."""
+        if self._folder is None:
+            return SentTable(size)
+        return FileTable(self.scratch / uuid.uuid4().hex, size)
+
+    def suited(self, seconds: float) -> Workers:
+        """Return threads of this process for what is done sooner than it is sent."""
+        return self if seconds >= _WORTH_SENDING else Threads(self.threads)
+
     def _collect(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> list[Name]:
         """Note calls that are to be made, one for each row of arguments, and return names of the results."""
         label = getattr(getattr(call, "func", call), "__name__", "call").strip("_")
@@ -345,7 +357,7 @@ class Cluster(Workers):
         return argument if isinstance(argument, Sealed) else Sealed(argument, self._folder)
 
     def _send_off(self, worker: str | None = None) -> None:
-        """Have all calls made that were noted, on a worker if it is still there, and those results kept that have names.
+        """Have all calls made that were noted, on a worker if it is still there; results without a name are not kept.
 
         All go in one message: each costs as much as several calls.
         """

@@ -1,9 +1,9 @@
 """What goes from one process to another: pickled once, with its arrays beside it or in a file.
 
 Dask sends arrays through sockets, which costs each of them several copies, and as many again for each further process
-that wants them. Processes of one machine need none of that: arrays go to a file in a folder of theirs, and whoever wants
-them maps it. A file is there as long as something in the process that wrote it stands for it; whoever has mapped it
-does not need its name any more. A file that is gone is an `OSError` where it should arrive, which Dask takes for a
+that wants them. Processes of one machine need none of that: arrays go to a file in a folder of theirs, which is mapped
+by who wants them. A file is there as long as something in the process that wrote it stands for it; whoever has mapped
+it does not need its name any more. A file that is gone is an `OSError` where it should arrive, which Dask takes for a
 worker that is gone: what was in it is made again.
 """
 
@@ -15,12 +15,13 @@ import os
 import pickle
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import accumulate, count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+
+from sapwood.run.columns import remove, write_all
 
 # Bytes of arrays from which on a file is worth it, and from which on it is mapped, not read: a map takes a descriptor.
 _WORTH, _MAPPED = 1 << 17, 1 << 20
@@ -32,17 +33,16 @@ _numbers = count()
 class Letter:
     """A file of arrays that this process has written, and that vanishes with the last that stands for it."""
 
-    known: weakref.WeakValueDictionary[str, Letter] = weakref.WeakValueDictionary()
+    known: ClassVar[weakref.WeakValueDictionary[str, Letter]] = weakref.WeakValueDictionary()
 
     def __init__(self, folder: str, arrays: Sequence[memoryview]) -> None:
         self.path = str(Path(folder, f"{os.getpid()}-{next(_numbers)}"))
         # A process that ends leaves its files to those who know of them; the folder vanishes with the cluster.
-        weakref.finalize(self, _remove, self.path).atexit = False
+        weakref.finalize(self, remove, self.path).atexit = False
         with Path(self.path).open("xb", buffering=0) as stream:
             for array, begin in zip(arrays, _begins([array.nbytes for array in arrays]), strict=False):
                 stream.seek(begin)
-                while array.nbytes:
-                    array = array[stream.write(array) :]
+                write_all(stream, array)
         self.known[self.path] = self
 
 
@@ -103,7 +103,7 @@ class Sealed:
                 self._file = self._letter.path
             except OSError:  # no room, say
                 self._folder = None
-        return self._file is not None and os.path.exists(self._file)
+        return self._file is not None and Path(self._file).exists()
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Sealed], tuple[Any, ...]]:
         if self.post():
@@ -136,8 +136,3 @@ def _from_file(rest: bytes, path: str, sizes: Sequence[int]) -> Sealed:
 def _begins(sizes: Sequence[int]) -> list[int]:
     """Return where arrays of so many bytes begin in a file."""
     return list(accumulate((-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes), initial=0))
-
-
-def _remove(path: str) -> None:
-    with suppress(OSError):
-        os.unlink(path)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from sapwood.errors import UsageError
-from sapwood.run.columns import Columns, Rows
+from sapwood.run.columns import Columns, Rows, SentTable, Table
 from sapwood.shapes import Array, Shaped
 
 R = TypeVar("R")
@@ -95,6 +95,15 @@ class Workers(ABC):
     @abstractmethod
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Put arrays where parts of them can be loaded by calls, as long as what is returned is there."""
+
+    def table(self, size: int) -> Table:
+        """Return room for numbers that calls make, some each."""
+        return SentTable(size)
+
+    def suited(self, seconds: float) -> Workers:
+        """Return those who should do something that takes so many seconds of a processor: these, if it is worth it."""
+        del seconds
+        return self
 
 
 class Threads(Workers):
