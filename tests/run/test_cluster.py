@@ -64,7 +64,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make several shards of little data."""
     monkeypatch.setattr(observed, "_SHARD_NODES", 600)
     monkeypatch.setattr(_places, "_PART", 300)
-    monkeypatch.setattr(module, "_WORTH_SENDING", 0.0)
+    monkeypatch.setattr(module, "_WORTH_CALLING", 0.0)
     monkeypatch.setattr(count_shards.cut_shards, "__defaults__", (2000,))
 
 

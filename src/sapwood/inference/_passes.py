@@ -12,7 +12,7 @@ import numpy as np
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
 from sapwood.inference._shards import Shard, prepare
-from sapwood.run.columns import Part, Table
+from sapwood.run.columns import FileTable, Part
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 
 T = TypeVar("T")
@@ -103,9 +103,9 @@ class CountSums:
 
 @dataclass(frozen=True, eq=False)
 class PartSums:
-    """Sums over shards of some rules, or what a table makes of them, and along with the first rules of all else."""
+    """Sums over shards of some rules, none if they are in a table, and along with the first rules of all else."""
 
-    sums: Any
+    sums: np.ndarray
     counts: CountSums | None
 
 
@@ -178,7 +178,7 @@ def add_some(
     found: Sequence[Sequence[tuple[ShardCounts, NodeVectors]]],
     weights: Weights,
     part: tuple[int, int],
-    into: Table | None,
+    into: FileTable | None,
 ) -> PartSums:
     """Return the sums of the rules from one to before another with those of some runs of shards added.
 
@@ -198,17 +198,17 @@ def add_some(
     return _put(sums, counts, weights, begin, into)
 
 
-def join(one: PartSums, other: PartSums, weights: Weights, part: tuple[int, int], into: Table | None) -> PartSums:
+def join(one: PartSums, other: PartSums, weights: Weights, part: tuple[int, int], into: FileTable | None) -> PartSums:
     """Return the sums of two sums, in a table if there is one."""
     counts = None if one.counts is None or other.counts is None else one.counts.joined(other.counts)
     return _put(one.sums + other.sums, counts, weights, int(weights.tensor_offsets[part[0]]), into)
 
 
-def _put(sums: np.ndarray, counts: CountSums | None, weights: Weights, begin: int, into: Table | None) -> PartSums:
+def _put(sums: np.ndarray, counts: CountSums | None, weights: Weights, begin: int, into: FileTable | None) -> PartSums:
     if into is None:
         return PartSums(sums, counts)
-    sums *= weights.tensors[begin : begin + len(sums)]
-    return PartSums(into.put(begin, sums), counts)
+    np.multiply(sums, weights.tensors[begin : begin + len(sums)], out=into.place(begin, len(sums)))
+    return PartSums(np.zeros(0), counts)
 
 
 def _writable(vectors: NodeVectors) -> NodeVectors:

@@ -184,12 +184,15 @@ class There(Place):
                 ends[:2] = workers.keep(_passes.join, [ends[0]], [ends[1]], [shared], [part], [into])
             sums += ends
         del found, vectors, own, ends
-        counts = None
+        if table is not None:
+            every = [each.counts for each in workers.bring(sums)]
+            return table.array, every[0]
+        total, every = np.empty(len(weights.tensors)), []
         for part, each in zip(parts, workers.bring(sums), strict=True):
-            table.take(int(weights.tensor_offsets[part[0]]), each.sums)
-            counts = counts or each.counts
-        assert counts is not None
-        return table.array, counts
+            places = slice(*weights.tensor_offsets[list(part)])
+            np.multiply(each.sums, weights.tensors[places], out=total[places])
+            every.append(each.counts)
+        return total, every[0]
 
 
 def _cuts(shards: int, workers: int) -> list[int]:

@@ -180,7 +180,8 @@ class ObservedTrees:
         """Return where a pass with these weights is done."""
         sizes = np.diff(weights.tensor_offsets)
         seconds = pass_seconds(sizes @ self._rule_counts, sizes.sum(), weights.states @ self.corpus.symbol_counts())
-        return self._here if self.workers.suited(float(seconds)).near else self._there
+        calls = 2 * min(self.workers.count, self.n_shards)
+        return self._here if self.workers.suited(float(seconds), calls).near else self._there
 
     def lexical_offsets(self, grammar: TreeWeights) -> Int64[Array, "pair_bounds"]:
         """Return where each pair's vector begins in tables of lexical vectors, and where the last one ends."""

@@ -20,6 +20,7 @@ import signal
 import tempfile
 import threading
 import time
+import traceback
 import uuid
 import weakref
 from collections import deque
@@ -36,7 +37,7 @@ import numpy as np
 from sapwood._version import __version__
 from sapwood.errors import ClusterError, InputError, SapwoodError, UsageError
 from sapwood.files import whole_number
-from sapwood.run.columns import Columns, FileColumns, FileTable, Rows, SentTable, Table
+from sapwood.run.columns import Columns, FileColumns, FileTable, Rows, remove
 from sapwood.run.parallel import one_blas_thread
 from sapwood.run.sealed import Sealed
 from sapwood.run.workers import Kept, Threads, Workers, itself
@@ -52,8 +53,8 @@ _PATIENCE = 30.0
 _DEATHS = 25
 # Seconds between looks at whether they are all there.
 _LOOK = 5.0
-# Seconds of work below which it is not worth sending it: what travels, and calls, cost some hundredths.
-_WORTH_SENDING = 0.25
+# Seconds of work from which on a call is worth it; it costs about a hundredth, with all that travels.
+_WORTH_CALLING = 0.07
 # Calls that are collected before they are sent off, at most.
 _COLLECTED = 1000
 # Packages that must have the same version everywhere: for the same bytes, and to understand each other.
@@ -101,6 +102,8 @@ class Cluster(Workers):
         self._collected: dict[str, tuple[tuple[Any, ...], weakref.ref[Name]]] = {}
         self._sent: dict[int, Any] = {}
         self._messages = 0
+        # Files for tables of numbers that nobody looks at now, by size.
+        self._tables: dict[int, list[str]] = {}
         _quieten()
         try:
             self._client = self._connect(memory)
@@ -175,6 +178,8 @@ class Cluster(Workers):
             "distributed.worker.profile.enabled": False,
             "distributed.admin.tick.interval": "1s",
             "distributed.admin.system-monitor.interval": "5s",
+            # Whoever is slow is waited for: a call that is made again while it goes on would write to the same table.
+            "distributed.scheduler.worker-ttl": None,
             # Nor are there copies to clear away: all map the same files.
             "distributed.scheduler.active-memory-manager.start": False,
             # Memory that is given back after each call and asked for again before the next costs a tenth of the time.
@@ -326,15 +331,19 @@ class Cluster(Workers):
         weakref.finalize(found, shutil.rmtree, found.folder, ignore_errors=True)
         return found
 
-    def table(self, size: int) -> Table:
-        """Return a file that all see, if they do, else room here."""
-        if self._folder is None:
-            return SentTable(size)
-        return FileTable(self.scratch / uuid.uuid4().hex, size)
+    def table(self, size: int) -> FileTable | None:
+        """Return a file that all map, if they can."""
+        if self._folder is None or not size:
+            return None
+        for other in [other for other in self._tables if other != size]:
+            for path in self._tables.pop(other):
+                remove(path)
+        free = self._tables.setdefault(size, [])
+        return FileTable(free.pop() if free else str(self.scratch / uuid.uuid4().hex), size, free.append)
 
-    def suited(self, seconds: float) -> Workers:
+    def suited(self, seconds: float, calls: int) -> Workers:
         """Return threads of this process for what is done sooner than it is sent."""
-        return self if seconds >= _WORTH_SENDING else Threads(self.threads)
+        return self if seconds >= _WORTH_CALLING * calls else Threads(self.threads)
 
     def _collect(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> list[Name]:
         """Note calls that are to be made, one for each row of arguments, and return names of the results."""
@@ -411,16 +420,17 @@ class Cluster(Workers):
         lost = (CancelledError, core.FutureCancelledError, OSError)
         try:
             yield
-        except SapwoodError:  # of the call
-            raise
+        except CallFailed as failed:
+            error = failed.error
+            if isinstance(error, MemoryError):
+                raise ClusterError(
+                    f"--cluster {self.address}: a worker is out of memory; give each more, or have fewer in a machine"
+                ) from error
+            raise error from None
         except self._distributed.KilledWorker as error:
             raise ClusterError(
                 f"--cluster {self.address}: one worker after the other died of the same work, as they do for want of "
                 f"memory ({_short(error)}); give each more (dask worker --memory-limit), or have fewer in a machine"
-            ) from error
-        except MemoryError as error:
-            raise ClusterError(
-                f"--cluster {self.address}: a worker is out of memory; give each more, or have fewer in a machine"
             ) from error
         except ModuleNotFoundError as error:
             raise ClusterError(
@@ -474,10 +484,23 @@ def _opened(argument: Any) -> Any:
     return argument.value
 
 
+class CallFailed(Exception):
+    """What a call has raised, as opposed to what happens to workers and messages."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 def _call(folder: str | None, call: Sealed, *arguments: Any) -> Sealed:
     """Run on a worker."""
     _limit_worker()
-    return Sealed(call.value(*map(_opened, arguments)), folder)
+    try:
+        return Sealed(call.value(*map(_opened, arguments)), folder)
+    except Exception as error:
+        if not isinstance(error, SapwoodError):
+            error.add_note(f"On a worker:\n{traceback.format_exc()}")
+        raise CallFailed(error) from None
 
 
 @cache

@@ -6,10 +6,13 @@ file is checked by its digest.
 
 from __future__ import annotations
 
+import mmap
+import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,67 +41,47 @@ class Columns(Protocol):
         ...
 
 
-class Table(Protocol):
-    """Numbers of which calls make some each."""
-
-    @property
-    def array(self) -> Float64[Array, "numbers"]:
-        """All of them, when all are made."""
-        ...
-
-    def put(self, begin: int, values: Float64[Array, "some"]) -> Any:
-        """Hand over those from `begin` on, where they were made; returns what is to be sent here."""
-        ...
-
-    def take(self, begin: int, sent: Any) -> None:
-        """Note here what `put` returned."""
-        ...
-
-
-class SentTable:
-    """Numbers that are sent."""
-
-    def __init__(self, size: int) -> None:
-        self.array = np.empty(size)
-
-    def __getstate__(self) -> None:
-        """Go without the numbers."""
-
-    def put(self, begin: int, values: Float64[Array, "some"]) -> Float64[Array, "some"]:
-        """Return the numbers."""
-        del begin
-        return values
-
-    def take(self, begin: int, sent: Float64[Array, "some"]) -> None:
-        """Put the numbers in their place."""
-        self.array[begin : begin + len(sent)] = sent
-
-
 class FileTable:
-    """Numbers in a file that all see, which vanishes with what this was called for."""
+    """Numbers in a file that all map.
 
-    def __init__(self, path: str | Path, size: int) -> None:
-        self.path, self.size = str(path), size
-        with explained(path, "write"), Path(path).open("xb") as stream:
-            stream.truncate(8 * size)
-        weakref.finalize(self, remove, self.path)
+    Memory that is new costs more time than what is written to it, so the file can be used again when nobody looks at
+    its numbers any more.
+
+    Parameters
+    ----------
+    path
+        A file to use again, or a new one.
+    size
+        How many numbers it has.
+    done
+        What to call with the path when the numbers are not looked at any more.
+    """
+
+    def __init__(self, path: str, size: int, done: Callable[[str], object]) -> None:
+        self.path, self.size, self._done = path, size, done
+        if not Path(path).exists():
+            with explained(path, "write"), Path(path).open("xb") as stream:
+                os.posix_fallocate(stream.fileno(), 0, 8 * size)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "size": self.size}
 
     @property
     def array(self) -> Float64[Array, "numbers"]:
-        """The file; what is written to the array stays in memory."""
-        return np.asarray(np.memmap(self.path, np.float64, "c", shape=(self.size,))) if self.size else np.zeros(0)
+        """All numbers; what is written to the array is not written to the file."""
+        with Path(self.path).open("rb") as stream:
+            mapped = mmap.mmap(stream.fileno(), 8 * self.size, access=mmap.ACCESS_COPY)
+        weakref.finalize(mapped, self._done, self.path).atexit = False
+        return np.frombuffer(mapped, np.float64)
 
-    def put(self, begin: int, values: Float64[Array, "some"]) -> None:
-        """Write numbers to the file; it does no harm to do that twice."""
-        with explained(self.path, "write"), Path(self.path).open("r+b", buffering=0) as stream:
-            stream.seek(8 * begin)
-            write_all(stream, np.ascontiguousarray(values).data.cast("B"))
+    def place(self, begin: int, size: int) -> Float64[Array, "some"]:
+        """Return where the numbers from `begin` on belong, to be written to; it does no harm to do that twice."""
+        return _shared(self.path, self.size)[begin : begin + size]
 
-    def take(self, begin: int, sent: None) -> None:
-        """Do nothing: all are in the file."""
+
+@lru_cache(maxsize=2)
+def _shared(path: str, size: int) -> np.ndarray:
+    return np.asarray(np.memmap(path, np.float64, "r+", shape=(size,)))
 
 
 @dataclass(frozen=True, eq=False)

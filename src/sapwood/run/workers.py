@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from sapwood.errors import UsageError
-from sapwood.run.columns import Columns, Rows, SentTable, Table
+from sapwood.run.columns import Columns, FileTable, Rows
 from sapwood.shapes import Array, Shaped
 
 R = TypeVar("R")
@@ -96,13 +96,17 @@ class Workers(ABC):
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Put arrays where parts of them can be loaded by calls, as long as what is returned is there."""
 
-    def table(self, size: int) -> Table:
-        """Return room for numbers that calls make, some each."""
-        return SentTable(size)
+    def table(self, size: int) -> FileTable | None:
+        """Return room for numbers that calls make, some each, if they see the same files at next to no cost."""
+        del size
+        return None
 
-    def suited(self, seconds: float) -> Workers:
-        """Return those who should do something that takes so many seconds of a processor: these, if it is worth it."""
-        del seconds
+    def suited(self, seconds: float, calls: int) -> Workers:
+        """Return those who should do what takes so many seconds of a processor in so many calls: these, or nearer ones.
+
+        The result is the same whoever does it.
+        """
+        del seconds, calls
         return self
 
 
