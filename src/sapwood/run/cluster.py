@@ -5,60 +5,47 @@ scheduler, and all else follows from these by calls. So when a worker dies, what
 the one that takes its place, and only the end of the scheduler ends a run. What it has done by then is in its
 checkpoint.
 
-What is sent is pickled, as Dask does it: whoever can talk to the scheduler can run anything on the workers.
+Calls are collected until the result of one is wanted, and go in one message then: each costs as much as several calls.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
-import logging
 import os
 import platform
 import shutil
-import signal
-import tempfile
-import threading
 import time
 import traceback
 import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial, reduce
-from importlib import metadata
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Self, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from sapwood._version import __version__
-from sapwood.errors import ClusterError, InputError, SapwoodError, UsageError
-from sapwood.files import whole_number
+from sapwood.errors import ClusterError, InputError, SapwoodError
 from sapwood.run.columns import Columns, FileColumns, FileTable, Rows, remove
+from sapwood.run.connection import LOOK, CallFailed, Connection, difference, versions
 from sapwood.run.parallel import one_blas_thread
 from sapwood.run.sealed import Sealed
 from sapwood.run.workers import Kept, Threads, Workers, itself
 from sapwood.shapes import Array, Shaped
 
 R = TypeVar("R")
-LOCAL = "local"
-# Calls under way for each worker's thread, and at least.
-_AHEAD, _LEAST_AHEAD = 4, 16
+# Calls under way for each worker's thread, and at least; and calls that are collected, at most.
+_AHEAD, _LEAST_AHEAD, _COLLECTED = 4, 16, 1000
 # Seconds to wait for a scheduler, and for a first worker.
 _PATIENCE = 30.0
-# How often workers of our own may die under the same call before that is taken for the call's fault.
-_DEATHS = 25
-# Seconds between looks at whether they are all there.
-_LOOK = 5.0
+# Calls that take fewer seconds are made several together, so many at most.
+_SHORT, _LARGEST = 0.05, 64
 # Seconds of work from which on a call is worth it; it costs about a hundredth, with all that travels.
 _WORTH_CALLING = 0.07
-# Calls that are collected before they are sent off, at most.
-_COLLECTED = 1000
-# Packages that must have the same version everywhere: for the same bytes, and to understand each other.
-_SAME = ("numpy", "scipy", "distributed")
 
 
 class Cluster(Workers):
@@ -89,14 +76,10 @@ class Cluster(Workers):
     def __init__(
         self, address: str, *, threads: int = 1, memory: int | None = None, patience: float = _PATIENCE
     ) -> None:
-        self.address, self.threads, self._patience = address, threads, patience
-        self._distributed = _imported()
-        self._closing = contextlib.ExitStack()
-        self._scratch: Path | None = None
-        self._own: Any = None  # processes of this machine that were started here, and how many
-        self._own_number = 0
-        self._folder: str | None = None  # where they find each other's arrays
-        self._interrupted = False
+        self.address, self.threads = address, threads
+        self._connection = Connection(address, memory, patience)
+        self._client, self._folder = self._connection.client, self._connection.folder
+        self._explained = self._connection.explained
         self._counted = float("-inf"), 1
         # Calls that are to be made, and those whose message may not have arrived yet.
         self._collected: dict[str, tuple[tuple[Any, ...], weakref.ref[Name]]] = {}
@@ -104,14 +87,6 @@ class Cluster(Workers):
         self._messages = 0
         # Files for tables of numbers that nobody looks at now, by size.
         self._tables: dict[int, list[str]] = {}
-        _quieten()
-        try:
-            self._client = self._connect(memory)
-            self._check_workers()
-            self._notice_interrupts()
-        except BaseException:
-            self.close()
-            raise
 
     def __enter__(self) -> Self:
         return self
@@ -126,105 +101,7 @@ class Cluster(Workers):
 
     def close(self) -> None:
         """Let go of the workers; those of `local` end."""
-        # A scheduler that is gone cannot be said goodbye to.
-        with contextlib.suppress(Exception):
-            self._closing.close()
-
-    # Beginning.
-
-    def _notice_interrupts(self) -> None:
-        """Remember that there was an interrupt, until the end."""
-        before = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is not threading.main_thread() or not callable(before):
-            return
-
-        def notice(number: int, frame: FrameType | None) -> None:
-            self._interrupted = True
-            before(number, frame)
-
-        signal.signal(signal.SIGINT, notice)
-        self._closing.callback(signal.signal, signal.SIGINT, before)
-
-    def _connect(self, memory: int | None) -> Any:
-        distributed = self._distributed
-        place: Any = self.address
-        options: dict[str, Any] = {"timeout": self._patience, "set_as_default": False}
-        if self.address == LOCAL or self.address.startswith(f"{LOCAL}:"):
-            place = self._start(memory)
-            options["direct_to_workers"] = True
-        elif Path(place).is_file():
-            place, options["scheduler_file"] = None, place
-        try:
-            return self._closing.enter_context(distributed.Client(place, **options))
-        except (OSError, TimeoutError, ValueError) as error:
-            raise ClusterError(
-                f"--cluster {self.address}: no scheduler there ({_short(error)}); start one with `dask scheduler` and "
-                "workers with `dask worker ADDRESS`, or use local:N for processes of this machine"
-            ) from error
-
-    def _start(self, memory: int | None) -> Any:
-        """Start processes on this machine."""
-        import dask
-
-        number = self.address[len(LOCAL) + 1 :]
-        wanted = whole_number(number) if number else os.cpu_count() or 1
-        if not wanted or not 1 <= wanted <= 1024:
-            raise UsageError(f"--cluster {self.address}: local:N is N processes, 1 to 1024")
-        settings = {
-            "distributed.scheduler.allowed-failures": _DEATHS,
-            # Work goes where its shard is; nobody takes a copy because it is idle for a moment.
-            "distributed.scheduler.work-stealing": False,
-            # What nobody looks at costs a few percent of each processor.
-            "distributed.worker.profile.enabled": False,
-            "distributed.admin.tick.interval": "1s",
-            "distributed.admin.system-monitor.interval": "5s",
-            # Whoever is slow is waited for: a call that is made again while it goes on would write to the same table.
-            "distributed.scheduler.worker-ttl": None,
-            # Nor are there copies to clear away: all map the same files.
-            "distributed.scheduler.active-memory-manager.start": False,
-            # Memory that is given back after each call and asked for again before the next costs a tenth of the time.
-            "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        }
-        with dask.config.set(settings):
-            self._own_number = wanted
-            self._folder = str(self.scratch)
-            self._own = self._closing.enter_context(
-                self._distributed.LocalCluster(
-                    n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
-                    memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
-                )
-            )  # fmt: skip
-            return self._own
-
-    def _check_workers(self) -> None:
-        """Find out whether there are workers, and whether they have the same software."""
-        try:
-            self._client.wait_for_workers(1, timeout=self._patience)
-        except Exception as error:
-            raise ClusterError(
-                f"--cluster {self.address}: the scheduler has no workers; start some with `dask worker ADDRESS`"
-            ) from error
-        own: dict[str, str] = {name: metadata.version(name) for name in _SAME}
-        for name in ("sapwood", *_SAME):
-            for worker, found in self._client.run(metadata.version, name, on_error="return").items():
-                if isinstance(found, metadata.PackageNotFoundError):
-                    raise ClusterError(
-                        f"--cluster {self.address}: worker {worker} has no {name}; "
-                        f"install sapwood[cluster] {__version__} where it runs"
-                    )
-                self._compare(worker, name, str(found), own.get(name, __version__))
-        for worker, found in self._client.run(platform.python_version).items():
-            here, there = (version.rpartition(".")[0] for version in (platform.python_version(), found))
-            self._compare(worker, "Python", there, here)
-
-    def _compare(self, worker: str, name: str, there: str, here: str) -> None:
-        if there != here:
-            raise ClusterError(
-                f"--cluster {self.address}: worker {worker} has {name} {there}, and here it is {here}; results are the "
-                "same only with the same versions everywhere"
-            )
-
-    # Working.
+        self._connection.close()
 
     @property
     def together(self) -> bool:  # type: ignore[override]
@@ -235,25 +112,36 @@ class Cluster(Workers):
     def count(self) -> int:
         """How many calls can run at a time, now or a few seconds ago."""
         now = time.monotonic()
-        if now >= self._counted[0] + _LOOK:
+        if now >= self._counted[0] + LOOK:
             with self._explained():
                 self._counted = now, max(1, sum(self._client.nthreads().values()))
         return self._counted[1]
 
     def map(self, call: Callable[..., R], *columns: Iterable[Any], ahead: int | None = None) -> Iterator[R]:
-        """Yield results in order."""
-        part = self._part(ahead)
+        """Yield results in order; several rows that take next to no time become one call."""
+        part, size = self._part(ahead), 1
         rows = zip(*columns, strict=False)
         waiting: deque[list[Name]] = deque()
+
+        def arrived() -> Iterator[R]:
+            nonlocal size
+            found: list[_Results[R]] = self._gathered(waiting.popleft())
+            if sum(each.seconds for each in found) < _SHORT * len(found):
+                size = min(2 * size, _LARGEST)
+            return chain.from_iterable(each.results for each in found)
+
         try:
             # Half of what is under way comes back at once: each message costs a millisecond or more.
-            while more := list(islice(rows, part)):
-                waiting.append(self._collect(call, more))
+            while more := list(islice(rows, part * size)):
+                # Where something kept is needed, calls go to where that is.
+                step = 1 if any(isinstance(argument, Name) for argument in more[0]) else size
+                several = [list(chain(*more[begin : begin + step])) for begin in range(0, len(more), step)]
+                waiting.append(self._collect(partial(_each, call, len(more[0])), several))
                 self._send_off()
                 if len(waiting) > 1:
-                    yield from self._gathered(waiting.popleft())
+                    yield from arrived()
             while waiting:
-                yield from self._gathered(waiting.popleft())
+                yield from arrived()
         finally:
             for names in waiting:
                 with contextlib.suppress(Exception):
@@ -270,20 +158,10 @@ class Cluster(Workers):
 
     def _gathered(self, names: list[Name]) -> list[Any]:
         self._send_off()
-        # Python drops an interrupt that comes while it clears away what nobody needs any more, such as results' names.
-        if self._interrupted:
-            self._interrupted = False
-            raise KeyboardInterrupt
+        self._connection.check_interrupt()
         futures = [name.future for name in names]
         with self._explained():
-            while self._own is not None:
-                try:
-                    with self._client.as_current():
-                        self._distributed.wait(futures, timeout=_LOOK)
-                    break
-                except TimeoutError:
-                    # A process that died before it had begun is not replaced by itself.
-                    self._own.scale(self._own_number)
+            self._connection.wait(futures)
             found = [sealed.value for sealed in self._client.gather(futures)]
         # What was sent before has arrived, too.
         for message in [message for message in self._sent if message <= max(name.message for name in names)]:
@@ -325,9 +203,9 @@ class Cluster(Workers):
 
         The files vanish with what is returned.
         """
-        if not self.sees(self.scratch):
+        if not self.sees(self._connection.scratch):
             return Rows(arrays)
-        found = FileColumns.write(self.scratch / uuid.uuid4().hex, arrays)
+        found = FileColumns.write(self._connection.scratch / uuid.uuid4().hex, arrays)
         weakref.finalize(found, shutil.rmtree, found.folder, ignore_errors=True)
         return found
 
@@ -339,7 +217,7 @@ class Cluster(Workers):
             for path in self._tables.pop(other):
                 remove(path)
         free = self._tables.setdefault(size, [])
-        return FileTable(free.pop() if free else str(self.scratch / uuid.uuid4().hex), size, free.append)
+        return FileTable(free.pop() if free else str(self._connection.scratch / uuid.uuid4().hex), size, free.append)
 
     def suited(self, seconds: float, calls: int) -> Workers:
         """Return threads of this process for what is done sooner than it is sent."""
@@ -347,8 +225,11 @@ class Cluster(Workers):
 
     def _collect(self, call: Callable[..., Any], rows: Sequence[Sequence[Any]]) -> list[Name]:
         """Note calls that are to be made, one for each row of arguments, and return names of the results."""
-        label = getattr(getattr(call, "func", call), "__name__", "call").strip("_")
-        sealed, run, names = Sealed(call), partial(_call, self._folder), []
+        named = call
+        while isinstance(named, partial):
+            named = named.args[0] if named.func is _each else named.func
+        label = getattr(named, "__name__", "call").strip("_")
+        sealed, run, names = Sealed(call), partial(_call, self._folder, versions()), []
         for row in rows:
             names.append(Name(f"{label}-{uuid.uuid4().hex}"))
             task = (run, sealed, *(self._argument(argument) for argument in row))
@@ -387,14 +268,6 @@ class Cluster(Workers):
         for name, future in zip(names, futures, strict=True):
             name.future, name.message = future, self._messages
 
-    @property
-    def scratch(self) -> Path:
-        """A new folder for temporary files, which vanishes in the end."""
-        if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix="sapwood-"))
-            self._closing.callback(shutil.rmtree, self._scratch, ignore_errors=True)
-        return self._scratch
-
     def sees(self, path: str | Path) -> bool:
         """Return whether all workers see a file or folder of ours."""
         return not self._blind(path)
@@ -411,54 +284,10 @@ class Cluster(Workers):
             found = self._client.run(os.path.exists, str(Path(path).resolve()))
         return sorted(worker for worker, there in found.items() if not there)
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Say what has happened to the cluster."""
-        from concurrent.futures import CancelledError
-
-        core = importlib.import_module("distributed.client")
-        lost = (CancelledError, core.FutureCancelledError, OSError)
-        try:
-            yield
-        except CallFailed as failed:
-            error = failed.error
-            if isinstance(error, MemoryError):
-                raise ClusterError(
-                    f"--cluster {self.address}: a worker is out of memory; give each more, or have fewer in a machine"
-                ) from error
-            raise error from None
-        except self._distributed.KilledWorker as error:
-            raise ClusterError(
-                f"--cluster {self.address}: one worker after the other died of the same work, as they do for want of "
-                f"memory ({_short(error)}); give each more (dask worker --memory-limit), or have fewer in a machine"
-            ) from error
-        except ModuleNotFoundError as error:
-            raise ClusterError(
-                f"--cluster {self.address}: a worker has no {error.name}; install sapwood[cluster] {__version__} where "
-                "it runs"
-            ) from error
-        except lost as error:
-            raise ClusterError(
-                f"--cluster {self.address}: the scheduler is gone ({_short(error)}); start it again, or work without it"
-            ) from error
-
 
 def open_workers(cluster: str | None, threads: int) -> contextlib.AbstractContextManager[Workers]:
     """Return the workers of a cluster or, if there is none, threads of this process; to be used in a `with` block."""
     return contextlib.nullcontext(Threads(threads)) if cluster is None else Cluster(cluster, threads=threads)
-
-
-def _imported() -> Any:
-    try:
-        return importlib.import_module("distributed")
-    except ModuleNotFoundError as error:
-        raise UsageError("--cluster needs Dask: pip install 'sapwood[cluster]'") from error
-
-
-def _quieten() -> None:
-    """Keep Dask from telling what sapwood says in its own words, and from advice about what is meant to be so."""
-    for name in ("distributed", "distributed.client", "distributed.core", "distributed.comm", "distributed.batched"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class Name:
@@ -478,24 +307,33 @@ class Name:
         self.key, self.future, self.message = key, None, 0
 
 
+@dataclass(frozen=True)
+class _Results(Generic[R]):
+    """What calls have returned, and how long they took."""
+
+    results: list[R]
+    seconds: float
+
+
+def _each(call: Callable[..., R], width: int, *arguments: Any) -> _Results[R]:
+    """Make calls with so many arguments each."""
+    began = time.perf_counter()
+    results = [call(*arguments[begin : begin + width]) for begin in range(0, len(arguments), width)]
+    return _Results(results, time.perf_counter() - began)
+
+
 def _opened(argument: Any) -> Any:
     if isinstance(argument, list):
         return [_opened(each) for each in argument]
     return argument.value
 
 
-class CallFailed(Exception):
-    """What a call has raised, as opposed to what happens to workers and messages."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-def _call(folder: str | None, call: Sealed, *arguments: Any) -> Sealed:
-    """Run on a worker."""
+def _call(folder: str | None, here: dict[str, str], call: Sealed, *arguments: Any) -> Sealed:
+    """Run on a worker, given the versions of who wants it."""
     _limit_worker()
     try:
+        if here != versions():  # of a worker that has come late
+            raise ClusterError(difference(here, versions(), platform.node()))
         return Sealed(call.value(*map(_opened, arguments)), folder)
     except Exception as error:
         if not isinstance(error, SapwoodError):
@@ -507,8 +345,3 @@ def _call(folder: str | None, call: Sealed, *arguments: Any) -> Sealed:
 def _limit_worker() -> None:
     """Keep matrix products of this process to one thread, for good."""
     one_blas_thread()
-
-
-def _short(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]
