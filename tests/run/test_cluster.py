@@ -415,12 +415,12 @@ def test_an_interrupt_leaves_what_resume_needs(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*command, "-o", "there", "--cluster", "local:2"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
         # A shell may have told what it runs in the background to ignore interrupts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), start_new_session=True,
     )  # fmt: skip
     while not (tmp_path / "there.checkpoint").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # workers get it, too, as from a terminal
     message = process.communicate(timeout=120)[1]
     assert process.returncode == 130, message
     assert "--resume goes on from there" in message

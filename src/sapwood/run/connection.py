@@ -30,6 +30,8 @@ from sapwood.files import whole_number
 LOCAL = "local"
 # Seconds between looks at whether all processes of our own are there.
 LOOK = 5.0
+# How often to try to start them.
+_ATTEMPTS = 3
 # How often they may die under the same call before that is taken for the call's fault.
 _DEATHS = 25
 # Packages that must have the same version everywhere: for the same bytes, and to understand each other.
@@ -168,13 +170,21 @@ class Connection:
             raise UsageError(f"--cluster {self.address}: local:N is N processes, 1 to 1024")
         self._own_number, self.folder = wanted, str(self.scratch)
         with dask.config.set({**_SETTINGS, "distributed.scheduler.allowed-failures": _DEATHS}):
-            self._own = self.closing.enter_context(
-                self.distributed.LocalCluster(
-                    n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
-                    memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
-                )
-            )  # fmt: skip
-            return self._own
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    own = self.distributed.LocalCluster(
+                        n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
+                        memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
+                    )  # fmt: skip
+                    self._own = self.closing.enter_context(own)
+                    break
+                except RuntimeError as error:  # a process has died before it had begun
+                    if attempt == _ATTEMPTS:
+                        raise ClusterError(
+                            f"--cluster {self.address}: processes could not be started ({_short(error)}); a script "
+                            'that uses them does so below `if __name__ == "__main__":`'
+                        ) from error
+        return self._own
 
     def check_workers(self) -> None:
         """Find out whether there are workers, and whether they have the same software."""
