@@ -28,7 +28,6 @@ from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
     from sapwood.inference import Parser
-    from sapwood.run.checkpoint import KeptFiles
     from sapwood.run.workers import Workers
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -289,13 +288,13 @@ def make_normaliser(
 
 
 @contextlib.contextmanager
-def resumable(kept: KeptFiles) -> Iterator[None]:
-    """Say how to go on if training is interrupted."""
+def resumable(left: Callable[[], Sequence[str | Path]], how: str = " with --resume") -> Iterator[None]:
+    """Say how to go on if something is interrupted that has left files."""
     try:
         yield
     except (KeyboardInterrupt, ClusterError) as error:
-        if left := kept.left():
-            hint = f"{left[0]} has what is done, and the same command with --resume goes on from there"
+        if paths := left():
+            hint = f"{paths[0]} has what is done, and the same command{how} goes on from there"
             if isinstance(error, ClusterError):
                 raise ClusterError(f"{error}; {hint}") from error
             raise KeyboardInterrupt(hint) from error

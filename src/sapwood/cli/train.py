@@ -172,7 +172,7 @@ def command(
         with common.naming([dev]):
             trees = common.trees_from([dev], input_format, skip_bad, progress)
             held_out = HeldOut(trees, corpus, workers=learner.where)
-    with common.resumable(run.kept):
+    with common.resumable(run.kept.left):
         grammars = run(corpus, held_out, progress)
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""

@@ -278,5 +278,5 @@ def _quieten() -> None:
 
 
 def _short(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return text.rpartition(" cancelled for reason: ")[2][:200]
