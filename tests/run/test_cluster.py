@@ -295,6 +295,31 @@ def test_no_scheduler_no_dask_no_number(monkeypatch: pytest.MonkeyPatch) -> None
         Cluster("local:1")
 
 
+def test_tables_are_not_used_again_when_a_worker_was_lost(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look() -> str:
+        table = cluster.table(1000)
+        assert table.array.shape == (1000,)
+        assert table.sound
+        return table.path
+
+    first = look()
+    assert look() == first
+    learner = sapwood.EM(**LEARNERS["em"])
+    trees = observed.ObservedTrees(learner.prepare(TREES), workers=cluster)
+    grammar = sapwood.PCFG().fit(trees.corpus)
+    lexical = observed.lexical_table(grammar, trees.corpus)
+    once = [trees.expectations(grammar, lexical=lexical).tensors.tobytes() for _ in range(2)]
+    sent, answers = cluster._messages, iter([False, True])  # after the table has been chosen
+    monkeypatch.setattr(cluster._connection, "lost", lambda: next(answers, True))
+    assert [trees.expectations(grammar, lexical=lexical).tensors.tobytes()] * 2 == once
+    assert cluster._messages == sent + 2
+    assert trees.expectations(grammar, lexical=lexical).tensors.tobytes() == once[0]
+    assert cluster._messages == sent + 3
+    paths = {look() for _ in range(3)}
+    assert len(paths) == 3
+    assert not any(Path(path).exists() for path in (first, *paths))
+
+
 def test_temporary_files_vanish(cluster: Cluster) -> None:
     columns = cluster.columns({"a": np.arange(5)})
     folder = Path(columns.folder)

@@ -86,7 +86,8 @@ def test_functions_of_ones_own_can_be_sent() -> None:
 
 def test_tables_are_used_again_when_nobody_looks_at_them(tmp_path: Path) -> None:
     free: list[str] = []
-    table = FileTable(str(tmp_path / "table"), 100, free.append)
+    lost: list[int] = []
+    table = FileTable(str(tmp_path / "table"), 100, free.append, lambda: bool(lost))
     there = pickle.loads(pickle.dumps(table))
     there.place(0, 40)[:] = 1
     there.place(40, 60)[:] = 2
@@ -100,4 +101,10 @@ def test_tables_are_used_again_when_nobody_looks_at_them(tmp_path: Path) -> None
     del part
     gc.collect()
     assert free == [str(tmp_path / "table")]
-    assert FileTable(free.pop(), 100, free.append).array.tolist() == [1] * 40 + [2] * 60
+    other = FileTable(free.pop(), 100, free.append, lambda: bool(lost))
+    assert other.array.tolist() == [1] * 40 + [2] * 60
+    assert table.sound
+    assert other.sound
+    lost.append(1)  # someone may write to the old file
+    assert table.sound
+    assert not other.sound

@@ -14,6 +14,7 @@ import contextlib
 import os
 import platform
 import shutil
+import sys
 import time
 import traceback
 import uuid
@@ -40,6 +41,8 @@ from sapwood.shapes import Array, Shaped
 R = TypeVar("R")
 # Calls under way for each worker's thread, and at least; and calls that are collected, at most.
 _AHEAD, _LEAST_AHEAD, _COLLECTED = 4, 16, 1000
+# Bytes that go along with each call that needs them.
+_SMALL = 1 << 16
 # Seconds to wait for a scheduler, and for a first worker.
 _PATIENCE = 30.0
 # Calls that take fewer seconds are made several together, so many at most.
@@ -194,9 +197,13 @@ class Cluster(Workers):
         return self._gathered([last])[0]
 
     def share(self, value: Any) -> Kept:
-        """Return a name for the value: a file that all map, or what the scheduler keeps until all are done with it."""
+        """Return the value to be sent along with calls: as it is if it is small, as a file that all map, or as a name.
+
+        What has a name is kept by the scheduler until all are done with it.
+        """
         sealed = Sealed(value, self._folder)
-        return sealed if sealed.post() else self._collect(itself, [(sealed,)])[0]
+        along = sealed.post() or sys.getsizeof(sealed) < _SMALL
+        return sealed if along else self._collect(itself, [(sealed,)])[0]
 
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Write the arrays to files in the folder for temporary ones, or send them if workers do not see that.
@@ -213,11 +220,20 @@ class Cluster(Workers):
         """Return a file that all map, if they can."""
         if self._folder is None or not size:
             return None
-        for other in [other for other in self._tables if other != size]:
+        lost = self._connection.lost
+        for other in [other for other in self._tables if other != size or lost()]:
             for path in self._tables.pop(other):
                 remove(path)
         free = self._tables.setdefault(size, [])
-        return FileTable(free.pop() if free else str(self._connection.scratch / uuid.uuid4().hex), size, free.append)
+        path = free.pop() if free else str(self._connection.scratch / uuid.uuid4().hex)
+        return FileTable(path, size, partial(self._put_away, size), lost)
+
+    def _put_away(self, size: int, path: str) -> None:
+        """Keep the file of a table for the next one of its size, unless that is of the past."""
+        if size in self._tables and not self._connection.lost():
+            self._tables[size].append(path)
+        else:
+            remove(path)
 
     def suited(self, seconds: float, calls: int) -> Workers:
         """Return threads of this process for what is done sooner than it is sent."""

@@ -45,7 +45,8 @@ class FileTable:
     """Numbers in a file that all map.
 
     Memory that is new costs more time than what is written to it, so the file can be used again when nobody looks at
-    its numbers any more.
+    its numbers any more. Nobody may write to it late, then. Calls are made again when a worker is lost, wanted or not,
+    so after that files are new, and numbers in one that was used again meanwhile are not `sound`.
 
     Parameters
     ----------
@@ -55,16 +56,24 @@ class FileTable:
         How many numbers it has.
     done
         What to call with the path when the numbers are not looked at any more.
+    lost
+        Says whether a worker has been lost.
     """
 
-    def __init__(self, path: str, size: int, done: Callable[[str], object]) -> None:
-        self.path, self.size, self._done = path, size, done
-        if not Path(path).exists():
+    def __init__(self, path: str, size: int, done: Callable[[str], object], lost: Callable[[], bool]) -> None:
+        self.path, self.size, self._done, self._lost = path, size, done, lost
+        self._new = not Path(path).exists()
+        if self._new:
             with explained(path, "write"), Path(path).open("xb") as stream:
                 os.posix_fallocate(stream.fileno(), 0, 8 * size)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "size": self.size}
+
+    @property
+    def sound(self) -> bool:
+        """Whether nobody but those who should have can have written to it."""
+        return self._new or not self._lost()
 
     @property
     def array(self) -> Float64[Array, "numbers"]:

@@ -99,7 +99,7 @@ class Connection:
         self.closing = contextlib.ExitStack()
         self.folder: str | None = None
         self._own: Any = None  # processes that were started here, and how many
-        self._own_number = 0
+        self._own_number, self._first = 0, set[str]()
         self._interrupted = False
         _quieten()
         try:
@@ -177,6 +177,7 @@ class Connection:
                         memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
                     )  # fmt: skip
                     self._own = self.closing.enter_context(own)
+                    self._first = self._names()
                     break
                 except RuntimeError as error:  # a process has died before it had begun
                     if attempt == _ATTEMPTS:
@@ -185,6 +186,13 @@ class Connection:
                             'that uses them does so below `if __name__ == "__main__":`'
                         ) from error
         return self._own
+
+    def _names(self) -> set[str]:
+        return {worker.server_id for worker in list(self._own.scheduler.workers.values())}
+
+    def lost(self) -> bool:
+        """Return whether a process that was started here has been lost."""
+        return not self._first <= self._names()
 
     def check_workers(self) -> None:
         """Find out whether there are workers, and whether they have the same software."""
