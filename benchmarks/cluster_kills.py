@@ -4,8 +4,8 @@
         [--sentences 4000] [--lines 20000] [--parts train lm parse scheduler]
 
 TREEBANK is a directory with train.mrg, TEXT a text. Three commands run on `local:N` while worker processes are killed
-(SIGKILL) at random moments of the time that the whole takes in peace, until that has happened often enough; a command
-that ends before that is run again. `train` is split-merge, `lm` is `lm train --method em`, and `parse` a crawl of 200
+(SIGKILL) at random moments from its first checkpoint on, until that has happened often enough; a command that ends
+before that is run again. `train` is split-merge, `lm` is `lm train --method em`, and `parse` a crawl of 200
 files; everything is sent, however small. Then a cluster's scheduler is killed at a random moment of each, and
 `--resume`, or `parse` once more, goes on without a cluster.
 """
@@ -68,6 +68,12 @@ class Command:
             return {"": path.read_bytes()}
         return {each.name: each.read_bytes() for each in sorted(path.iterdir())}
 
+    def wait(self, output: str, process: subprocess.Popen) -> None:
+        """Wait until it has done something, or is over."""
+        sign = self.folder / (f"{output}/manifest.jsonl" if self.name == "parse" else f"{output}.checkpoint")
+        while not sign.exists() and process.poll() is None:
+            time.sleep(0.05)
+
     def clear(self, output: str) -> None:
         """Remove what it wrote."""
         for path in self.folder.glob(f"{output}*"):
@@ -111,7 +117,9 @@ def kill_workers(command: Command, options: argparse.Namespace, chance: random.R
         raise SystemExit(f"{command.name}: the cluster gives other bytes")
     while count < options.kills:
         command.clear("there")
-        count += killed(command.begin("there", *place), chance, whole, options.kills - count)
+        process = command.begin("there", *place)
+        command.wait("there", process)
+        count += killed(process, chance, whole, options.kills - count)
         runs += 1
         if command.content("there") != wanted:
             raise SystemExit(f"{command.name}: other bytes after {count} kills")
@@ -140,9 +148,7 @@ def kill_scheduler(command: Command, options: argparse.Namespace, chance: random
         while not file.exists():
             time.sleep(0.1)
         process = command.begin("there", "--cluster", str(file))
-        begun = command.folder / ("there/manifest.jsonl" if command.name == "parse" else "there.checkpoint")
-        while not begun.exists() and process.poll() is None:
-            time.sleep(0.05)
+        command.wait("there", process)
         time.sleep(chance.uniform(0.2, 2))
         scheduler.kill()
         message = process.communicate()[1].strip()

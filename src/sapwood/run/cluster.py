@@ -23,12 +23,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial, reduce
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
-
-import numpy as np
 
 from sapwood.errors import ClusterError, InputError, SapwoodError
 from sapwood.run.columns import Columns, FileColumns, FileTable, Rows, remove
@@ -164,7 +162,6 @@ class Cluster(Workers):
         self._connection.check_interrupt()
         futures = [name.future for name in names]
         with self._explained():
-            self._connection.wait(futures)
             found = [sealed.value for sealed in self._client.gather(futures)]
         # What was sent before has arrived, too.
         for message in [message for message in self._sent if message <= max(name.message for name in names)]:
@@ -172,15 +169,15 @@ class Cluster(Workers):
         return found
 
     def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
-        """Return names of the results, which are on all workers about equally."""
+        """Return names of the results, which are on all workers about equally.
+
+        That is what a scheduler does with calls that need nothing from elsewhere, so what is shared goes along with
+        each. To name a worker for each would be worse: what is meant for one that has died may never be made, even if
+        others are allowed to.
+        """
+        rows = [[_along(argument) for argument in row] for row in zip(*columns, strict=False)]
+        found = self._collect(call, rows)
         self._send_off()
-        with self._explained():
-            workers = sorted(self._client.nthreads())
-        rows, found = list(zip(*columns, strict=False)), list[Name]()
-        ends = np.linspace(0, len(rows), max(1, len(workers)) + 1).astype(int).tolist()
-        for worker, (begin, end) in zip(workers or [None], pairwise(ends), strict=True):  # or they will come
-            found += self._collect(call, rows[begin:end])
-            self._send_off(worker)
         return found
 
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
@@ -202,8 +199,11 @@ class Cluster(Workers):
         What has a name is kept by the scheduler until all are done with it.
         """
         sealed = Sealed(value, self._folder)
-        along = sealed.post() or sys.getsizeof(sealed) < _SMALL
-        return sealed if along else self._collect(itself, [(sealed,)])[0]
+        if sealed.post() or sys.getsizeof(sealed) < _SMALL:
+            return sealed
+        (name,) = self._collect(itself, [(sealed,)])
+        name.shared = sealed
+        return name
 
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Write the arrays to files in the folder for temporary ones, or send them if workers do not see that.
@@ -262,8 +262,8 @@ class Cluster(Workers):
             return argument.key if argument.future is None else argument.future
         return argument if isinstance(argument, Sealed) else Sealed(argument, self._folder)
 
-    def _send_off(self, worker: str | None = None) -> None:
-        """Have all calls made that were noted, on a worker if it is still there; results without a name are not kept.
+    def _send_off(self) -> None:
+        """Have all calls made that were noted; results without a name are not kept.
 
         All go in one message: each costs as much as several calls.
         """
@@ -274,10 +274,9 @@ class Cluster(Workers):
         names = [name for _, each in tasks.values() if (name := each()) is not None]
         if not names:
             return
-        where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
         # What is shared goes through the scheduler on purpose: it can be had there again.
         with self._explained(), dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}):
-            futures = self._client.get(graph, [name.key for name in names], sync=False, **where)
+            futures = self._client.get(graph, [name.key for name in names], sync=False)
         self._messages += 1
         # Files are there at least until they have arrived.
         self._sent[self._messages] = graph
@@ -315,12 +314,15 @@ class Name:
         The name.
     future, message
         What Dask knows it by, and the number of the message that it was sent off with, once that has been done.
+    shared
+        The result, if that is what somebody has shared.
     """
 
-    __slots__ = ("__weakref__", "future", "key", "message")
+    __slots__ = ("__weakref__", "future", "key", "message", "shared")
 
     def __init__(self, key: str) -> None:
         self.key, self.future, self.message = key, None, 0
+        self.shared: Sealed | None = None
 
 
 @dataclass(frozen=True)
@@ -336,6 +338,11 @@ def _each(call: Callable[..., R], width: int, *arguments: Any) -> _Results[R]:
     began = time.perf_counter()
     results = [call(*arguments[begin : begin + width]) for begin in range(0, len(arguments), width)]
     return _Results(results, time.perf_counter() - began)
+
+
+def _along(argument: Any) -> Any:
+    """Return what is shared as it is, if it has a name."""
+    return argument.shared if isinstance(argument, Name) and argument.shared is not None else argument
 
 
 def _opened(argument: Any) -> Any:

@@ -178,6 +178,7 @@ class Connection:
                     )  # fmt: skip
                     self._own = self.closing.enter_context(own)
                     self._first = self._names()
+                    self._look_after()
                     break
                 except RuntimeError as error:  # a process has died before it had begun
                     if attempt == _ATTEMPTS:
@@ -186,6 +187,19 @@ class Connection:
                             'that uses them does so below `if __name__ == "__main__":`'
                         ) from error
         return self._own
+
+    def _look_after(self) -> None:
+        """See to it now and then that all processes are there: one that dies before it has begun is not replaced."""
+        own, dead = self._own, (self.distributed.Status.failed, self.distributed.Status.closed)
+
+        def look() -> None:
+            for name in [name for name, worker in own.workers.items() if worker.status in dead]:
+                del own.workers[name]
+            own.scale(self._own_number)
+
+        again = importlib.import_module("tornado.ioloop").PeriodicCallback(look, 1000 * LOOK)
+        own.loop.add_callback(again.start)
+        self.closing.callback(own.loop.add_callback, again.stop)
 
     def _names(self) -> set[str]:
         return {worker.server_id for worker in list(self._own.scheduler.workers.values())}
@@ -210,17 +224,6 @@ class Connection:
                 raise ClusterError(f"--cluster {self.address}: {wrong}")
         # Results come from workers themselves where they can be reached, else through the scheduler.
         self.client.direct_to_workers = all(map(_reachable, list(self.client.nthreads())[:1]))
-
-    def wait(self, futures: list[Any]) -> None:
-        """Wait for results, and see to it that processes that were started here are there."""
-        while self._own is not None:
-            try:
-                with self.client.as_current():
-                    self.distributed.wait(futures, timeout=LOOK)
-                return
-            except TimeoutError:
-                # A process that died before it had begun is not replaced by itself.
-                self._own.scale(self._own_number)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
