@@ -16,6 +16,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
+from fuzz.grammar_targets import dumps, texts, use_dump, use_text
 from fuzz.mutations import Content, file_of, stored, text
 from sapwood.anchors.matrix_files import read_matrix
 from sapwood.automata.wcfg_files import format_grammar, read_grammar
@@ -389,6 +390,8 @@ TEXTS = {
         *_GRAMMARS,
         use=lambda path: format_grammar(read_grammar(path)),
     ),
+    "berkeley": _written("-> _0 _1 _99 [ ] , ( ) ROOT_0 @S_0 UNK \t " + _NUMBERS, *dumps(), use=use_dump),
+    "grammar-text": _written('-> _0 _9 [ ] , { } : " < > null true ' + _NUMBERS, *texts(), use=use_text),
     "config": _written(
         '= [ ] { } " \' """ true false 1979-05-27 [[a]] a.b ' + _NUMBERS,
         _SETTINGS,
