@@ -10,6 +10,7 @@ from sapwood.cli import _common as common
 from sapwood.cli._output import to_option, tree_output
 from sapwood.errors import InputError, UsageError
 from sapwood.files import name_of
+from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import parse_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
@@ -47,10 +48,7 @@ def command(
     heads: str | None,
     annotate_tags: bool | None,
     invert: bool,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: Any,
     skip_bad: bool,
     quiet: bool,
@@ -73,7 +71,6 @@ def command(
     if output is not None:
         common.check_output(output)
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     base = TreeTransform(root=normaliser.root)
     transform = common.make_transform(base, direction or "right", vertical, horizontal, heads, annotate_tags)
     written = dropped = 0

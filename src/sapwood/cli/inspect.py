@@ -16,6 +16,7 @@ from sapwood.files import explained, is_regular, name_of
 from sapwood.models import default_model_path, find_model
 from sapwood.run.progress import Progress
 from sapwood.storage import read_header
+from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
 
 
@@ -44,10 +45,7 @@ def command(
     symbol: str | None,
     treebank: str | None,
     export: str | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: Any,
     skip_bad: bool,
     as_json: bool,
@@ -92,7 +90,6 @@ def command(
     if symbol is not None:
         raise UsageError("--symbol is for models; to find a label in a treebank, use `sapwood search`")
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     trees = common.trees_from([path], input_format, skip_bad, progress)
     if tree_number:
         number = 0

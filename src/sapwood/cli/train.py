@@ -14,10 +14,12 @@ from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
 from sapwood.trees.formats import InputFormat
+from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import Direction
 
 _TREES = (
-    "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-empties", "keep-repeated",
+    "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-tag",
+    "label-map", "keep-empties", "keep-repeated",
     "from", "skip-bad",
 )  # fmt: skip
 
@@ -94,10 +96,7 @@ def command(
     horizontal: int | None,
     heads: str | None,
     annotate_tags: bool | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: InputFormat,
     skip_bad: bool,
     features: str | None,
@@ -159,7 +158,6 @@ def command(
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)
     started = time.perf_counter()
-    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     base = replace(learner.preparation, root=normaliser.root)
     transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
     trees = common.trees_from(treebank, input_format, skip_bad, progress)
