@@ -1,12 +1,15 @@
-"""Grammars in several text files, which are fuzzed as one: the files follow each other behind lines that name them."""
+"""Grammars in several text files, fuzzed as one: they follow each other behind lines that name them; and tables."""
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 
 from oracles.unary_dump import write_dump
 from sapwood.grammar.berkeley import import_berkeley
@@ -14,6 +17,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.text_files import write_text
 from sapwood.grammar.text_reading import read_text
 from sapwood.inference import Parser
+from sapwood.interop.arrow import ColumnParser, parse_table
 from sapwood.testing.grammars import random_grammar
 
 _MARK = b"%%%% "
@@ -58,6 +62,32 @@ def use_text(path: Path) -> None:
         _parse(read_text(Path(folder, "m")))
 
 
+def use_table(path: Path) -> None:
+    """Parse a column of a table."""
+    for column in ("text", "words"):
+        parse_table(ColumnParser(Parser(_small()), column), path, path.with_name("out.arrow"))
+
+
+def tables() -> list[bytes]:
+    """Return tables as they are stored."""
+    table = pyarrow.table({"text": ["w0 w1", None, "w2"], "words": [["w0"], [], None], "id": [1, 2, 3]})
+    stream = io.BytesIO()
+    with pyarrow.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    return [stream.getvalue()]
+
+
+def parquets() -> list[bytes]:
+    """Return tables in Parquet."""
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.ipc.open_stream(tables()[0]).read_all(), stream)
+    return [stream.getvalue()]
+
+
+def _small() -> TensorGrammar:
+    return random_grammar(np.random.default_rng(1), interminals=2, preterminals=2, states=(1, 2))
+
+
 def dumps() -> list[bytes]:
     """Return grammars as BerkeleyParser writes them."""
     return [joined(lambda folder, seed=seed: write_dump(folder, seed)) for seed in (1, 2)]  # type: ignore[misc]
@@ -65,5 +95,5 @@ def dumps() -> list[bytes]:
 
 def texts() -> list[bytes]:
     """Return grammars as `write_text` writes them."""
-    grammar = random_grammar(np.random.default_rng(1), interminals=2, preterminals=2, states=(1, 2))
+    grammar = _small()
     return [joined(lambda folder: write_text(grammar, folder / "m"))]

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from fuzz.grammar_targets import dumps, texts, use_dump, use_text
+from fuzz.grammar_targets import dumps, parquets, tables, texts, use_dump, use_table, use_text
 from fuzz.mutations import Content, file_of, stored
 from fuzz.tree_targets import TREE_TEXTS, TREES, Target, written
 from sapwood.anchors.matrix_files import read_matrix
@@ -327,6 +327,8 @@ TEXTS = {
     ),
     "berkeley": written("-> _0 _1 _99 [ ] , ( ) ROOT_0 @S_0 UNK \t " + _NUMBERS, *dumps(), use=use_dump),
     "grammar-text": written('-> _0 _9 [ ] , { } : " < > null true ' + _NUMBERS, *texts(), use=use_text),
+    "arrow": written("text words PAR1 " + _NUMBERS, *tables(), ending=".arrow", use=use_table),
+    "parquet": written("text words PAR1 " + _NUMBERS, *parquets(), ending=".parquet", use=use_table),
     "config": written(
         '= [ ] { } " \' """ true false 1979-05-27 [[a]] a.b ' + _NUMBERS,
         _SETTINGS,

@@ -404,6 +404,8 @@ class ParserOptions(TypedDict, total=False):
     timeout: float | None
     marginals: bool
     alternatives: int
+    states: bool
+    tokeniser: str | None
 
 
 def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptions]) -> Parser:

@@ -55,6 +55,9 @@ class _TrainCommand(GroupedCommand):
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
+@click.option(
+    "--tokeniser", help="How the model cuts plain text up: penn, blanks, characters, spacy:de. [default: penn]"
+)
 @config_options
 @common.threads_option
 @common.cluster_option
@@ -83,6 +86,7 @@ def command(
     ensemble: int,
     layer: bool,
     network: bool,
+    tokeniser: str | None,
     seed: int,
     resume: bool,
     log_path: str | None,
@@ -152,8 +156,9 @@ def command(
     if cluster is not None:
         learner = learner.replace(workers=common.open_workers(context, cluster, learner.threads))
     run = TrainingRun(
-        learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log_path
-    )
+        learner, ensemble=ensemble, layer=layer, network=network, tokeniser=tokeniser, output=output, resume=resume,
+        log=log_path,
+    )  # fmt: skip
     if save_config is not None:
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)

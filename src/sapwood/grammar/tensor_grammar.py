@@ -36,6 +36,7 @@ BUNDLE_KIND = "bundle"
 
 
 class _Tokeniser(TypedDict, total=False):
+    name: str
     rewrite: bool
     split_hyphens: bool
 

@@ -78,7 +78,7 @@ class Graph:
     def tree(self, discontinuous: Discontinuous, functions: bool) -> Tree:
         """Build the tree of the complete sentence."""
         if not self.words:
-            raise self.error("it has no words", self.line)
+            raise self.error("no words in it", self.line)
         order = self._order()
         gap = self._first_gap(order)
         parents = [word.parent for word in self.words]
