@@ -23,6 +23,7 @@ from sapwood.run.plugins import plugins
 from sapwood.run.progress import Bars, Progress, Silent
 from sapwood.trees.formats import GROUP as FORMATS
 from sapwood.trees.formats import INPUT_FORMATS, BadTrees, InputFormat, read_trees
+from sapwood.trees.head_tables import HEAD_TABLES
 from sapwood.trees.normalise import FunctionTags, Normaliser, read_labels
 from sapwood.trees.transform import Direction, TreeTransform
 from sapwood.trees.tree import Tree
@@ -234,7 +235,9 @@ def transform_options(function: F) -> F:
             help="Whether part-of-speech tags know their parent too, with --vertical 2 or more. "
             "[default: no; pcfg: yes]",
         ),
-        click.option("--heads", help="Head table for --binarise head. [default: Penn-style English]"),
+        click.option(
+            "--heads", help="Head rules for --binarise head: english, icelandic or a file. [default: english]"
+        ),
         click.option(
             "--horizontal",
             type=click.IntRange(min=0),
@@ -249,6 +252,11 @@ def transform_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def head_file(heads: str | None) -> str | None:
+    """Return the file that an option names for head rules, if they are not ours."""
+    return None if heads in HEAD_TABLES else heads
 
 
 TRANSFORM_OPTIONS = ("vertical", "horizontal", "heads", "annotate_tags")
@@ -269,7 +277,7 @@ def make_transform(
         raise UsageError("--heads goes with --binarise head")
     table = ""
     if heads is not None:
-        table = "".join(line for _, line in read_lines(heads))
+        table = HEAD_TABLES.get(heads) or "".join(line for _, line in read_lines(heads))
         HeadRules.parse(table, source=name_of(heads))
     given = {"vertical": vertical, "horizontal": horizontal, "annotate_tags": annotate_tags}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

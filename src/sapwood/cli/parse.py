@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sapwood.cli import _common as common
-from sapwood.cli._output import PICTURES, to_option, tree_output
+from sapwood.cli._output import PICTURES, heads_option, read_heads, to_option, tree_output
 from sapwood.cli._tables import TABLES, check_table, parse_into_table
 from sapwood.errors import InputError, UsageError
 from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
 @click.option("--tags", is_flag=True, help="Tokens are word/TAG, and the tags must hold.")
 @to_option
+@heads_option
 @click.option(
     "-o", "--output", help="Output file, or a folder (OUT/) for one of each input. [default: standard output]"
 )
@@ -64,6 +65,7 @@ def command(
     raw: bool,
     tags: bool,
     output_format: str,
+    heads: str | None,
     output: str | None,
     decoder: str,
     threshold: float,
@@ -139,6 +141,7 @@ def command(
         common.refuse_given(context, ["marginals", "alternatives"], "goes with --json")
     if exact:
         common.refuse_given(context, ["threshold"], "does not go with --exact, which prunes nothing")
+    rules = read_heads(context, heads, output_format)
     if text is not None and not text.isprintable():
         _check_text(text)
     source = files[0] if files else STANDARD_STREAM
@@ -172,7 +175,7 @@ def command(
         return
     from sapwood.inference.parse_files import TextFormat
 
-    form = TextFormat(raw, tags, output_format, as_json, states)
+    form = TextFormat(raw, tags, output_format, as_json, states, heads)
     if output is not None and into_folder:
         for target in (str(Path(output, form.output_name(file))) for file in files):
             if is_regular(target):
@@ -181,7 +184,7 @@ def command(
         return
     results = form.results(parser, source) if text is None else parser.parse_text(text)
     with (
-        tree_output(output, None if as_json else output_format) as writer,
+        tree_output(output, None if as_json else output_format, rules) as writer,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
         for result in results:

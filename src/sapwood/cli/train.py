@@ -140,9 +140,9 @@ def command(
     refuse_foreign(method, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
-    common.check_inputs(*treebank, dev, heads, init)
+    common.check_inputs(*treebank, dev, common.head_file(heads), init)
     common.refuse_replacing(
-        {"-o": output, "--log": log_path, "--save-config": save_config}, (*treebank, dev, heads, init)
+        {"-o": output, "--log": log_path, "--save-config": save_config}, (*treebank, dev, common.head_file(heads), init)
     )
     if init is not None:
         settings["init"] = TensorGrammar.load(init)

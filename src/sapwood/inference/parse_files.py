@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
 from typing import Any, TypedDict
@@ -34,6 +35,7 @@ from sapwood.run.progress import Progress, Silent, Stage
 from sapwood.schema import check_json
 from sapwood.storage import content_digest
 from sapwood.trees.formats import file_footer, file_header, format_as, read_tagged, read_tokens
+from sapwood.trees.heads import HeadRules
 from sapwood.trees.tree import Tree
 
 MANIFEST = "manifest.jsonl"
@@ -67,6 +69,8 @@ class TextFormat:
         Whether each line is an object of JSON instead.
     states
         Whether trees are written with their hidden states; one without states as it is.
+    heads
+        The head rules for dependencies, by name or file (`HeadRules.named`).
     """
 
     raw: bool = False
@@ -74,6 +78,7 @@ class TextFormat:
     output: str = "brackets"
     as_json: bool = False
     states: bool = False
+    heads: str | None = None
 
     def results(self, parser: Parser, source: str | Path, bad: list[str] | None = None) -> Iterator[ParseResult]:
         """Parse the sentences of a file. What is wrong with a line goes to the list, if there is one."""
@@ -99,7 +104,11 @@ class TextFormat:
         if self.as_json:
             return json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)
         tree = self.shown(result)
-        return "" if tree is None else format_as(tree, self.output, number)
+        return "" if tree is None else format_as(tree, self.output, number, heads=self._rules)
+
+    @cached_property
+    def _rules(self) -> HeadRules | None:
+        return None if self.heads is None else HeadRules.named(self.heads)
 
     def shown(self, result: ParseResult) -> Tree | None:
         """Return the tree of a result as it is written."""

@@ -30,6 +30,7 @@ from sapwood.trees.codes import code
 from sapwood.trees.dependencies import format_conllu
 from sapwood.trees.discbracket import format_discbracket, parse_discbracket
 from sapwood.trees.export import format_export, parse_export
+from sapwood.trees.heads import HeadRules
 from sapwood.trees.latex import LATEX_FOOTER, format_latex, latex_header
 from sapwood.trees.svg import format_svg
 from sapwood.trees.tiger import TIGER_FOOTER, TIGER_HEADER, format_tiger, is_tiger, parse_tiger
@@ -126,8 +127,13 @@ def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None) -> Iter
     return _READERS[detect_format(seen)](chain(seen, lines), source=source, on_bad=on_bad)
 
 
-def format_as(tree: Tree, format: str, number: int = 1) -> str:
-    """Return a tree in an output format, without the final line end; `number` counts sentences (for `export`)."""
+def format_as(tree: Tree, format: str, number: int = 1, *, heads: HeadRules | None = None) -> str:
+    """Return a tree in an output format, without the final line end.
+
+    `number` counts sentences, and `heads` are the rules for `conllu`, those of English if there are none.
+    """
+    if format == "conllu":
+        return format_conllu(tree, number, heads)
     return _find(format, _WRITERS, "write", "output format")(tree, number)
 
 
@@ -172,7 +178,7 @@ _WRITERS: dict[str, Callable[[Tree, int], str]] = {
     "tokens": _tokens,
     "tagged": _tagged,
     "draw": lambda tree, _: tree.draw() + "\n",
-    "conllu": lambda tree, number: format_conllu(tree, number),
+    "conllu": format_conllu,
     "svg": lambda tree, _: format_svg(tree).rstrip("\n"),
     "latex": lambda tree, _: format_latex(tree) + "\n",
     "qtree": lambda tree, _: format_latex(tree, "qtree") + "\n",
