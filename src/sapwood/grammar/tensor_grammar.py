@@ -191,6 +191,12 @@ class TensorGrammar:
             f"{self.lexicon.n_words:,} words>"
         )
 
+    def _repr_html_(self) -> str:
+        """Return a summary for notebooks."""
+        from sapwood.grammar.describe import describe_html
+
+        return describe_html(self)
+
     def __eq__(self, other: object) -> bool:
         """Compare everything but `info`: names, shapes and weights to the last bit."""
         if not isinstance(other, TensorGrammar):
