@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sapwood.errors import InputError, UsageError
+from sapwood.errors import InputError, UsageError, listed
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.product import Ensemble
@@ -55,6 +55,6 @@ class WordReader:
             return leaf
         tags = first.emissions.tags
         if tag not in tags:
-            raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
+            raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {listed(tags)}")
         rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self._grammars]
         return self._ensemble.leaf(rows, fixed=True)

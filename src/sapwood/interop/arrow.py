@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sapwood.errors import InputError, UsageError
+from sapwood.errors import InputError, UsageError, listed
 from sapwood.files import atomic_write, explained
 from sapwood.inference.parser import Parser
 from sapwood.inference.result import ParseResult
@@ -73,7 +73,7 @@ class ColumnParser:
         try:
             cells = batch[self.column]
         except KeyError:
-            raise UsageError(f"there is no column {self.column!r}; there are: {', '.join(batch)}") from None
+            raise UsageError(f"there is no column {self.column!r}; there are: {listed(batch)}") from None
         rows = self._texts(cells) if self.raw else self._sentences(cells)
         found: dict[str, list[Any]] = {name: [] for name in self.columns}
         for row in rows:
@@ -193,7 +193,7 @@ def _check_columns(parse: ColumnParser, schema: Any, source: str | Path) -> None
     arrow = import_arrow()
     names = schema.names
     if parse.column not in names:
-        raise InputError(f"{source}: there is no column {parse.column!r}; there are: {', '.join(names)}")
+        raise InputError(f"{source}: there is no column {parse.column!r}; there are: {listed(names)}")
     if names.count(parse.column) > 1:
         raise InputError(f"{source}: there are {names.count(parse.column)} columns {parse.column!r}")
     if taken := set(parse.columns) & set(names):

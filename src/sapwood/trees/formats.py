@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.errors import InputError, TreeFormatError, UsageError, listed
 from sapwood.files import name_of, read_lines
 from sapwood.run.plugins import named
 from sapwood.trees.brackets import (
@@ -243,6 +243,6 @@ def _pairs(line: str, tags: Collection[str] | None, place: str) -> list[tuple[st
             raise InputError(f"{place}: expected word/TAG, found {token!r}")
         tag = unescape_label(tag)
         if tags is not None and tag not in tags:
-            raise InputError(f"{place}: the model has no tag {tag!r}; it has: {' '.join(sorted(tags))}")
+            raise InputError(f"{place}: the model has no tag {tag!r}; it has: {listed(sorted(tags))}")
         pairs.append((TOKENS.read(word), tag))
     return pairs
