@@ -224,18 +224,20 @@ class UnaryGrammar:
         bounds, tops = offsets_of(states), offsets_of(states[numbers].astype(np.int64).prod(axis=1))
         tensors, rows = np.zeros(int(tops[-1]), np.float32), np.zeros(int(bounds[-1]))
         # Parents with the same bottom share what they become.
-        made: dict[tuple[str, int, int], np.ndarray] = {}
+        alike: dict[tuple[str, int, int], list[int]] = defaultdict(list)
         for rule, (p, left, right) in enumerate(order):
-            key = chains[p][-1], left, right
-            if key not in made:
-                a, b, c = key[0], chains[left], chains[right]
-                tensor = np.einsum("abc,by->ayc", self.binary[a, b[0], c[0]], steps[b])
-                tensor = np.einsum("ayc,cz->ayz", tensor, steps[c])
-                tensor /= np.where(self.stop[a] > 0, self.stop[a], 1.0)[:, None, None]
-                made[key] = np.where(tensor >= _NOTHING, tensor, 0.0)
-            rows[bounds[p] : bounds[p + 1]] += made[key].sum(axis=(1, 2))
-            tensors[tops[rule] : tops[rule + 1]] = made[key].ravel()
-            stage.step()
+            alike[chains[p][-1], left, right].append(rule)
+        for (a, left, right), shared in alike.items():
+            b, c = chains[left], chains[right]
+            tensor = np.einsum("abc,by->ayc", self.binary[a, b[0], c[0]], steps[b])
+            tensor = np.einsum("ayc,cz->ayz", tensor, steps[c])
+            tensor /= np.where(self.stop[a] > 0, self.stop[a], 1.0)[:, None, None]
+            tensor[tensor < _NOTHING] = 0.0
+            for rule in shared:
+                p = order[rule][0]
+                rows[bounds[p] : bounds[p + 1]] += tensor.sum(axis=(1, 2))
+                tensors[tops[rule] : tops[rule + 1]] = tensor.ravel()
+                stage.step()
         counts = np.zeros(len(order))
         for rule, (p, _, _) in enumerate(order):
             part, total = tensors[tops[rule] : tops[rule + 1]], rows[bounds[p] : bounds[p + 1]]
