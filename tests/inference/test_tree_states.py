@@ -146,3 +146,16 @@ def test_a_long_sentence_does_not_run_out_of_numbers(latent):
     result = Parser(latent, states=True).parse_one(["rain", "and"] * 60 + ["snow"])
     assert result.states is not None
     assert all(0 <= node.probability <= 1 + 1e-9 for node in result.states)
+
+
+@pytest.mark.parametrize("better", [0.3, 0.7])
+def test_symbols_that_know_more_than_the_tree_are_chosen_too(better):
+    """Two rules of one parent that are the same in the tree: the more probable one is told."""
+    grammar = TensorGrammar.from_parts(
+        root={"S": 1.0},
+        rules={("S", "A^X", "A^X"): better, ("S", "A^Y", "A^Y"): 1 - better},
+        words={("A^X", "a"): 1.0, ("A^Y", "a"): 1.0},
+    )
+    result = Parser(grammar, threshold=0, states=True).parse_one(["a", "a"])
+    assert [node.symbol for node in result.states] == ["S", *["A^X" if better > 0.5 else "A^Y"] * 2]
+    assert [node.probability for node in result.states] == pytest.approx([1.0, 0.7, 0.7])

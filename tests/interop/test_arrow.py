@@ -6,6 +6,7 @@ import pickle
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sapwood import Corpus, Parser, Tree
@@ -167,3 +168,15 @@ def test_pyarrow_may_be_missing(tmp_path, monkeypatch):
         parse_table(ColumnParser(parser(), "text"), tmp_path / "a.parquet", tmp_path / "b.parquet")
     # Batches of rows need nothing.
     assert ColumnParser(parser(), "text")({"text": ["it rained"]})["status"] == ["parsed"]
+
+
+def test_values_outside_of_a_file_are_not_looked_for(tmp_path):
+    """Whoever writes a stream can make its offsets lead anywhere."""
+    path = write(pa.table({"text": ["abc", "de"]}), tmp_path / "bad.arrow")
+    written = path.read_bytes()
+    good = np.array([0, 3, 5], np.int32).tobytes()
+    assert written.count(good) == 1
+    for offsets in ([0, 5, 3], [0, 3, 90], [-8, 3, 5], [0, 1 << 30, 5]):
+        path.write_bytes(written.replace(good, np.array(offsets, np.int32).tobytes()))
+        with pytest.raises(InputError, match="no table that can be read"):
+            parse_table(ColumnParser(parser(), "text"), path, tmp_path / "out.arrow")

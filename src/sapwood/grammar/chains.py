@@ -223,7 +223,7 @@ class UnaryGrammar:
         numbers = np.array(order, np.int32).reshape(-1, 3)
         bounds, tops = offsets_of(states), offsets_of(states[numbers].astype(np.int64).prod(axis=1))
         tensors, rows = np.zeros(int(tops[-1]), np.float32), np.zeros(int(bounds[-1]))
-        # Parents with the same bottom share what they become.
+        # Parents with the same bottom share what they become, but for `s(a)`: rows are divided by what they sum to.
         alike: dict[tuple[str, int, int], list[int]] = defaultdict(list)
         for rule, (p, left, right) in enumerate(order):
             alike[chains[p][-1], left, right].append(rule)
@@ -231,7 +231,6 @@ class UnaryGrammar:
             b, c = chains[left], chains[right]
             tensor = np.einsum("abc,by->ayc", self.binary[a, b[0], c[0]], steps[b])
             tensor = np.einsum("ayc,cz->ayz", tensor, steps[c])
-            tensor /= np.where(self.stop[a] > 0, self.stop[a], 1.0)[:, None, None]
             tensor[tensor < _NOTHING] = 0.0
             for rule in shared:
                 p = order[rule][0]
