@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ TREES = [
 SENTENCES = [["the", "dog", "rained", "."], ["it", "saw", "Unknown", "snow", "again"], ["<dog>", "a b", "("], ["so"]]
 
 
+@lru_cache(None)
 def grammars() -> dict[str, TensorGrammar]:
     trees = [Tree.parse(tree) for tree in TREES]
     corpus = Corpus.from_trees(trees)
