@@ -43,7 +43,8 @@ from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import read_tagged, read_tokens
 from sapwood.trees.heads import HeadRules
-from sapwood.trees.sentences import tokenise_text
+from sapwood.trees.normalise import Normaliser, read_labels
+from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
 
 SENTENCES = [["the", "dog", "rained", "."], ["it", "saw", "Unknown", "snow", "again"], ["dogs"]]
@@ -187,6 +188,20 @@ def _arpa() -> list[bytes]:
             write_arpa(KneserNey(order=order).fit(_counts(3, "sentence")), path)
             found.append(path.read_bytes())
         return found
+
+
+def _use_text(path: Path) -> None:
+    text = path.read_text("utf-8", "replace")
+    for name in ("penn", "blanks", "characters"):
+        for sentence in find_tokeniser(name)(text):
+            assert all(0 <= token.start < token.end <= len(text) for token in sentence)
+
+
+def _use_labels(path: Path) -> None:
+    clean = Normaliser(labels=read_labels(path))
+    for tree in TREES:
+        clean(Tree.parse(tree))
+    assert Normaliser.from_dict(clean.to_dict()) == clean
 
 
 def _matrices(kind: str) -> list[bytes]:
@@ -340,9 +355,12 @@ TEXTS = {
     "plain-text": written(
         ". ! ? Mr. e.g. ... '' `` -- n't 's $ % http://a.b",
         "Mr. Dog didn't bark. He said: \"No!\" (It's 3.5% e.g. of $5.)\n\nWhy not?\n",
-        use=lambda path: list(tokenise_text(path.read_text("utf-8", "replace"))),
+        use=_use_text,
     ),
     "counted-text": written("<s> </s> <unk> a b", "a b c\n\nb a\n", use=lambda path: count_text(path, order=3)),
+    "labels": written(
+        "* IP* IP-MAT -LRB- # -U+0020-", "# a table\nIP-MAT* IP-MAT\nNP-SBJ NP\nN-* N\n", use=_use_labels
+    ),
     "heads": written(
         "left right leftdis leftexcept * # VP", "S left VP S\nNP rightdis NN\n* left\n", use=HeadRules.read
     ),
