@@ -1,9 +1,9 @@
 """`Parser`: sentences in, trees out, in order, as they come, and never without an answer.
 
-If pruning leaves no parse, the sentence is parsed again with less of it (up to 150 words) and then with hardly any (up
-to 60); if the grammar has no parse, with the coarse grammar that it implies, every word being allowed the tags of
-unknown words, too; if even that has none, a flat tree over the most probable tags is returned. The result's `status`
-says which happened.
+If pruning leaves no parse, the sentence is parsed again: without closed cells, if the grammar has any
+(`sapwood.grammar.closing`), with less pruning (up to 150 words), and with hardly any (up to 60). If the grammar has no
+parse, the coarse grammar that it implies takes its place, every word being allowed the tags of unknown words, too; if
+even that has none, a flat tree over the most probable tags is returned. The result's `status` says which happened.
 
 With several grammars all of this is done with the product of their posteriors (`sapwood.inference.product`).
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, repeat
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -53,6 +53,20 @@ _KEPT_WORDS = 8192
 _SETTINGS = ("decoder", "threshold", "layer", "max_words", "max_memory", "timeout", "marginals", "alternatives")
 Sentence = Iterable[str | tuple[str, str | None]]
 T = TypeVar("T")
+
+
+class _Attempt(NamedTuple):
+    """What to try for a sentence: grammars, lexical weights of words, a threshold, and whether cells may be closed."""
+
+    status: Status
+    ensemble: Ensemble
+    leaves: list[Leaf]
+    threshold: float
+    close: bool = False
+
+    def settings(self, workspace: Workspace | None, phrases: Sequence[Phrase], words: list[str]) -> dict[str, Any]:
+        shared = {"workspace": workspace, "phrases": phrases, "words": words}
+        return {"threshold": self.threshold, "close": self.close, **shared}
 
 
 class Parser:
@@ -232,13 +246,12 @@ class Parser:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
             return ParseResult(words, self._ensemble.flat_tree(words, leaves), None, "too long")
-        attempt = self._attempt_tree if self._direct else self._attempt_chart
+        parse = self._tree if self._direct else self._tree_of_chart
         failure: Status = "fallback"
         try:
             with self._limits():
-                for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
-                    result = attempt(status, ensemble, words, attempt_leaves, threshold, phrases)
-                    if result is not None:
+                for attempt in self._attempts(leaves):
+                    if (result := parse(attempt, words, phrases)) is not None:
                         return result
         except (OutOfMemory, TimedOut) as error:
             if phrases:
@@ -264,36 +277,20 @@ class Parser:
                 f"a sentence takes longer than {self.timeout:g} seconds; raise `timeout` or `threshold`"
             ) from error
 
-    def _attempt_tree(
-        self,
-        status: Status,
-        ensemble: Ensemble,
-        words: list[str],
-        leaves: Sequence[Leaf],
-        threshold: float,
-        phrases: Sequence[Phrase],
-    ) -> ParseResult | None:
+    def _tree(self, attempt: _Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
         """Parse without a chart to look at."""
-        found = ensemble.parse(
-            leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words
-        )
+        settings = attempt.settings(self._workspace, phrases, words)
+        found = attempt.ensemble.parse(attempt.leaves, self.decoder, **settings)
         if found is None:
             return None
-        coarse = ensemble.joint.coarse
+        coarse = attempt.ensemble.joint.coarse
         tree = self.grammar.transform.invert_symbols(found[0], coarse.symbols.chain, coarse.n_interminals, words)
-        return ParseResult(words, tree, known_log_probability(status, found[1]), status)
+        return ParseResult(words, tree, known_log_probability(attempt.status, found[1]), attempt.status)
 
-    def _attempt_chart(
-        self,
-        status: Status,
-        ensemble: Ensemble,
-        words: list[str],
-        leaves: Sequence[Leaf],
-        threshold: float,
-        phrases: Sequence[Phrase],
-    ) -> ParseResult | None:
+    def _tree_of_chart(self, attempt: _Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
         """Parse with all that the chart knows."""
-        chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words)
+        status, ensemble, leaves = attempt.status, attempt.ensemble, attempt.leaves
+        chart = ensemble.chart(leaves, **attempt.settings(self._workspace, phrases, words))
         tree = None if chart is None else self._decode(chart, words)
         if tree is None or chart is None:
             return None
@@ -315,11 +312,9 @@ class Parser:
     ) -> AnyChart | None:
         if not leaves:
             return None
-        for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
-            if status != "coarse":
-                chart = ensemble.chart(
-                    attempt_leaves, threshold=threshold, workspace=workspace, phrases=phrases, words=words
-                )
+        for attempt in self._attempts(leaves):
+            if attempt.status != "coarse":
+                chart = attempt.ensemble.chart(attempt.leaves, **attempt.settings(workspace, phrases, words))
                 if chart is not None:
                     return chart
         return None
@@ -407,14 +402,16 @@ class Parser:
             words.append(pair[0])
         return words, leaves
 
-    def _attempts(self, leaves: list[Leaf]) -> Iterator[tuple[Status, Ensemble, list[Leaf], float]]:
-        """Yield what to try in turn: status, grammars, lexical weights, threshold."""
-        yield "parsed", self._ensemble, leaves, self.threshold
+    def _attempts(self, leaves: list[Leaf]) -> Iterator[_Attempt]:
+        """Yield what to try in turn."""
+        yield _Attempt("parsed", self._ensemble, leaves, self.threshold, close=True)
         if self.threshold > 0:
+            if self.compiled.kinds is not None:  # cells were closed
+                yield _Attempt("loosened", self._ensemble, leaves, self.threshold)
             if len(leaves) <= _LOOSE_WORDS:
-                yield "loosened", self._ensemble, leaves, self.threshold * _LOOSER
+                yield _Attempt("loosened", self._ensemble, leaves, self.threshold * _LOOSER)
             if len(leaves) <= _EXACT_WORDS:
-                yield "loosened", self._ensemble, leaves, _HARDLY
+                yield _Attempt("loosened", self._ensemble, leaves, _HARDLY)
         # As a last resort any word may also be what an unknown word can be, if it must.
         rows = np.tile(self._ensemble.unknown_row, (len(leaves), 1))
         for row, leaf in zip(rows, leaves, strict=True):
@@ -422,7 +419,7 @@ class Parser:
             row[leaf.symbols] += leaf.values
         first = self.compiled.coarse.n_interminals
         coarse = self._coarse_ensemble
-        yield "coarse", coarse, [coarse.leaf([row[first:]]) for row in rows], self.threshold
+        yield _Attempt("coarse", coarse, [coarse.leaf([row[first:]]) for row in rows], self.threshold)
 
     @cached_property
     def _coarse_ensemble(self) -> Ensemble:
@@ -437,10 +434,16 @@ class Parser:
                 if len(self._leaves) >= _KEPT_WORDS // len(self.grammars):
                     self._leaves.clear()
                 leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self.grammars])
+                leaf.kind = self._kind(terminal)
                 self._leaves[terminal] = leaf
             return leaf
         tags = self.grammar.emissions.tags
         if tag not in tags:
             raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
         rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self.grammars]
-        return self._ensemble.leaf(rows, fixed=True)
+        leaf = self._ensemble.leaf(rows, fixed=True)
+        leaf.kind = self._kind(terminal)
+        return leaf
+
+    def _kind(self, terminal: int) -> int:
+        return 0 if self.compiled.kinds is None else int(self.compiled.kinds[terminal])
