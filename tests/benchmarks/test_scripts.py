@@ -161,8 +161,8 @@ RUNS = [
     ),
     pytest.param(
         "low_rank",
-        "{trees} --states 2 3 --ranks 2 --sentences 5 --json {new}/a.json --pictures {new}",
-        [r"\| trees \| .* \| 2 \| .* \|", r"\| trees \| .* \| 3 \| .* \|"],
+        "{trees} --states 2 3 --ranks 2 --seeds 2 --sentences 5 --json {new}/a.json --pictures {new}",
+        [r"\| trees \| SVTA\* \| 3 \| 1 \| 27 \|", r"\| trees \| CP-mu \| 2 \| 2 \| .* ± .* \|"],
         id="low_rank",
         marks=[slow, pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")],
     ),
