@@ -169,7 +169,7 @@ RUNS = [
     pytest.param(
         "minimising",
         "{trees} --models {new} --methods em --seeds 0 --sentences 5 --results {new}/a.jsonl --picture {new}/a.svg",
-        [r"trees, em, mean of 1 seeds", r"\| merging, budget 0\.5 \|", r"\| trained with fewer \|"],
+        [r"trees, em, mean of 1 seeds", r"\| merging and closing, budget 0\.5 \|", r"\| trained with fewer \|"],
         id="minimising",
         marks=slow,
     ),
