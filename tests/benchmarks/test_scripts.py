@@ -65,6 +65,16 @@ RUNS = [
         id="spectral",
     ),
     pytest.param(
+        "spectral_weights",
+        "{trees} --states 2 --seeds 0 1 --results {new}/a.jsonl",
+        [
+            rf"\| trees \| real, absolute values \| {NUMBER} ± ",
+            r"\| trees \| non-negative \| .* 0.0 ± 0.0 %",
+            "of [0-9]+ test trees",
+        ],
+        id="spectral_weights",
+    ),
+    pytest.param(
         "spectral",
         "{trees}",
         [r"\| spectral auto \|", r"\| cluster\+em ensemble \|", r"\| trees \| vertical 2 \|", r"\| trees \| 60 \|"],

@@ -28,6 +28,7 @@ from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
     from sapwood.inference import Parser
+    from sapwood.inference.parser import Precision
     from sapwood.run.checkpoint import KeptFiles
     from sapwood.run.workers import Workers
 
@@ -201,6 +202,17 @@ def parser_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def precision_option(function: F) -> F:
+    """Add --precision."""
+    return click.option(
+        "--precision",
+        type=Choice(["single", "double"]),
+        default="single",
+        show_default=True,
+        help="Of the arithmetic in parsing.",
+    )(function)
 
 
 def transform_options(function: F) -> F:
@@ -385,6 +397,7 @@ class ParserOptions(TypedDict, total=False):
 
     decoder: str
     threshold: float
+    precision: Precision
     threads: int
     workers: Workers
     max_words: int

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, repeat
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
 from sapwood.errors import GrammarError, InputError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _calls as calls
+from sapwood.inference.attempts import Attempt, attempts
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
@@ -36,37 +37,26 @@ from sapwood.trees.tokenise import Token
 from sapwood.trees.transform import base_tree
 from sapwood.trees.tree import Tree
 
-# How much lower the threshold is at the second attempt, how low at the third, and the longest sentences to get them:
-# beyond, their charts would take too much memory.
-_LOOSER = 1e-3
-_LOOSE_WORDS = 150
-_HARDLY = 1e-15
-_EXACT_WORDS = 60
-# How unlikely it is for a word to be used as an unknown one, when nothing else helps.
-_UNLIKELY = 1e-3
 # Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence. Workers
 # elsewhere get so many at a time.
 _WINDOW = 32
 # Words whose lexical weights are kept at hand, divided by the number of grammars.
 _KEPT_WORDS = 8192
-# What results depend on beside the grammars; those from the fourth on can be others for the same grammars.
-_SETTINGS = ("decoder", "threshold", "layer", "max_words", "max_memory", "timeout", "marginals", "alternatives")
+# What results depend on beside the grammars; those from the fifth on can be others for the same grammars.
+_SETTINGS = (
+    "decoder",
+    "threshold",
+    "layer",
+    "precision",
+    "max_words",
+    "max_memory",
+    "timeout",
+    "marginals",
+    "alternatives",
+)
 Sentence = Iterable[str | tuple[str, str | None]]
+Precision = Literal["single", "double"]
 T = TypeVar("T")
-
-
-class _Attempt(NamedTuple):
-    """What to try for a sentence: grammars, lexical weights of words, a threshold, and whether cells may be closed."""
-
-    status: Status
-    ensemble: Ensemble
-    leaves: list[Leaf]
-    threshold: float
-    close: bool = False
-
-    def settings(self, workspace: Workspace | None, phrases: Sequence[Phrase], words: list[str]) -> dict[str, Any]:
-        shared = {"workspace": workspace, "phrases": phrases, "words": words}
-        return {"threshold": self.threshold, "close": self.close, **shared}
 
 
 class Parser:
@@ -100,6 +90,9 @@ class Parser:
     layer
         Whether to use the layer on top of the first grammar's posteriors, if it has one (`sapwood.inference.layered`),
         and its network.
+    precision
+        Of the grammar's own pass, `single` or `double`; with a threshold of 0, and for weights beyond single
+        precision, it is double either way.
 
     Attributes
     ----------
@@ -130,14 +123,17 @@ class Parser:
         marginals: bool = False,
         alternatives: int = 0,
         layer: bool = True,
+        precision: Precision = "single",
     ) -> None:
         self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
+        if precision not in get_args(Precision):
+            raise UsageError(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
         self.workers = workers if workers is not None else Threads(threads)
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
-        self.layer = layer
+        self.layer, self.precision = layer, precision
         used = self.grammar.layer if layer else None
         if len(self.grammars) > 1 and (decoder == "max-rule-absolute" or (decoder == "viterbi" and used is None)):
             raise UsageError(
@@ -157,7 +153,8 @@ class Parser:
         # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
-        self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
+        double = precision == "double" or threshold == 0 or largest > 1e30
+        self._dtype = np.float64 if double else np.float32
         self._ensemble = Ensemble(self.grammars, self._dtype, used, self.grammar.network if layer else None)
         self.compiled = self._ensemble.joint
         self._leaves: dict[int, Leaf] = {}
@@ -171,7 +168,7 @@ class Parser:
 
     def adapted(self, **settings: Any) -> Parser:
         """Return a parser with other limits or results that shares what is large with this one."""
-        if unknown := settings.keys() - {*_SETTINGS[3:]}:
+        if unknown := settings.keys() - {*_SETTINGS[4:]}:
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))
         vars(other).update({name: value for name, value in vars(self).items() if name != "shared"} | settings)
@@ -277,7 +274,7 @@ class Parser:
                 f"a sentence takes longer than {self.timeout:g} seconds; raise `timeout` or `threshold`"
             ) from error
 
-    def _tree(self, attempt: _Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
+    def _tree(self, attempt: Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
         """Parse without a chart to look at."""
         settings = attempt.settings(self._workspace, phrases, words)
         found = attempt.ensemble.parse(attempt.leaves, self.decoder, **settings)
@@ -287,7 +284,7 @@ class Parser:
         tree = self.grammar.transform.invert_symbols(found[0], coarse.symbols.chain, coarse.n_interminals, words)
         return ParseResult(words, tree, known_log_probability(attempt.status, found[1]), attempt.status)
 
-    def _tree_of_chart(self, attempt: _Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
+    def _tree_of_chart(self, attempt: Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
         """Parse with all that the chart knows."""
         status, ensemble, leaves = attempt.status, attempt.ensemble, attempt.leaves
         chart = ensemble.chart(leaves, **attempt.settings(self._workspace, phrases, words))
@@ -402,24 +399,8 @@ class Parser:
             words.append(pair[0])
         return words, leaves
 
-    def _attempts(self, leaves: list[Leaf]) -> Iterator[_Attempt]:
-        """Yield what to try in turn."""
-        yield _Attempt("parsed", self._ensemble, leaves, self.threshold, close=True)
-        if self.threshold > 0:
-            if self.compiled.kinds is not None:  # cells were closed
-                yield _Attempt("loosened", self._ensemble, leaves, self.threshold)
-            if len(leaves) <= _LOOSE_WORDS:
-                yield _Attempt("loosened", self._ensemble, leaves, self.threshold * _LOOSER)
-            if len(leaves) <= _EXACT_WORDS:
-                yield _Attempt("loosened", self._ensemble, leaves, _HARDLY)
-        # As a last resort any word may also be what an unknown word can be, if it must.
-        rows = np.tile(self._ensemble.unknown_row, (len(leaves), 1))
-        for row, leaf in zip(rows, leaves, strict=True):
-            row *= 0.0 if leaf.fixed else _UNLIKELY * leaf.values.max(initial=0.0)
-            row[leaf.symbols] += leaf.values
-        first = self.compiled.coarse.n_interminals
-        coarse = self._coarse_ensemble
-        yield _Attempt("coarse", coarse, [coarse.leaf([row[first:]]) for row in rows], self.threshold)
+    def _attempts(self, leaves: list[Leaf]) -> Iterator[Attempt]:
+        return attempts(self._ensemble, lambda: self._coarse_ensemble, leaves, self.threshold)
 
     @cached_property
     def _coarse_ensemble(self) -> Ensemble:

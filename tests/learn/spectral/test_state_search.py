@@ -16,20 +16,9 @@ from sapwood.errors import ModelError, UsageError
 from sapwood.learn.run import train
 from sapwood.learn.spectral import Spectral
 from sapwood.learn.spectral.moments import Statistics
-from sapwood.learn.spectral.projection import ProjectedNodes
 from sapwood.learn.spectral.state_search import LADDER, Scores, search_states
 from sapwood.run.progress import Silent
 from sapwood.run.workers import Threads
-
-
-def first_coordinates(projected: ProjectedNodes, states: np.ndarray) -> ProjectedNodes:
-    """Return the vectors of all nodes, only their first coordinates."""
-    kept = np.minimum(states, projected.states).astype(np.int32)
-    sides = [
-        [vectors[:, :size].copy() for vectors, size in zip(side, kept, strict=True)]
-        for side in (projected.inside, projected.outside)
-    ]
-    return ProjectedNodes(projected.corpus, kept, projected.place, *sides, projected.singular_values)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -40,7 +29,7 @@ def test_truncated_statistics_are_those_of_truncated_vectors(weighted):
     full = Statistics.of(projected, weights, problem, Threads(1), Silent())
     states = rng.integers(1, 6, len(projected.states))
     found = full.truncated(states, corpus.rules)
-    expected = Statistics.of(first_coordinates(projected, states), weights, problem, Threads(1), Silent())
+    expected = Statistics.of(projected.truncated(states), weights, problem, Threads(1), Silent())
     np.testing.assert_array_equal(found.states, expected.states)
     assert found.states.max() > 1
     assert (found.states < projected.states).any()

@@ -24,7 +24,7 @@ its second- and first-order means, and of first-order means drawn towards those 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -40,6 +40,7 @@ from sapwood.learn.settings import choice, integer, number, numbers
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.moments import Statistics
 from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.learn.spectral.nonnegative import nearest_counts, state_means
 from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics
 from sapwood.learn.spectral.state_search import Scores, search_states
 from sapwood.learn.training import figure_of, key_of_run
@@ -50,8 +51,11 @@ from sapwood.shapes import Array, Int64
 from sapwood.trees.corpus import Corpus
 
 Scheme = Literal["all", "one"]
+Weights = Literal["real", "non-negative"]
 # The most states where singular values or a search choose, and those that a search begins with.
 _MOST, _BEGIN = 32, 16
+# Of weights that are probabilities: how far states are drawn towards the mean of their symbol's, as in EM.
+_SMOOTHING = {"smoothing": 0.03, "lexical_smoothing": 0.1}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -72,6 +76,9 @@ class Spectral(FeatureLearner):
     backoff
         `C`, the weight of simpler moments beside a rule's own; or several values of which the best by `dev` is taken
         (the first, if there is none).
+    weights, polish
+        `real` weights, as the papers have them; or the nearest `non-negative` ones, which are probabilities
+        (`learn.spectral.nonnegative`), with so many iterations of EM at most, the best by `dev`.
     nodes
         Nodes that moments are estimated on: `all`, or `one` of each tree, picked at random, as the paper's analysis has
         it (section 8), and weighted by the number of nodes of its tree.
@@ -103,6 +110,10 @@ class Spectral(FeatureLearner):
     backoff: float | Sequence[float] = numbers(
         (20.0, 10.0, 30.0), "The weight of simpler moments beside a rule's own; the best of several by --dev."
     )
+    weights: Weights = choice(
+        "real", "Real weights; or the nearest ones that are probabilities (see --polish).", get_args(Weights)
+    )
+    polish: int = integer(3, "Iterations of EM at most once weights are probabilities; the best by --dev.")
     nodes: Scheme = choice("all", "Moments over all nodes, or over one of each tree.", get_args(Scheme))
     rare: int = integer(5, "Words seen no more often show their form only.")
 
@@ -125,13 +136,14 @@ class Spectral(FeatureLearner):
                 key = {} if checkpoint is None else key_of_run(self.method, self.settings(), corpus, dev)
                 statistics, step = self._searched(problem, statistics, dev, progress, log, checkpoint, key)
             info = self._described(problem, replace(projected, states=statistics.states), tolerance, progress)
-            for backoff in self._backoffs():
-                grammar = self._grammar(problem, statistics, backoff, info)
+            for labels, grammar in self._grammars(
+                problem, projected, statistics, info, progress, measured=dev is not None
+            ):
                 step += 1
                 if dev is None:
                     return grammar
                 figures = dev(grammar)
-                log.write("dev", step=step, backoff=backoff, tolerance=tolerance, **figures)
+                log.write("dev", step=step, tolerance=tolerance, **labels, **figures)
                 score = figure_of(figures, "f1")
                 if best is None or score > best[0]:
                     # Of other figures that come with them these are the ones that tell what the weights are worth.
@@ -219,6 +231,36 @@ class Spectral(FeatureLearner):
         scores = Scores(measure, checkpoint, key)
         found = search_states(scores, np.minimum(most, _BEGIN), most, symbols, beam=self.beam, progress=progress)
         return statistics.truncated(found, corpus.rules), len(scores)
+
+    def _grammars(
+        self,
+        problem: LatentProblem,
+        projected: ProjectedNodes,
+        statistics: Statistics,
+        info: Mapping[str, Any],
+        progress: Progress,
+        *,
+        measured: bool,
+    ) -> Iterator[tuple[dict[str, Any], TensorGrammar]]:
+        """Yield the grammars to choose from, and what tells them apart; only one if nothing is to be `measured`."""
+        if self.weights == "real":
+            for backoff in self._backoffs():
+                yield {"backoff": backoff}, self._grammar(problem, statistics, backoff, info)
+            return
+        with one_blas_thread():
+            means = state_means(projected.truncated(statistics.states), self.where, self.random_state)
+        for backoff in self._backoffs():
+            layout, counts = nearest_counts(problem, statistics, means, backoff, problem.trees.one_state())
+            weights = problem.trees.maximise(layout, counts, **_SMOOTHING)
+            told = {"method": self.method, "settings": self.settings()}
+            for iteration in range(self.polish + 1):
+                if iteration:
+                    counts = problem.trees.counts(weights, problem.expectations(weights))
+                    weights = problem.trees.maximise(weights, counts, **_SMOOTHING)
+                if measured or iteration == self.polish:
+                    spectral = {"backoff": backoff, "polished": iteration, **info}
+                    labels = {"backoff": backoff, "iteration": iteration}
+                    yield labels, problem.grammar(weights, {**told, "spectral": spectral})
 
     def _grammar(
         self, problem: LatentProblem, statistics: Statistics, backoff: float, info: Mapping[str, Any]
