@@ -122,7 +122,7 @@ def search_states(
     >>> search_states(scores, np.array([4, 4, 4]), np.array([8, 8, 8]), [0, 1, 2]).tolist()
     [1, 6, 3]
     >>> len(scores)
-    10
+    11
     """
     first = np.array(start, np.int64)
     best = [(scores.of(first), first)]
