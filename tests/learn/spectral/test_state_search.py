@@ -115,6 +115,12 @@ def test_scores_are_measured_once_and_kept(tmp_path):
         Scores(worth, path, {"run": 1})
 
 
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf")])
+def test_scores_are_finite(score):
+    with pytest.raises(UsageError, match="finite scores; dev gives"):
+        search_states(Scores(lambda *_: score), np.array([4]), np.array([8]), [0])
+
+
 def _interrupt() -> float:
     raise KeyboardInterrupt
 

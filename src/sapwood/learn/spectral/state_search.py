@@ -13,12 +13,14 @@ that goes on takes the same steps, and measures only what is not in its list.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 
+from sapwood.errors import UsageError
 from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.progress import Progress, Silent
 from sapwood.schema import Column, Schema
@@ -39,7 +41,7 @@ SCORES = Schema(
     version=1,
     title="checkpoint of a search",
     remedy="copy it again",
-    columns=(Column("scores", "float64", "measurements", unchecked=True),),
+    columns=(Column("scores", "float64", "measurements"),),
     metadata=_Metadata,
 )
 
@@ -78,7 +80,10 @@ class Scores:
         if key not in self._known:
             number = len(self._known)
             if number == len(self._list):
-                self._list.append(self._measure(states, number, symbol))
+                score = self._measure(states, number, symbol)
+                if not math.isfinite(score):
+                    raise UsageError(f"numbers of states are searched by finite scores; dev gives {score}")
+                self._list.append(score)
                 self._keep()
             self._known[key] = self._list[number]
         return self._known[key]
