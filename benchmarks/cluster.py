@@ -332,6 +332,8 @@ def measure(part: str, options: argparse.Namespace, results: Results) -> None:
                 workers = stack.enter_context(Cluster(f"local:{number}", threads=THREADS, **limit))
                 if part in NETWORK:
                     workers = stack.enter_context(Cluster(workers._client.scheduler.address, threads=THREADS))
+                if part not in (*ALONE, "memory"):  # modules are imported here, too
+                    list(workers.bring(workers.place(made, range(number))))
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             figures = MEASURES[part](workers, options, Path(folder))
         known = {row.get("digest") for row in results.rows if row["part"] == part}

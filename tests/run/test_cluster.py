@@ -398,6 +398,9 @@ def test_workers_that_die_are_replaced(tmp_path: Path) -> None:
         parse_files(sapwood.Parser(grammar), crawl, tmp_path / "here.d")
         with killing(cluster, 3, (0.1, 0.4)) as killer:
             parse_files(sapwood.Parser(grammar, workers=cluster), crawl, tmp_path / "there.d")
+        with contextlib.suppress(ProcessLookupError, TypeError):
+            os.kill(next(iter(cluster._connection._own.workers.values())).pid, signal.SIGKILL)
+        assert cluster.sees(tmp_path)  # whoever is still there
         assert contents(tmp_path / "there.d") == contents(tmp_path / "here.d")
         assert len((tmp_path / "there.d" / "manifest.jsonl").read_text().splitlines()) == 201
         assert killer.killed

@@ -296,8 +296,9 @@ class Cluster(Workers):
 
     def _blind(self, path: str | Path) -> list[str]:
         with self._explained():
-            found = self._client.run(os.path.exists, str(Path(path).resolve()))
-        return sorted(worker for worker, there in found.items() if not there)
+            found = self._client.run(os.path.exists, str(Path(path).resolve()), on_error="return")
+        # Who has died meanwhile is an error there, and need not see anything.
+        return sorted(worker for worker, there in found.items() if there is False)
 
 
 def open_workers(cluster: str | None, threads: int) -> contextlib.AbstractContextManager[Workers]:
