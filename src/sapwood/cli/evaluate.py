@@ -7,12 +7,24 @@ import time
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._induced import (
+    eval_induced,
+    eval_unlabelled,
+    induced_model,
+    is_conllu,
+    score_unlabelled,
+    show_unlabelled,
+)
 from sapwood.errors import InputError, UsageError
 from sapwood.evaluate import EvaluationResult, get_parameters
 from sapwood.evaluate.files import score_files
 from sapwood.files import name_of
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
+
+# Options that mean nothing where there are no labels, and nothing to models of heads and spans.
+_LABELLED = ("params", "confidence", "resamples", "seed", "sentences", "calibration", "no_normalise")
+_OF_GRAMMARS = ("decoder", "threshold", "max_memory", "timeout")
 
 
 @click.command("eval", short_help="Score trees or a model against gold trees.")
@@ -36,6 +48,11 @@ from sapwood.trees.formats import InputFormat
     help="Print the scores of each sentence instead, the worst first; with N, of that many.",
     metavar="[N]",
 )
+@click.option(
+    "--unlabelled",
+    is_flag=True,
+    help="Score spans without labels and punctuation, as for models learned without trees; or, of CoNLL-U, heads.",
+)
 @click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
 @click.option("--calibration", is_flag=True, help="With -m: also show how often phrases of each probability are right.")
 @common.parser_options
@@ -58,6 +75,7 @@ def command(
     resamples: int,
     seed: int,
     sentences: int | None,
+    unlabelled: bool,
     gold_tags: bool,
     calibration: bool,
     decoder: str,
@@ -88,6 +106,7 @@ def command(
       sapwood eval test.mrg parsed.mrg --params collins --json
       sapwood eval test.mrg parsed.mrg --sentences 20
       sapwood eval test.mrg -m model.sapwood --calibration
+      sapwood eval test.mrg parsed.mrg --unlabelled
     """
     if sentences is not None:
         common.refuse_given(context, ["confidence", "resamples", "seed"], "does not go with --sentences")
@@ -107,6 +126,15 @@ def command(
     if skip_bad and predicted is not None:
         raise UsageError("--skip-bad would shift gold against predicted trees; it goes with -m only")
     progress = common.make_progress(quiet)
+    if predicted is not None and (unlabelled or is_conllu(predicted)):
+        common.refuse_given(context, _LABELLED, "does not go with scores without labels")
+        show_unlabelled(score_unlabelled(gold, predicted, input_format, progress), as_json)
+        return
+    if predicted is None and (learned := induced_model(models)) is not None:
+        common.refuse_given(context, (*_LABELLED, *_OF_GRAMMARS), f"is for grammars, and {models[0]} is none")
+        workers = common.open_workers(context, cluster, threads)
+        show_unlabelled(eval_induced(learned, gold, input_format, skip_bad, gold_tags, workers, progress), as_json)
+        return
     parameters = get_parameters(params)
     reliability = None
     if predicted is None:
@@ -117,7 +145,7 @@ def command(
 
         parser = common.load_parser(
             models,
-            decoder=decoder,
+            decoder=decoder if common.was_given(context, "decoder") else None,
             threshold=threshold,
             max_memory=max_memory,
             timeout=timeout,
@@ -126,6 +154,10 @@ def command(
         )
         started = time.perf_counter()
         trees = common.trees_from([gold], input_format, skip_bad, progress)
+        if unlabelled or common.is_induced(parser.grammar):
+            common.refuse_given(context, _LABELLED, "does not go with scores without labels")
+            show_unlabelled(eval_unlabelled(parser, trees, gold_tags, progress), as_json)
+            return
         result = evaluate_parser(
             parser, trees, parameters=parameters, gold_tags=gold_tags, reliability=reliability, progress=progress
         )

@@ -94,13 +94,13 @@ BRACKETINGS: Final[Mapping[str, Callable[[int, np.random.Generator], list[Span]]
         "left-branching": lambda length, _: left_branching(length),
         "right-branching": lambda length, _: right_branching(length),
         "balanced": lambda length, _: balanced(length),
-        "random": random_tree,
+        "random trees": random_tree,
     }
 )
 HEADS: Final[Mapping[str, Callable[[int, np.random.Generator], list[int]]]] = MappingProxyType(
     {
         "heads before": lambda length, _: heads_before(length),
         "heads behind": lambda length, _: heads_behind(length),
-        "random": random_heads,
+        "random heads": random_heads,
     }
 )

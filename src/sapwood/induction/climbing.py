@@ -54,7 +54,7 @@ class _Metadata(TypedDict):
 
 
 CHECKPOINT = Schema(
-    kind="checkpoint",
+    kind="induction-checkpoint",
     version=1,
     title="checkpoint",
     remedy="copy it again",

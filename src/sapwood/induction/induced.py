@@ -129,6 +129,33 @@ class InducedModel:
         found.spans[end - begin == 1] = 1.0
         return found
 
+    def profile(self, top: int = 10) -> dict[str, list[str]]:
+        """Return what the model has learned, in words: the most frequent of each kind."""
+        names, found = self.terminals, {}
+        if self.heads is not None:
+            often = self.frequency / max(self.frequency.sum(), 1.0)
+            order = np.argsort(-self.heads.root, kind="stable")[:top]
+            found["roots"] = [f"{self.heads.root[number]:.3f}  {names[number]}" for number in order]
+            rows = []
+            for head in np.argsort(-often, kind="stable")[:top]:
+                for side, title in enumerate(("left", "right")):
+                    drawn = self.heads.attach[side, head]
+                    best = np.argsort(-drawn, kind="stable")[:3]
+                    listed = ", ".join(f"{names[number]} {drawn[number]:.2f}" for number in best)
+                    rows.append(f"{names[head]}, {title} (any: {self.heads.go[side, head, 0]:.2f}): {listed}")
+            found["arguments"] = rows
+        if self.table is not None:
+            weight = self.yields[0] * (self.yields[0] / np.maximum(self.yields.sum(0), 1e-9))
+            bounds = self.table.yield_offsets
+            wide = np.diff(bounds) > 1
+            order = np.argsort(-np.where(wide, weight, -1), kind="stable")[:top]
+            found["constituents"] = [
+                f"{self.yields[0, number]:8.1f} of {self.yields[:, number].sum():8.1f}  "
+                + " ".join(names[word] for word in self.table.yields[bounds[number] : bounds[number + 1]])
+                for number in order
+            ]
+        return found
+
     def save(self, path: str | Path) -> None:
         """Write the model to one file: whole or not at all."""
         arrays: dict[str, Any] = {"terminals": pack_strings(list(self.terminals)), "frequency": self.frequency}

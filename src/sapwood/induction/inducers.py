@@ -72,6 +72,8 @@ class Inducer(Declared, ABC):
     """
 
     model: ClassVar[str]
+    # Whether it gives probabilities to sentences.
+    generative: ClassVar[bool] = True
 
     lengths: tuple[float, ...] | float = numbers(
         (10.0, 15.0, 20.0, 40.0), "The most words of sentences; several are stages, the shorter sentences first.", low=1
@@ -150,7 +152,9 @@ class Inducer(Declared, ABC):
         return {"estimate": self.estimate, "anneal": self.anneal, "cooling": self.iterations // 2}
 
     def _info(self, text: Text, climbed: Climbed | None) -> dict[str, Any]:
-        found = {} if climbed is None else {"iterations": climbed.steps, "log_likelihood": climbed.log_likelihood}
+        found: dict[str, Any] = {} if climbed is None else {"iterations": climbed.steps}
+        if climbed is not None and self.generative:
+            found["log_likelihood"] = climbed.log_likelihood
         return {
             "method": f"induce {self.model}",
             "settings": self.settings(),
@@ -212,6 +216,7 @@ class CCM(Inducer):
     """
 
     model: ClassVar[str] = "ccm"
+    generative: ClassVar[bool] = False
     lengths: tuple[float, ...] | float = numbers((10.0,), "The most words of sentences; several are stages.", low=1)
     iterations: int = integer(20, "The most iterations of EM at each length.", low=1)
     longest: int = integer(10, "The most words of a span that is known by its words.", low=1)
@@ -233,6 +238,7 @@ class DMVCCM(DMV):
     """
 
     model: ClassVar[str] = "dmv+ccm"
+    generative: ClassVar[bool] = False
     lengths: tuple[float, ...] | float = numbers((10.0,), "The most words of sentences; several are stages.", low=1)
     iterations: int = integer(20, "The most iterations of EM at each length.", low=1)
     longest: int = integer(10, "The most words of a span that is known by its words.", low=1)
@@ -274,7 +280,8 @@ class LPCFG(Inducer):
     """
 
     model: ClassVar[str] = "l-pcfg"
-    iterations: int = integer(40, "The most iterations of EM (of the start, at each length).", low=1)
+    iterations: int = integer(40, "The most iterations of EM, those of the start not counted.", low=1)
+    prior: float = number(0.02, "Added to the count of every outcome.")
     states: int = integer(20, "Hidden states of phrases.", low=1)
     rank: int | None = integer(None, "Patterns of rules: the rank of their tensor. By default twice the states.", low=1, optional=True)
     start: str = choice("dmv", "Whose spans EM begins with: dmv, ccm, right-branching ones, or random rules.", SPAN_STARTS)
@@ -303,7 +310,7 @@ class LPCFG(Inducer):
             return odds_of(right_posteriors(part))
         settings: dict[str, Any] = {"random_state": self.random_state, "threads": self.threads, "workers": self.workers}
         if self.start == "dmv":
-            dmv = DMV(lengths=self.lengths, distance_power=self.distance_power, prior=self.prior, **settings)
+            dmv = DMV(lengths=self.lengths, distance_power=self.distance_power, **settings)
             problem: Any = dmv.problem(text)
             climbed = climb(problem, dmv.schedule, progress=progress, name="start: dmv")
             weights: Any = valence_weights(problem.normalised(climbed.counts))

@@ -7,7 +7,7 @@ put back. The tree or the heads are those most expected to be right: the largest
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 
 from sapwood.errors import InputError, UsageError
-from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.induction.grammars import PHRASE
 from sapwood.induction.induced import InducedModel
 from sapwood.induction.passes import best_binary, best_projective_heads
@@ -33,13 +32,30 @@ MOST_WORDS = 120
 _AHEAD = 32
 
 
-def is_induced(grammar: TensorGrammar) -> bool:
-    """Return whether a grammar was learned without trees."""
-    return isinstance(grammar.info.get("induced"), dict)
+class _Accepted(frozenset[str]):
+    """Tags, and those of punctuation."""
+
+    def __contains__(self, tag: object) -> bool:
+        return super().__contains__(tag) or (isinstance(tag, str) and is_punctuation("", tag))
+
+
+class _AnyTag(frozenset[str]):
+    """All tags."""
+
+    def __contains__(self, tag: object) -> bool:
+        return isinstance(tag, str)
 
 
 class InducedGrammarParser(Parser):
     """A parser with a grammar that was learned without trees: as `Parser`, but punctuation is set aside."""
+
+    @property
+    def known_tags(self) -> Collection[str]:
+        """The tags that words may be given: where classes were learned from, all, for they are not looked at."""
+        made = self.grammar.info["induced"]
+        if made.get("terminals") != "tags":
+            return _AnyTag()
+        return _Accepted(self.grammar.emissions.tags) if made.get("punctuation") == "drop" else super().known_tags
 
     def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
         """Parse one sentence; see `Parser.parse_one`."""
