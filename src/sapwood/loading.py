@@ -57,7 +57,7 @@ def _reader(kind: str) -> Callable[[Path], Loaded]:
         from sapwood.grammar.tensor_grammar import TensorGrammar
 
         return TensorGrammar.load if kind == "model" else load_models
-    if kind == "induced":
+    if kind == "induced-model":
         from sapwood.induction.induced import InducedModel
 
         return InducedModel.load

@@ -88,7 +88,10 @@ def chain_up(heads, word):
 def test_heads(weighted):
     rng = np.random.default_rng(1)
     weights = Valence(
-        *(rng.uniform(0.1, 1, shape) for shape in ((2, TERMINALS, TERMINALS), (2, TERMINALS, 2), (2, TERMINALS, 2), TERMINALS))
+        *(
+            rng.uniform(0.1, 1, shape)
+            for shape in ((2, TERMINALS, TERMINALS), (2, TERMINALS, 2), (2, TERMINALS, 2), TERMINALS)
+        )
     )
     factors = weights_of_spans(rng, SENTENCES) if weighted else [None] * len(SENTENCES)
     found = sum_trees(
@@ -246,7 +249,9 @@ def test_long_sentences_and_tiny_weights_neither_vanish_nor_overflow(kind):
             parts = [local.uniform(0.1, 1, shape) for shape in ((2, 3, 3), (2, 3, 2), (2, 3, 2), 3)]
             return Valence(parts[0] * factor, parts[1], parts[2], parts[3] * factor)
         if kind == "any":
-            return AnyRule(local.uniform(0.1, 1, 2), local.uniform(0.1, 1, (2, 4)), factor * local.uniform(0.1, 1, (3, 2)))
+            return AnyRule(
+                local.uniform(0.1, 1, 2), local.uniform(0.1, 1, (2, 4)), factor * local.uniform(0.1, 1, (3, 2))
+            )
         found = random_low_rank(local)
         return found._replace(left_leaf=factor * found.left_leaf, right_leaf=factor * found.right_leaf)
 
@@ -298,7 +303,9 @@ def test_shards_give_the_same_sums_on_any_threads():
     alone, together = Shards(text, Threads(1)), Shards(text, Threads(3))
     one, three = (shards.sums(weights, spans=True) for shards in (alone, together))
     assert len(alone._kept) > 3
-    for own, other in zip((*one.uses, one.spans, one.logarithms), (*three.uses, three.spans, three.logarithms), strict=True):
+    for own, other in zip(
+        (*one.uses, one.spans, one.logarithms), (*three.uses, three.spans, three.logarithms), strict=True
+    ):
         assert np.array_equal(own, other)
     whole = sum_trees(Sentences.of(text), weights, spans=True)
     np.testing.assert_allclose(one.spans, whole.spans)

@@ -44,9 +44,7 @@ def random_text(seed: int = 0, sentences: int = 40, longest: int = 6) -> Text:
 
 def problems(text: Text, estimate: str, prior: float, lengths=(6,)) -> dict[str, Problem]:
     shared = {"estimate": estimate}
-    found: dict[str, Problem] = {
-        cls.name: cls(text, lengths, HERE, states=3, prior=prior, **shared) for cls in HIDDEN
-    }
+    found: dict[str, Problem] = {cls.name: cls(text, lengths, HERE, states=3, prior=prior, **shared) for cls in HIDDEN}
     found |= {cls.name: cls(text, lengths, HERE, prior=prior, **shared) for cls in ARGUMENTS}
     found["dmv"] = ValenceProblem(text, lengths, HERE, start="harmonic", power=2.0, prior=prior, **shared)
     found["l-pcfg"] = LowRankProblem(
@@ -252,9 +250,7 @@ def test_products_of_models_and_spans_alone():
     """Weights of spans from counts; what one model believes, the other learns from."""
     text = random_text()
     ccm = SpanProblem(text, (4, 6), HERE, "smoothed", longest=3)
-    both = HeadedSpanProblem(
-        text, (4, 6), HERE, "smoothed", longest=3, start="harmonic", power=2.0, prior=0.1
-    )
+    both = HeadedSpanProblem(text, (4, 6), HERE, "smoothed", longest=3, start="harmonic", power=2.0, prior=0.1)
     for problem in (ccm, both):
         found = climb(problem, Schedule(iterations=3, tolerance=-1e9))
         assert found.steps == 6
@@ -279,7 +275,9 @@ def test_estimates():
     def density(alpha):
         return dirichlet.logpdf(np.clip(drawn, 1e-300, 1).T / np.clip(drawn, 1e-300, 1).sum(1), alpha)
 
-    assert divergence(np.array([4.0, 0.0]), 0.5) == pytest.approx(float((density([4.5, 0.5]) - density([0.5, 0.5])).mean()), abs=0.02)
+    assert divergence(np.array([4.0, 0.0]), 0.5) == pytest.approx(
+        float((density([4.5, 0.5]) - density([0.5, 0.5])).mean()), abs=0.02
+    )
     assert divergence(counts, 0.0) == 0
 
 

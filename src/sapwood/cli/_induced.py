@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +28,7 @@ def induced_model(models: Sequence[str]) -> InducedModel | None:
     """Return the model of heads or spans that is named, if it is one."""
     paths = [find_model(model) for model in models]
     kinds = [_kind(str(path)) for path in paths]
-    if "induced" not in kinds:
+    if "induced-model" not in kinds:
         return None
     if len(models) > 1:
         raise UsageError("-m: a model of heads or spans is used alone, not with others")
@@ -67,7 +67,7 @@ def parse_induced(
     form = output_format or ("brackets" if model.heads is None else "conllu")
     if form == "conllu" and model.heads is None and not as_json:
         raise UsageError(f"--to conllu: {model.model} has no heads; leave it out for brackets")
-    results = parser.parse(_sentences(source, text, raw, tags))
+    results = parser.parse(_sentences(source, text, raw, parser.known_tags if tags else None))
     with (
         tree_output(output, None if as_json or form == "conllu" else form) as writer,
         progress.stage("parsing", None, "sentences") as stage,
@@ -82,14 +82,14 @@ def parse_induced(
             stage.step()
 
 
-def _sentences(source: str, text: str | None, raw: bool, tags: bool) -> Iterator[Any]:
+def _sentences(source: str, text: str | None, raw: bool, tags: Collection[str] | None) -> Iterator[Any]:
     from sapwood.trees.formats import read_tagged, read_tokens
     from sapwood.trees.sentences import tokenise_text
 
     if text is not None or raw:
         pieces: Iterable[str] | str = text if text is not None else (line for _, line in read_lines(source))
         return ([token.word for token in sentence] for sentence in tokenise_text(pieces))
-    return read_tagged(source) if tags else read_tokens(source)
+    return read_tokens(source) if tags is None else read_tagged(source, tags)
 
 
 def read_gold(path: str, input_format: str, skip_bad: bool, progress: Progress) -> list[Gold]:
@@ -195,7 +195,7 @@ def show_unlabelled(result: UnlabelledResult, as_json: bool) -> None:
 def inspect_induced(model: InducedModel, path: str, top: int, as_json: bool) -> None:
     """Print what is in a model of heads or spans."""
     report: dict[str, Any] = {
-        "kind": "induced",
+        "kind": "induced-model",
         "model": model.model,
         "terminals": len(model.terminals),
         "of": model.kind,

@@ -66,7 +66,12 @@ class _InduceCommand(GroupedCommand):
     help="Set punctuation aside, or keep it as words like others.",
 )
 @click.option(
-    "--from", "input_format", type=common.Choice(_FORMATS), default="auto", show_default=True, help="Format of the text."
+    "--from",
+    "input_format",
+    type=common.Choice(_FORMATS),
+    default="auto",
+    show_default=True,
+    help="Format of the text.",
 )
 @click.option("--gold", is_flag=True, help="TEXT is a treebank: compare the result with its trees at the end.")
 @click.pass_context

@@ -72,7 +72,9 @@ class UnlabelledScorer:
             row[1:4] = len(gold), len(predicted), len(gold & predicted)
         if heads is not None:
             if {len(heads[0]), len(heads[1])} != {length}:
-                raise InputError(f"a sentence of {length} words has {len(heads[0])} heads, its prediction {len(heads[1])}")
+                raise InputError(
+                    f"a sentence of {length} words has {len(heads[0])} heads, its prediction {len(heads[1])}"
+                )
             above = heads[0]
             for word, (own, found) in enumerate(zip(*heads, strict=True)):
                 row[4] += own == found
@@ -100,7 +102,9 @@ def _with_tags(tree: Tree, gold: Tree) -> Tree:
     tags = iter(gold.tags())
     if len(tree) != len(gold):
         raise InputError(f"the words of a tree and of its prediction differ: {' '.join(gold.words())!r}")
-    return tree.fold(lambda node, children: Tree(next(tags), word=node.word) if node.word else Tree(node.label, children))
+    return tree.fold(
+        lambda node, children: Tree(next(tags), word=node.word) if node.word else Tree(node.label, children)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ class _Metadata(TypedDict):
 
 
 INDUCED = Schema(
-    kind="induced",
+    kind="induced-model",
     version=1,
     title="model",
     remedy="copy or learn it again",
@@ -197,9 +197,7 @@ class InducedModel:
         heads = Valence(*(arrays[name] for name in Valence._fields)) if "attach" in arrays else None
         table = None
         if "contexts" in arrays:
-            table = SpanTable(
-                arrays["yields"], arrays["yield_offsets"], arrays["contexts"], np.zeros((0, 2), np.int32)
-            )
+            table = SpanTable(arrays["yields"], arrays["yield_offsets"], arrays["contexts"], np.zeros((0, 2), np.int32))
         if heads is None and table is None:
             raise ModelError("has neither heads nor spans")
         return cls(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -96,6 +96,8 @@ class Inducer(Declared, ABC):
             raise UsageError(f"anneal must be above 0 and at most 1, not {self.anneal:g}")
         if any(not float(length).is_integer() for length in np.atleast_1d(self.lengths)):
             raise UsageError(f"lengths must be whole numbers, not {self.lengths}")
+        # However they were given, they are the same in what is remembered.
+        object.__setattr__(self, "lengths", tuple(sorted({int(length) for length in np.atleast_1d(self.lengths)})))
 
     @property
     def called(self) -> str:
@@ -105,7 +107,7 @@ class Inducer(Declared, ABC):
     @property
     def stages(self) -> tuple[int, ...]:
         """The lengths, the shortest first."""
-        return tuple(sorted({int(length) for length in np.atleast_1d(self.lengths)}))
+        return cast(tuple[int, ...], self.lengths)
 
     def fit(
         self,
@@ -143,9 +145,7 @@ class Inducer(Declared, ABC):
         self, problem: Problem, progress: Progress, log: Log, checkpoint: str | Path | None, name: str = "learning"
     ) -> Climbed:
         key = {"model": self.model, "settings": self.settings(), "text": problem.text.digest()}
-        return climb(
-            problem, self.schedule, key=key, progress=progress, log=log, checkpoint=checkpoint, name=name
-        )
+        return climb(problem, self.schedule, key=key, progress=progress, log=log, checkpoint=checkpoint, name=name)
 
     def _shared(self) -> dict[str, Any]:
         """Return what all problems take."""
@@ -283,8 +283,12 @@ class LPCFG(Inducer):
     iterations: int = integer(40, "The most iterations of EM, those of the start not counted.", low=1)
     prior: float = number(0.02, "Added to the count of every outcome.")
     states: int = integer(20, "Hidden states of phrases.", low=1)
-    rank: int | None = integer(None, "Patterns of rules: the rank of their tensor. By default twice the states.", low=1, optional=True)
-    start: str = choice("dmv", "Whose spans EM begins with: dmv, ccm, right-branching ones, or random rules.", SPAN_STARTS)
+    rank: int | None = integer(
+        None, "Patterns of rules: the rank of their tensor. By default twice the states.", low=1, optional=True
+    )
+    start: str = choice(
+        "dmv", "Whose spans EM begins with: dmv, ccm, right-branching ones, or random rules.", SPAN_STARTS
+    )
     hold: int = integer(5, "Iterations for which the spans of the start hold.")
     release: int = integer(20, "Iterations over which they are let go.")
     distance_power: float = number(2.0, "Of the dmv that it starts with.")
@@ -342,9 +346,7 @@ class _Hidden(Inducer):
     method: str = choice("em", "How to learn: EM, unmixing, or both.", METHODS)
 
     def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> TensorGrammar:
-        problem = self._problem(
-            text, self.stages, self.where, states=self.states, prior=self.prior, **self._shared()
-        )
+        problem = self._problem(text, self.stages, self.where, states=self.states, prior=self.prior, **self._shared())
         counts, climbed = _by_method(self, problem, progress, log, checkpoint)
         theta = problem.normalised(counts)
         last = len(self.stages) - 1
@@ -429,10 +431,7 @@ def _by_method(
 
 DEFAULT_MODEL: Final = LPCFG.model
 INDUCERS: Final[Mapping[str, type[Inducer]]] = MappingProxyType(
-    {
-        cls.model: cls
-        for cls in (LPCFG, DMV, CCM, DMVCCM, PCFGInducer, PCFGIInducer, PCFGIEInducer, DepI, DepIE, DepIES)
-    }
+    {cls.model: cls for cls in (LPCFG, DMV, CCM, DMVCCM, PCFGInducer, PCFGIInducer, PCFGIEInducer, DepI, DepIE, DepIES)}
 )
 
 
@@ -440,7 +439,7 @@ def make_inducer(model: str = DEFAULT_MODEL, **settings: Any) -> Inducer:
     """Return the way to learn a model, with these settings.
 
     >>> make_inducer("dmv", lengths=10)
-    DMV(lengths=10)
+    DMV(lengths=(10,))
     """
     if model not in INDUCERS:
         raise UsageError(f"there is no model {model!r} to induce; the models are {', '.join(INDUCERS)}")

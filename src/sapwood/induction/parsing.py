@@ -68,7 +68,9 @@ class InducedGrammarParser(Parser):
         with_tags = made.get("terminals") == "tags"
         rest: list[Any] = [tokens[place] if with_tags else tokens[place][0] for place in kept]
         if phrases and len(kept) < len(tokens):
-            raise UsageError("phrases: cannot be asked for in a sentence whose punctuation is set aside; leave that out")
+            raise UsageError(
+                "phrases: cannot be asked for in a sentence whose punctuation is set aside; leave that out"
+            )
         result = super().parse_one(rest, phrases=phrases)
         if len(kept) == len(tokens):
             return result
@@ -152,6 +154,13 @@ class InducedParser:
             raise UsageError("models of heads and spans are used on threads of this machine, not on a cluster")
         self.model, self.max_words, self.workers = model, min(max_words, MOST_WORDS), workers
 
+    @property
+    def known_tags(self) -> Collection[str]:
+        """The tags that words may be given."""
+        if self.model.kind != "tags":
+            return _AnyTag()
+        return _Accepted(self.model.terminals) if self.model.punctuation == "drop" else set(self.model.terminals)
+
     def parse(self, sentences: Iterable[Sequence[str | tuple[str, str | None]]]) -> Iterator[InducedParse]:
         """Return an iterator of one result for each sentence, in order."""
         ahead = _AHEAD * self.workers.threads
@@ -178,9 +187,11 @@ class InducedParser:
             (word, tag if place not in set(kept) else None) for place, (word, tag) in enumerate(tokens)
         ]
         if len(kept) < len(tokens):
-            tree = put_back(tree, whole, "ROOT") if tree is not None else Tree("ROOT", [
-                Tree(tag, word=word) for word, tag in zip(words, tags, strict=True)
-            ])
+            tree = (
+                put_back(tree, whole, "ROOT")
+                if tree is not None
+                else Tree("ROOT", [Tree(tag, word=word) for word, tag in zip(words, tags, strict=True)])
+            )
         assert tree is not None
         found = None if self.model.heads is None else _all_heads(heads, kept, len(tokens))
         return InducedParse(words, tags, tree, found, "too long" if too_long else "parsed")

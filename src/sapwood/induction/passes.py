@@ -142,9 +142,7 @@ def sum_trees(
     return Found(logarithms, uses, found_spans, found_edges, occupancy)
 
 
-def best_binary(
-    offsets: Int64[Array, "bounds"], scores: Float64[Array, "spans"]
-) -> list[list[tuple[int, int]]]:
+def best_binary(offsets: Int64[Array, "bounds"], scores: Float64[Array, "spans"]) -> list[list[tuple[int, int]]]:
     """Return the spans of two words and more of the binary tree of each sentence whose scores have the largest sum."""
     found = best_spans(np.ascontiguousarray(offsets), np.ascontiguousarray(scores)).tolist()
     rows, result = iter(found), []
@@ -153,9 +151,7 @@ def best_binary(
     return result
 
 
-def best_projective_heads(
-    offsets: Int64[Array, "bounds"], scores: Float64[Array, "edges"]
-) -> list[list[int]]:
+def best_projective_heads(offsets: Int64[Array, "bounds"], scores: Float64[Array, "edges"]) -> list[list[int]]:
     """Return the heads of the projective tree of each sentence whose edges' scores have the largest sum."""
     heads = best_heads(np.ascontiguousarray(offsets), np.ascontiguousarray(scores)).tolist()
     return [heads[begin:end] for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
@@ -189,9 +185,7 @@ class Shards:
         """How many spans all sentences have."""
         return int(self._spans[-1])
 
-    def sums(
-        self, weights: R, span_weights: Float64[Array, "spans"] | None = None, *, spans: bool = False
-    ) -> Found:
+    def sums(self, weights: R, span_weights: Float64[Array, "spans"] | None = None, *, spans: bool = False) -> Found:
         """Return what a pass finds in all sentences together; the posteriors of spans only if they are asked for."""
         total: Found | None = None
         logarithms, found_spans = [], []

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.errors import UsageError
+from sapwood.errors import SapwoodError, UsageError
 from sapwood.induction.climbing import Counts, Problem
 from sapwood.induction.models import make_model
 from sapwood.induction.moments import Sentences
 from sapwood.induction.unmixing import UncertainAnswer, unmix
 from sapwood.run.progress import Progress
 
-LONGEST = 5
-# The most numbers in derivatives of a table.
-_MOST = 20_000_000
+LONGEST = 4
+# The most numbers in the derivatives of a table; so many take a minute.
+_MOST = 250_000
 
 
 def unmixed_counts(name: str, problem: Problem, random_state: int, progress: Progress) -> Counts:
@@ -43,7 +43,13 @@ def unmixed_counts(name: str, problem: Problem, random_state: int, progress: Pro
         raise UsageError(f"unmixing takes sentences of up to {LONGEST} words, and there are none")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UncertainAnswer)
-        found = unmix(model, Sentences(rows, words=model.words), random_state=random_state, progress=progress)
+        try:
+            found = unmix(model, Sentences(rows, words=model.words), random_state=random_state, progress=progress)
+        except SapwoodError as error:
+            raise UsageError(
+                f"unmixing, from the {len(rows):,} sentences of up to {LONGEST} words: {error}; learn from fewer classes, "
+                "or by em"
+            ) from error
     for warning in caught:
         progress.note(f"unmixing: {warning.message}")
     parameters = {each: np.asarray(array, float) for each, array in found.parameters.items()}

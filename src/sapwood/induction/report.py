@@ -12,8 +12,8 @@ from sapwood.evaluate.tables import format_table
 from sapwood.evaluate.unlabelled import UnlabelledResult, UnlabelledScorer, spans_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.induction.baselines import BRACKETINGS, HEADS
-from sapwood.induction.inducers import Learned
 from sapwood.induction.induced import InducedModel
+from sapwood.induction.inducers import Learned
 from sapwood.induction.parsing import InducedGrammarParser, InducedParser
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import HERE, Workers

@@ -51,20 +51,23 @@ def start_counts(text: Text, start: Start, power: float, rng: np.random.Generato
     """Return the expected uses of all weights over trees that are weighted by the distances of words and heads."""
     terminals = len(text.terminals)
     uses = Valence(
-        np.zeros((2, terminals, terminals)), np.zeros((2, terminals, 2)), np.zeros((2, terminals, 2)), np.zeros(terminals)
+        np.zeros((2, terminals, terminals)),
+        np.zeros((2, terminals, 2)),
+        np.zeros((2, terminals, 2)),
+        np.zeros(terminals),
     )
     power = power if start == "harmonic" else 0.0
     for length in np.unique(text.lengths[text.lengths > 0]).tolist():
-        rows = text.terminal[
-            text.offsets[:-1][text.lengths == length][:, None] + np.arange(length)
-        ]
+        rows = text.terminal[text.offsets[:-1][text.lengths == length][:, None] + np.arange(length)]
         found = _of_length(length, power)
         for place in range(length):
             np.add.at(uses.root, rows[:, place], found.root[place])
             for own, each in ((uses.go, found.go), (uses.stop, found.stop)):
                 np.add.at(own, (slice(None), rows[:, place]), each[:, place, None])
             for other in range(length):
-                np.add.at(uses.attach, (slice(None), rows[:, place], rows[:, other]), found.attach[:, place, other, None])
+                np.add.at(
+                    uses.attach, (slice(None), rows[:, place], rows[:, other]), found.attach[:, place, other, None]
+                )
     if start == "random":
         uses = Valence(*(part * rng.uniform(1 - _NOISE, 1 + _NOISE, part.shape) for part in uses))
     return uses

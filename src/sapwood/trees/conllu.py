@@ -102,5 +102,7 @@ def format_heads(
     labels = labels or ["root" if head < 0 else "dep" for head in heads]
     lines = [f"# sent_id = {number}", "# text = " + " ".join(shown)]
     for place, (word, tag, head, label) in enumerate(zip(shown, tags, heads, labels, strict=True), 1):
-        lines.append("\t".join([str(place), word, "_", "_", " ".join(tag.split()) or "_", "_", str(head + 1), label, "_", "_"]))
+        lines.append(
+            "\t".join([str(place), word, "_", "_", " ".join(tag.split()) or "_", "_", str(head + 1), label, "_", "_"])
+        )
     return "\n".join(lines) + "\n"

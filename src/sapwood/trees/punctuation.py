@@ -23,6 +23,8 @@ PUNCTUATION: tuple[Punctuation, ...] = ("drop", "keep")
 # Tags of punctuation that have letters: brackets as the Penn Treebank writes them, Universal Dependencies.
 _NAMED = frozenset({"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "PUNCT", "NFP"})
 _READ_OUT = frozenset("%&")
+# Quotation marks in treebanks that are none by Unicode.
+_ALSO = frozenset("`´")
 # The tag of punctuation that has none.
 TAG = "PUNCT"
 Token = tuple[str, str | None]
@@ -37,9 +39,11 @@ def is_punctuation(word: str, tag: str | None = None) -> bool:
     """
     if tag is not None:
         return tag in _NAMED or not any(sign.isalnum() for sign in tag)
-    return word in _NAMED or (
-        bool(word) and all(sign not in _READ_OUT and unicodedata.category(sign).startswith("P") for sign in word)
-    )
+    return word in _NAMED or (bool(word) and all(map(_is_sign, word)))
+
+
+def _is_sign(sign: str) -> bool:
+    return sign in _ALSO or (sign not in _READ_OUT and unicodedata.category(sign).startswith("P"))
 
 
 def without_punctuation(tree: Tree) -> Tree | None:
