@@ -25,7 +25,8 @@ def load(name: str | os.PathLike[str]) -> Loaded:
     """Return what is in a file that sapwood wrote, or an included model.
 
     A model is a `TensorGrammar`, a file with several models a list of them (`Parser` takes either); one of heads or
-    spans an `InducedModel`, a corpus a `Corpus`; language models (ARPA files, too) and counts of n-grams are of their own classes (`sapwood.lm`).
+    spans an `InducedModel`, a corpus a `Corpus`; language models (ARPA files, too) and counts of n-grams are of their
+    own classes (`sapwood.lm`).
 
     Parameters
     ----------

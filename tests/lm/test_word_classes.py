@@ -76,7 +76,7 @@ def test_words_that_stand_in_the_same_places_are_found():
 
 
 def test_rare_words_go_by_their_spelling():
-    rows = [["the", "numbzer", "v1"]] + random_text(np.random.default_rng(2))
+    rows = [["the", "numbzer", "v1"], *random_text(np.random.default_rng(2))]
     words, tokens, offsets = numbered(rows)
     found = WordClasses.learn(words, tokens, offsets, classes=3)
     assert found.of_word[words.index("numbzer")] == found.of_word[words.index("numbaer")]

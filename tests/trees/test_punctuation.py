@@ -15,7 +15,8 @@ from sapwood.trees.tree import Tree
     [
         (",", ",", True), ("-LRB-", "-LRB-", True), ("$", "$", True), ("%", "NN", False), ("-", "HYPH", False),
         ("!", "PUNCT", True), ("--", None, True), ("...", None, True), ("%", None, False), ("&", None, False),
-        ("«", None, True), ("a.", None, False), ("", None, False), ("-RRB-", None, True), ("3", None, False), ("``", None, True),
+        ("«", None, True), ("a.", None, False), ("", None, False), ("-RRB-", None, True), ("3", None, False),
+        ("``", None, True),
     ],
 )  # fmt: skip
 def test_what_is_punctuation(word, tag, wanted):

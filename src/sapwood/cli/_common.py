@@ -413,14 +413,12 @@ def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptio
     from sapwood.inference.product import gather_grammars
 
     grammars = gather_grammars([str(path) for path in paths] or default_model_path())
-    induced = is_induced(grammars[0])
-    if options.get("decoder") is None:
-        options["decoder"] = "recall" if induced else DECODERS[0]
-    if not induced:
-        return Parser(grammars, **options)
-    from sapwood.induction.parsing import InducedGrammarParser
-
-    return InducedGrammarParser(grammars, **options)
+    kind, induced = Parser, is_induced(grammars[0])
+    if induced:
+        from sapwood.induction.parsing import InducedGrammarParser as kind
+    settings: dict[str, Any] = {**options}
+    settings["decoder"] = options.get("decoder") or ("recall" if induced else DECODERS[0])
+    return kind(grammars, **settings)
 
 
 def is_induced(grammar: TensorGrammar) -> bool:

@@ -101,8 +101,8 @@ def command(
     A text is one sentence a line, tokens apart by blanks; lines of word/TAG; CoNLL-U; or a treebank, whose trees are
     not looked at. Without --tags words are sorted into classes, and learned from by these.
 
-    Models of phrases are grammars: parse, inspect and eval take them, and all other commands for models. Models of heads
-    parse into CoNLL-U. First it is said whether the model can be found from such a text at all.
+    Models of phrases are grammars: parse, inspect and eval take them, and all other commands for models. Models of
+    heads parse into CoNLL-U. First it is said whether the model can be found from such a text at all.
 
     It can be interrupted at any time: what is done is kept in MODEL.checkpoint, and the same command with --resume goes
     on from there to the same result.

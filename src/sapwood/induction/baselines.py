@@ -1,7 +1,7 @@
 """What costs nothing to know: trees that branch to one side, balanced ones, random ones; heads that are next door.
 
-A model learned from sentences is worth something where it beats these, all of them: in English branching to the right is
-hard to beat.
+A model learned from sentences is worth something where it beats these, all of them: in English branching to the right
+is hard to beat.
 """
 
 from __future__ import annotations

@@ -161,11 +161,7 @@ class Problem(ABC):
         if self._stage is None or self._stage[0] != stage:
             part = self.text.up_to(self.lengths[stage], self._least)
             self._stage = (stage, part, Shards(part, self.workers))
-            self.changed(stage)
         return self._stage[1:]
-
-    def changed(self, stage: int) -> None:
-        """Get ready for the sentences of another stage."""
 
     def steps(self, stage: int) -> float:
         """Return how much work a pass over a stage is, beside others."""
@@ -335,7 +331,7 @@ def climb(
     """
     log = log or NoLog()
     kept = None if checkpoint is None else _Checkpoints(checkpoint, key or {}, problem)
-    state = None if kept is None else kept.load()
+    state = None if kept is None else kept.load(schedule)
     if state is None:
         state = State(_begun(problem, schedule, 0))
     costs = [problem.steps(stage) for stage in range(len(problem.lengths))]
@@ -420,7 +416,7 @@ class _Checkpoints:
 
     def __init__(self, path: str | Path, key: Mapping[str, Any], problem: Problem) -> None:
         self._file = Checkpoint(path, key, CHECKPOINT, data="text")
-        self._families = problem.families
+        self._families, self._stages = problem.families, len(problem.lengths)
         self._waiting: State | None = None
 
     def keep(self, state: State) -> None:
@@ -439,13 +435,21 @@ class _Checkpoints:
         }
         self._file.save(arrays, {name: getattr(state, name) for name in _NUMBERS})
 
-    def load(self) -> State | None:
+    def load(self, schedule: Schedule) -> State | None:
         if (saved := self._file.load()) is None:
             return None
         arrays, metadata = saved
         figures = dict(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
         best = self._whole(arrays["best"]) if len(arrays["best"]) else None
         numbers = {name: metadata[name] for name in _NUMBERS}
+        possible = (
+            numbers["start"] <= schedule.restarts
+            and numbers["stage"] < self._stages
+            and numbers["iteration"] < schedule.iterations
+            and (best is not None) == (numbers["start"] > 0)
+        )
+        if not possible:
+            raise ModelError(f"{self._file.path}: start, stage, iteration: no run comes there; remove it to start anew")
         return State(self._whole(arrays["counts"]), best=best, **numbers, **figures)
 
     def _flat(self, counts: Counts) -> np.ndarray:

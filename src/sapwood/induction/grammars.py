@@ -5,8 +5,9 @@ with, sample from and minimise. Terminals are its preterminals, each with one st
 itself (`sapwood.learn.lexical`).
 
 Of the paper's models all trees of a length are equally probable. That is what a PCFG gives in which every node stops
-with a probability of one half: a tree over n words has the probability 2^(1 - 2n), whatever its form. So `X -> Y Z` has
-a quarter of `B`'s weight for each choice of states (`X`) or terminals for Y and Z, and terminals draw their share by `O`.
+with a probability of one half: a tree over n words has the probability 2^(1 - 2n), whatever its form. So `X -> Y Z`
+has a quarter of `B`'s weight for each choice of states (`X`) or terminals for Y and Z, and terminals draw their share
+by `O`.
 """
 
 from __future__ import annotations

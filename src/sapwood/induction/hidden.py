@@ -19,6 +19,7 @@ import numpy as np
 from sapwood.induction.climbing import Counts, Family, Problem, When
 from sapwood.induction.passes import AnyRule, LowRank
 from sapwood.induction.text import Text
+from sapwood.shapes import Array, Float64
 
 
 class HiddenProblem(Problem):
@@ -79,7 +80,7 @@ class HiddenProblem(Problem):
         )
         return float(found.logarithms.sum()) - trees, self.counted(theta, found.uses)
 
-    def rule(self, theta: Counts) -> np.ndarray:
+    def rule(self, theta: Counts) -> Float64[Array, "states states states"]:
         """Return `B[c, a, b]`."""
         k = self.states
         return theta["B"].reshape(k, k, k)
@@ -132,7 +133,7 @@ class IndependentProblem(HiddenProblem):
             np.add.at(counts["O"].T, alone, posterior.T)
         return value, counts
 
-    def rule(self, theta: Counts) -> np.ndarray:
+    def rule(self, theta: Counts) -> Float64[Array, "states states states"]:
         """Return `B[c, a, b]`."""
         left, right = (theta[name] for name in self.children)
         return left[:, :, None] * right[:, None, :]

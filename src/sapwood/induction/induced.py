@@ -98,7 +98,8 @@ class InducedModel:
     info: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"<InducedModel: {self.model}, {len(self.terminals):,} {self.kind}, {self.emissions.lexicon.n_words:,} words>"
+        words = self.emissions.lexicon.n_words
+        return f"<InducedModel: {self.model}, {len(self.terminals):,} {self.kind}, {words:,} words>"
 
     @cached_property
     def _index(self) -> SpanIndex:

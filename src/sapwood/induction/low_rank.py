@@ -6,8 +6,8 @@ draws one of r *patterns*, and the pattern draws both children, each a state or 
     P(a, b | c) = sum over r of up[c, r] left[r, a] right[r, b].
 
 So rules are a tensor of rank r (Cohen, Satta and Collins 2013; TN-PCFG, Yang, Zhao and Tu 2021), the chart takes
-n^3 r steps, and EM has counts for the three tables alone. Nothing here is neural: what keeps EM from the bad optima that
-random starts lead to is where it begins.
+n^3 r steps, and EM has counts for the three tables alone. Nothing here is neural: what keeps EM from the bad optima
+that random starts lead to is where it begins.
 
 **The start.** A PCFG has far more ways to be wrong than a model of heads. So a dependency model with valence, or the
 constituent-context model, is learned first, and says how probable each span of each sentence is. For some iterations

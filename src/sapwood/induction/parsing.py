@@ -1,8 +1,9 @@
 """Parsing with what was learned without trees.
 
 Words get terminals: their tags if those are given and were learned from, else what each word most probably has by
-itself (of an `InducedModel`), or what the whole sentence makes most probable (of a grammar). Punctuation is set aside and
-put back. The tree or the heads are those most expected to be right: the largest sum of posteriors of spans, or of edges.
+itself (of an `InducedModel`), or what the whole sentence makes most probable (of a grammar). Punctuation is set aside
+and put back. The tree or the heads are those most expected to be right: the largest sum of posteriors of spans, or of
+edges.
 """
 
 from __future__ import annotations

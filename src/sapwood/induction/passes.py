@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
-from typing import Any, NamedTuple, TypeVar
+from itertools import pairwise, repeat
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class LowRank(NamedTuple):
     right_leaf: Float64[Array, "terminals rank"]
 
 
-R = TypeVar("R", Valence, AnyRule, LowRank)
+Weights: TypeAlias = Valence | AnyRule | LowRank
 _KERNELS: dict[type, Callable[..., np.ndarray]] = {
     Valence: sum_heads, AnyRule: sum_constituents, LowRank: sum_low_rank,
 }  # fmt: skip
@@ -112,7 +112,7 @@ class Found(NamedTuple):
 
 def sum_trees(
     sentences: Sentences,
-    weights: R,
+    weights: Weights,
     span_weights: Float64[Array, "spans"] | None = None,
     *,
     spans: bool = False,
@@ -175,7 +175,7 @@ class Shards:
         # The last sentence of each shard is the one with which it is full.
         groups = np.floor_divide(np.concatenate([[0.0], cubes[:-1]]), _STEPS).astype(np.int64)
         bounds = np.concatenate([[0], np.flatnonzero(np.diff(groups)) + 1, [text.n_sentences]])
-        parts = [Sentences.of(text.part(np.arange(a, b))) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        parts = [Sentences.of(text.part(np.arange(a, b))) for a, b in pairwise(bounds.tolist())]
         self.steps = float(cubes[-1]) if len(cubes) else 0.0
         self._spans = np.concatenate([[0], np.cumsum([part.n_spans for part in parts])]).astype(np.int64)
         self._kept = workers.place(_itself, parts)
@@ -185,22 +185,21 @@ class Shards:
         """How many spans all sentences have."""
         return int(self._spans[-1])
 
-    def sums(self, weights: R, span_weights: Float64[Array, "spans"] | None = None, *, spans: bool = False) -> Found:
+    def sums(
+        self, weights: Weights, span_weights: Float64[Array, "spans"] | None = None, *, spans: bool = False
+    ) -> Found:
         """Return what a pass finds in all sentences together; the posteriors of spans only if they are asked for."""
-        total: Found | None = None
-        logarithms, found_spans = [], []
-        for found in self._map(weights, span_weights, spans):
+        parts = self._map(weights, span_weights, spans)
+        total = next(parts)
+        logarithms, found_spans = [total.logarithms], [total.spans]
+        for found in parts:
             logarithms.append(found.logarithms)
             found_spans.append(found.spans)
-            if total is None:
-                total = found
-            else:
-                for own, more in zip((*total.uses, total.occupancy), (*found.uses, found.occupancy), strict=True):
-                    own += more
-        assert total is not None
+            for own, more in zip((*total.uses, total.occupancy), (*found.uses, found.occupancy), strict=True):
+                own += more
         return total._replace(logarithms=np.concatenate(logarithms), spans=np.concatenate(found_spans))
 
-    def _map(self, weights: R, span_weights: np.ndarray | None, spans: bool) -> Iterator[Found]:
+    def _map(self, weights: Weights, span_weights: np.ndarray | None, spans: bool) -> Iterator[Found]:
         bounds = zip(self._spans[:-1].tolist(), self._spans[1:].tolist(), strict=True)
         factors: Iterator[np.ndarray | None] = (
             repeat(None) if span_weights is None else (span_weights[begin:end] for begin, end in bounds)

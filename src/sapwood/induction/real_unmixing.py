@@ -44,11 +44,12 @@ def unmixed_counts(name: str, problem: Problem, random_state: int, progress: Pro
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UncertainAnswer)
         try:
-            found = unmix(model, Sentences(rows, words=model.words), random_state=random_state, progress=progress)
+            source: Any = Sentences(rows, words=model.words)
+            found = unmix(model, source, random_state=random_state, progress=progress)
         except SapwoodError as error:
             raise UsageError(
-                f"unmixing, from the {len(rows):,} sentences of up to {LONGEST} words: {error}; learn from fewer classes, "
-                "or by em"
+                f"unmixing, from the {len(rows):,} sentences of up to {LONGEST} words: {error}; learn from fewer "
+                "classes, or by em"
             ) from error
     for warning in caught:
         progress.note(f"unmixing: {warning.message}")

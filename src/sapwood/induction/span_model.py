@@ -20,6 +20,7 @@ model with valence gives its heads. Each learns from what both believe.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from sapwood.induction.climbing import Counts, Family, Problem, When
 from sapwood.induction.passes import LowRank, Sentences, span_bounds, span_ends, sum_trees
 from sapwood.induction.text import Text
 from sapwood.induction.valence import ValenceProblem, valence_counts, valence_weights
-from sapwood.shapes import Array, Float64, Int32, Int64
+from sapwood.shapes import Array, Float64, Int, Int32, Int64
 
 # What each yield and context is taken to have been seen beforehand: as a constituent, as a distituent.
 SEEN = (2.0, 8.0)
@@ -89,7 +90,7 @@ class SpanIndex:
                     )
         return np.array(found, np.int32).reshape(-1, 2)
 
-    def look_up(self, sentence: Sequence[int]) -> Int32[Array, "spans 2"]:
+    def look_up(self, sentence: Sequence[int] | Int[Array, "length"]) -> Int32[Array, "spans 2"]:
         """Return the same for a new sentence, -1 for what was never seen."""
         words = np.asarray(sentence, np.int32)
         raw, size, around, n = words.tobytes(), words.itemsize, [-1, *words.tolist(), -1], len(words)
@@ -212,7 +213,39 @@ class SpanCounts:
         return Family("yields", (2, yields), 0.0), Family("contexts", (2, contexts), 0.0)
 
 
-class SpanProblem(Problem):
+class _WithSpans(Problem):
+    """The yields and contexts of the sentences of all stages, numbered alike."""
+
+    longest: int
+
+    @cached_property
+    def _parts(self) -> dict[int, SpanCounts]:
+        last = len(self.lengths) - 1
+        return {last: SpanCounts(self.sentences(last), self.longest)}
+
+    @property
+    def table(self) -> SpanCounts:
+        """Those of the last stage, which has all sentences."""
+        return self._parts[len(self.lengths) - 1]
+
+    @property
+    def index(self) -> SpanIndex:
+        """The numbers of yields and contexts."""
+        return self.table.index
+
+    def log_weights(self, text: Text, counts: Counts) -> Float64[Array, "spans"]:
+        """Return the logarithms of the weights of all spans of a text, longer sentences among them."""
+        found = [self.index.look_up(text.sentence(number)) for number in range(text.n_sentences)]
+        return span_log_weights(np.concatenate(found), counts["yields"], counts["contexts"])
+
+    def part(self, stage: int) -> SpanCounts:
+        """Return the spans of the sentences of a stage."""
+        if stage not in self._parts:
+            self._parts[stage] = SpanCounts(self.sentences(stage), self.longest, self.index)
+        return self._parts[stage]
+
+
+class SpanProblem(_WithSpans):
     """The constituent-context model on a text.
 
     Parameters
@@ -224,29 +257,11 @@ class SpanProblem(Problem):
     def __init__(self, text: Text, *arguments: Any, longest: int, **more: Any) -> None:
         self.longest = longest
         super().__init__(text, *arguments, least=2, **more)
-        self._table = SpanCounts(self.sentences(len(self.lengths) - 1), longest)
-        self._parts: dict[int, SpanCounts] = {len(self.lengths) - 1: self._table}
 
     @property
     def families(self) -> tuple[Family, ...]:
         """Yields and contexts, as constituents and as distituents."""
-        return self._table.families()
-
-    @property
-    def index(self) -> SpanIndex:
-        """The numbers of yields and contexts."""
-        return self._table.index
-
-    def log_weights(self, text: Text, counts: Counts) -> Float64[Array, "spans"]:
-        """Return the logarithms of the weights of all spans of a text, longer sentences among them."""
-        found = [self.index.look_up(text.sentence(number)) for number in range(text.n_sentences)]
-        return span_log_weights(np.concatenate(found), counts["yields"], counts["contexts"])
-
-    def part(self, stage: int) -> SpanCounts:
-        """Return the spans of the sentences of a stage, numbered as those of all."""
-        if stage not in self._parts:
-            self._parts[stage] = SpanCounts(self.sentences(stage), self.longest, self._table.index)
-        return self._parts[stage]
+        return self.table.families()
 
     def distributions(self, counts: Counts) -> Counts:
         """Return the counts: weights follow from them as they are."""
@@ -272,7 +287,7 @@ class SpanProblem(Problem):
         return float(found.logarithms.sum()), part.counts(found.spans)
 
 
-class HeadedSpanProblem(ValenceProblem):
+class HeadedSpanProblem(_WithSpans, ValenceProblem):
     """Both models together: the weight of a tree is the product of what they give it.
 
     Parameters
@@ -284,15 +299,11 @@ class HeadedSpanProblem(ValenceProblem):
     def __init__(self, text: Text, *arguments: Any, longest: int, **more: Any) -> None:
         self.longest = longest
         super().__init__(text, *arguments, **more)
-        self._table = SpanCounts(self.sentences(len(self.lengths) - 1), longest)
-        self._parts: dict[int, SpanCounts] = {len(self.lengths) - 1: self._table}
-
-    index, part = SpanProblem.index, SpanProblem.part
 
     @property
     def families(self) -> tuple[Family, ...]:
         """Those of both models."""
-        return (*super().families, *self._table.families())
+        return (*super().families, *self.table.families())
 
     def begin(self, rng: np.random.Generator) -> Counts:
         """Return the counts that both begin with."""

@@ -61,13 +61,14 @@ def start_counts(text: Text, start: Start, power: float, rng: np.random.Generato
         rows = text.terminal[text.offsets[:-1][text.lengths == length][:, None] + np.arange(length)]
         found = _of_length(length, power)
         for place in range(length):
-            np.add.at(uses.root, rows[:, place], found.root[place])
-            for own, each in ((uses.go, found.go), (uses.stop, found.stop)):
-                np.add.at(own, (slice(None), rows[:, place]), each[:, place, None])
-            for other in range(length):
-                np.add.at(
-                    uses.attach, (slice(None), rows[:, place], rows[:, other]), found.attach[:, place, other, None]
-                )
+            own = rows[:, place]
+            np.add.at(uses.root, own, found.root[place])
+            for side in range(2):
+                np.add.at(uses.go[side], own, found.go[side, place])
+                np.add.at(uses.stop[side], own, found.stop[side, place])
+                for other in range(length):
+                    pairs = own.astype(np.int64) * terminals + rows[:, other]
+                    np.add.at(uses.attach[side].reshape(-1), pairs, found.attach[side, place, other])
     if start == "random":
         uses = Valence(*(part * rng.uniform(1 - _NOISE, 1 + _NOISE, part.shape) for part in uses))
     return uses

@@ -2,8 +2,8 @@
 
 A sentence is lines of ten columns apart by tabs, ended by a blank line; lines with `#` are comments. Columns used here
 are the number, the word, the universal tag (the fourth), the tag of the language's own (the fifth) and the head. Words
-that stand for several (`3-4`) and empty nodes (`5.1`) are skipped, as what is in them, or what they stand for, has lines
-of its own.
+that stand for several (`3-4`) and empty nodes (`5.1`) are skipped, as what is in them, or what they stand for, has
+lines of its own.
 """
 
 from __future__ import annotations
