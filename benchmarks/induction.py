@@ -1,11 +1,12 @@
 """Learning without trees: what each model finds in a treebank's sentences, beside what costs nothing to know.
 
     python benchmarks/induction.py DIRECTORY [DIRECTORY ...] [--from tags words] [--lengths 10 40] [--seeds 0 1 2]
-        [--results FILE.jsonl] [--minutes M] [--markdown FILE] [--picture FILE.svg]
+        [--sentences N] [--results FILE.jsonl] [--minutes M] [--markdown FILE] [--picture FILE.svg]
 
 All trees of a directory (*.mrg, *.mrg.gz) are taken for what they are without brackets: their sentences, punctuation
 left out by its tags. A model is learned from the sentences of up to 10 words, or from those of up to 40, and scored on
-these same sentences, or evenly spaced ones where there are more than `--most`: nothing of the trees is used before.
+these same sentences: nothing of the trees is used before. Where there are more than `--sentences` to learn from, or
+more than `--most` to score, evenly spaced ones are taken.
 So it is done in the literature since Klein and Manning (2002). The figures are theirs, too: F1 of spans without labels
 over all sentences together, the whole sentence counted, single words not (`sapwood.evaluate.unlabelled`); the stricter
 ones are in the results file. Heads are by head rules: ours for English, or those of `benchmarks/NAME.heads`.
@@ -29,9 +30,11 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import numpy as np
+
 from sapwood.evaluate.unlabelled import UnlabelledResult
-from sapwood.induction.climbing import When
 from sapwood.induction.inducers import make_inducer
+from sapwood.induction.problem import When
 from sapwood.induction.report import Gold, score_baselines, score_model
 from sapwood.induction.text import Text, make_text, read_sentences
 from sapwood.plots.pictures import COLOURS, save_picture
@@ -82,8 +85,8 @@ DRAWN = ("left-branching", "random trees", "right-branching", "pcfg", "ccm", "dm
 class Treebank:
     """The sentences of a directory, and what is right for them."""
 
-    def __init__(self, directory: Path, most: int) -> None:
-        self.name, self._most = directory.name, most
+    def __init__(self, directory: Path, sentences: int, most: int) -> None:
+        self.name, self._sentences, self._most = directory.name, sentences, most
         files = sorted([*directory.glob("*.mrg"), *directory.glob("*.mrg.gz")])
         heads = Path(__file__).with_name(f"{directory.name}.heads")
         rules = HeadRules.read(heads) if heads.exists() else HeadRules.english()
@@ -100,9 +103,12 @@ class Treebank:
         began = time.process_time()
         return make_text(self.trees), time.process_time() - began
 
-    def text(self, source: str) -> Text:
-        """Return what is learned from: tags, or classes of the words (which are found with punctuation)."""
-        return self.tagged if source == "tags" else self._worded[0]
+    def text(self, source: str, longest: int) -> Text:
+        """Return what is learned from: tags, or classes of the words (found with punctuation, from all sentences)."""
+        whole = self.tagged if source == "tags" else self._worded[0]
+        part = whole.up_to(longest)
+        step = -(-part.n_sentences // self._sentences)
+        return part.part(np.arange(0, part.n_sentences, step))
 
     def reading(self, source: str) -> float:
         """Return the seconds that classes took."""
@@ -134,18 +140,18 @@ def measure(treebank: Treebank, row: str, source: str, longest: int, seed: int) 
         return found | {"seconds": 0.0, **figures_of(result)}
     name, settings, _ = MODELS[row]
     lengths = STAGES[10] if row in SHORT_ONLY else STAGES.get(longest, (longest,))
+    text = treebank.text(source, longest)
     began = time.process_time()
-    model = make_inducer(name, **settings, lengths=lengths, random_state=seed).fit(treebank.text(source))
-    seconds = time.process_time() - began + treebank.reading(source)
+    model = make_inducer(name, **settings, lengths=lengths, random_state=seed).fit(text)
+    seconds = time.process_time() - began
     result = score_model(model, gold, tags=source == "tags")
     more = {"log_likelihood": model.info.get("log_likelihood"), "iterations": model.info.get("iterations")}
+    more |= {"learned_from": text.n_sentences, "classes_seconds": treebank.reading(source)}
     return found | {"seconds": seconds, **more, **figures_of(result)}
 
 
 def speed(treebank: Treebank, longest: int) -> dict[str, Any]:
     """Return the processor's seconds of one iteration over all sentences: ten states, and heads."""
-    import numpy as np
-
     from sapwood.induction.hidden import HiddenProblem
     from sapwood.induction.low_rank import LowRankProblem
     from sapwood.induction.valence import ValenceProblem
@@ -291,6 +297,9 @@ def main() -> None:
     parser.add_argument("--lengths", nargs="+", type=int, default=[10, 40])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--rows", nargs="+", choices=[*BASELINES, *MODELS], default=[*BASELINES, *MODELS])
+    parser.add_argument(
+        "--sentences", type=int, default=10**9, help="learn from evenly spaced ones where there are more"
+    )
     parser.add_argument("--most", type=int, default=4000, help="score evenly spaced sentences where there are more")
     parser.add_argument("--no-speed", action="store_true", help="do not time single iterations")
     parser.add_argument("--results", type=Path, help="append each result here, and use those that are there")
@@ -319,7 +328,7 @@ def main() -> None:
             todo.append(("speed", "tags", max(options.lengths), 0))
         if not todo:
             continue
-        treebank = Treebank(directory, options.most)
+        treebank = Treebank(directory, options.sentences, options.most)
         for row, source, longest, seed in todo:
             if time.monotonic() - began > 60 * options.minutes:
                 break

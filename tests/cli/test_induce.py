@@ -12,10 +12,10 @@ from cli.conftest import TREES
 from sapwood import Tree, induce, load
 from sapwood.errors import ModelError, UsageError
 from sapwood.grammar import TensorGrammar
-from sapwood.induction.climbing import Problem
 from sapwood.induction.induced import InducedModel
 from sapwood.induction.inducers import DEFAULT_MODEL, DMV, INDUCERS, make_inducer
 from sapwood.induction.parsing import InducedGrammarParser, InducedParser
+from sapwood.induction.problem import Problem
 from sapwood.induction.text import make_text, read_sentences
 from sapwood.run.log import read_log
 from treebank_files import treebank

@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from induction.enumerate_topologies import binary_trees
+from induction.enumerate_topologies import binary_trees, spans_of
+from induction.test_charts_of_text import valence_trees
 from sapwood.errors import GrammarError, UsageError
 from sapwood.induction import fit_em, make_model
-from sapwood.induction.climbing import Problem, Schedule, When, climb, divergence, estimated
+from sapwood.induction.climbing import Schedule, climb
 from sapwood.induction.hidden import AlikeProblem, HiddenProblem, IndependentProblem
 from sapwood.induction.low_rank import LowRankProblem, odds_of, right_posteriors
+from sapwood.induction.problem import Problem, When, divergence, estimated
 from sapwood.induction.span_model import HeadedSpanProblem, SpanProblem
 from sapwood.induction.text import Text, make_text
 from sapwood.induction.valence import (
@@ -21,6 +23,8 @@ from sapwood.induction.valence import (
     StationaryArgumentsProblem,
     ValenceProblem,
     start_counts,
+    valence_counts,
+    valence_weights,
 )
 from sapwood.run.workers import HERE
 
@@ -246,19 +250,85 @@ def test_annealing_makes_trees_alike_at_first():
     assert len(found.objectives[0, 0]) == 6  # not settled before, and then at once
 
 
-def test_products_of_models_and_spans_alone():
-    """Weights of spans from counts; what one model believes, the other learns from."""
+def span_problem(cls, text, prior=0.1, lengths=(6,), estimate="smoothed"):
+    heads = {"start": "harmonic", "power": 2.0, "prior": prior} if cls is HeadedSpanProblem else {}
+    return cls(text, lengths, HERE, estimate, longest=3, **heads)
+
+
+@pytest.mark.parametrize("cls", [SpanProblem, HeadedSpanProblem])
+@pytest.mark.parametrize("estimate", ["smoothed", "variational"])
+def test_the_objective_of_spans_never_falls(cls, estimate):
+    found = climb(span_problem(cls, random_text(), estimate=estimate), Schedule(iterations=25, tolerance=-1.0))
+    values = np.array(found.objectives[0, 0])
+    assert (np.diff(values) >= -1e-9 * np.abs(values[1:])).all()
+    assert values[-1] > values[0] + 0.5
+
+
+@pytest.mark.parametrize("cls", [SpanProblem, HeadedSpanProblem])
+def test_spans_are_counted_as_in_all_trees_one_by_one(cls):
+    """Each tree gives every span of its sentence a yield and a context; with heads, their probability, too."""
+    text = make_text([["a", "b", "a", "c", "a"], ["b", "a"], ["c", "a", "b"], ["a", "b", "a", "b"]], classes=0)
+    problem = span_problem(cls, text)
+    theta = problem.distributions(problem.begin(np.random.default_rng(0)))
+    assert theta["yields"].sum(1) == pytest.approx([1, 1])
+    value, counts = problem.expect(theta, When(0, 0, 0))
+    wanted = {name: np.zeros_like(array) for name, array in theta.items()}
+    total = 0.0
+    for number in range(text.n_sentences):
+        sentence = text.sentence(number).tolist()
+        around = [-1, *sentence, -1]
+        n = len(sentence)
+        ways = []
+        if cls is SpanProblem:
+            trees = [(1.0, None, spans_of(tree)) for tree in binary_trees(0, n)]
+        else:
+            weights = valence_weights(theta)
+            trees = [(weight, uses, spans) for weight, uses, spans, _ in valence_trees(sentence, weights, None)]
+        for weight, uses, spans in trees:
+            kinds = []
+            for i in range(n):
+                for j in range(i + 1, n + 1):
+                    own = np.array(sentence[i:j] if j - i <= 3 else [], np.int32).tobytes()
+                    kind = int(j - i > 1 and (i, j) not in spans)
+                    places = (problem.index.yields[own], problem.index.contexts[around[i], around[j + 1]])
+                    kinds.append((kind, *places))
+                    weight *= theta["yields"][kind, places[0]] * theta["contexts"][kind, places[1]]
+            ways.append((weight, uses, kinds))
+        whole = sum(weight for weight, *_ in ways)
+        total += np.log(whole)
+        for weight, uses, kinds in ways:
+            for kind, own, context in kinds:
+                wanted["yields"][kind, own] += weight / whole
+                wanted["contexts"][kind, context] += weight / whole
+            if uses is not None:
+                for name, part in valence_counts(uses).items():
+                    wanted[name] += weight / whole * part
+    assert value == pytest.approx(total)
+    for name, array in wanted.items():
+        np.testing.assert_allclose(counts[name], array, atol=1e-10)
+
+
+def test_spans_of_several_lengths_are_numbered_alike():
     text = random_text()
-    ccm = SpanProblem(text, (4, 6), HERE, "smoothed", longest=3)
-    both = HeadedSpanProblem(text, (4, 6), HERE, "smoothed", longest=3, start="harmonic", power=2.0, prior=0.1)
-    for problem in (ccm, both):
+    for cls in (SpanProblem, HeadedSpanProblem):
+        problem = span_problem(cls, text, lengths=(4, 6))
         found = climb(problem, Schedule(iterations=3, tolerance=-1e9))
         assert found.steps == 6
         spans = int((problem.sentences(1).lengths * (problem.sentences(1).lengths + 1) // 2).sum())
         assert found.counts["yields"].sum() == pytest.approx(spans)
         assert found.counts["contexts"].sum() == pytest.approx(spans)
-    # All yields of more than three words are one.
-    assert max(len(own) for own in ccm.index.yields) == 3 * 4
+        # All yields of more than three words are one.
+        assert max(len(own) for own in problem.index.yields) == 3 * 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sentences_of_many_words(name):
+    """Of forty words there are more trees than a whole number of the machine can count."""
+    problem = problems(random_text(sentences=5, longest=60), "smoothed", 0.1, lengths=(60,))[name]
+    found = climb(problem, Schedule(iterations=3, tolerance=-1.0))
+    assert max(problem.sentences(0).lengths) > 40
+    assert np.isfinite(found.objectives[0, 0]).all()
+    assert (np.diff(found.objectives[0, 0]) > 0).all()
 
 
 def test_estimates():

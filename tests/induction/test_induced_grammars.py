@@ -127,3 +127,15 @@ def test_structure_is_found_where_there_is_one():
     ).tree
     assert {(start, end) for start, end, _ in tree.spans()} >= {(0, 2), (3, 5), (0, 5)}
     assert any(sorted({(s, e) for s, e, _ in tree.spans()}) == spans_of(each) for each in binary_trees(0, 5))
+
+
+@pytest.mark.parametrize("model", ["l-pcfg", "pcfg-i", "dmv", "ccm", "dmv+ccm"])
+def test_terminals_of_other_sentences_are_left_out(model, text, tmp_path):
+    """Of a text's short sentences one learns what one would learn if there had been no others."""
+    short = text.up_to(2)
+    assert len(short.terminals) == 3
+    found = make_inducer(model, lengths=5, iterations=2).fit(short)
+    alone = make_inducer(model, lengths=5, iterations=2).fit(make_text([TAGGED[1], TAGGED[3]] * 3, tags=True))
+    found.save(tmp_path / "found")
+    alone.save(tmp_path / "alone")
+    assert (tmp_path / "found").read_bytes() == (tmp_path / "alone").read_bytes()

@@ -19,7 +19,7 @@ import numpy as np
 
 from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.induction.climbing import Counts
+from sapwood.induction.problem import Counts
 from sapwood.induction.text import Text
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.shapes import Array, Float64

@@ -11,13 +11,13 @@ Counts are by condition first and outcome last, the transpose of the blocks of t
 
 from __future__ import annotations
 
-from math import comb
+from math import comb, log
 from typing import Any, ClassVar
 
 import numpy as np
 
-from sapwood.induction.climbing import Counts, Family, Problem, When
 from sapwood.induction.passes import AnyRule, LowRank
+from sapwood.induction.problem import Counts, Family, Problem, When
 from sapwood.induction.text import Text
 from sapwood.shapes import Array, Float64
 
@@ -74,7 +74,7 @@ class HiddenProblem(Problem):
         found = self.shards(when.stage).sums(self.weights(theta))
         lengths, how_many = np.unique(self.sentences(when.stage).lengths, return_counts=True)
         trees = sum(
-            many * float(np.log(comb(2 * length - 2, length - 1) // length))
+            many * log(comb(2 * length - 2, length - 1) // length)
             for length, many in zip(lengths.tolist(), how_many.tolist(), strict=True)
             if length
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.induction.climbing import ESTIMATES, Climbed, Counts, Problem, Schedule, climb
+from sapwood.induction.climbing import Climbed, Schedule, climb
 from sapwood.induction.grammars import hidden_grammar, low_rank_grammar, terminal_emissions
 from sapwood.induction.hidden import AlikeProblem, HiddenProblem, IndependentProblem
 from sapwood.induction.induced import InducedModel
@@ -28,6 +28,7 @@ from sapwood.induction.low_rank import (
     right_posteriors,
 )
 from sapwood.induction.passes import Shards, Valence
+from sapwood.induction.problem import ESTIMATES, Counts, Problem
 from sapwood.induction.real_unmixing import unmixed_counts
 from sapwood.induction.span_model import HeadedSpanProblem, SpanProblem, binary_trees
 from sapwood.induction.text import Text
@@ -60,7 +61,7 @@ class Inducer(Declared, ABC):
     iterations, tolerance
         The most iterations of a stage, and the gain for each word below which it ends.
     prior, estimate
-        What is added to the count of each outcome, and how: see `sapwood.induction.climbing`.
+        What is added to the count of each outcome, and how: see `sapwood.induction.problem`.
     restarts
         How many random starts; the most probable is kept.
     anneal
@@ -130,7 +131,7 @@ class Inducer(Declared, ABC):
         """
         if not isinstance(text, Text):
             raise UsageError(f"fit takes a Text, not {type(text).__name__}: make_text(sentences)")
-        return self._learn(text, progress or Silent(), log or NoLog(), checkpoint)
+        return self._learn(text.trimmed(), progress or Silent(), log or NoLog(), checkpoint)
 
     @abstractmethod
     def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> Learned:

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sapwood.induction.climbing import Counts, Family, Problem, When
 from sapwood.induction.passes import LowRank, span_ends
+from sapwood.induction.problem import Counts, Family, Problem, When
 from sapwood.induction.text import Text
 from sapwood.shapes import Array, Float64
 

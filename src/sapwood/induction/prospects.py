@@ -1,10 +1,11 @@
 """Whether a model can be found from a text at all, said before it is learned.
 
 For the models of Hsu, Kakade and Liang (2012) the rank of a matrix decides (`sapwood.induction.identify`). It is
-computed for sentences of three words, or of the longest that there are: what they determine, longer ones beside them do not
-undetermine. Of a PCFG over hidden states more is known: they can be mixed without a sentence becoming more or less
-probable, `G` on the states and its inverse on what they came from, so k (k - 1) dimensions are open, whatever the rank
-of its rules. That changes what states mean, and no tree: the probability of a bracketing is the same for all of them.
+computed for sentences of three words, or of the longest that there are: what they determine, longer ones beside them
+do not undetermine. Of a PCFG over hidden states more is known: they can be mixed without a sentence becoming more or
+less probable, `G` on the states and its inverse on what they came from, so k (k - 1) dimensions are open, whatever the
+rank of its rules. That changes what states mean, and no tree: the probability of a bracketing is the same for all of
+them.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from sapwood.errors import SapwoodError, UsageError
-from sapwood.induction.climbing import Counts, Problem
 from sapwood.induction.models import make_model
 from sapwood.induction.moments import Sentences
+from sapwood.induction.problem import Counts, Problem
 from sapwood.induction.unmixing import UncertainAnswer, unmix
 from sapwood.run.progress import Progress
 

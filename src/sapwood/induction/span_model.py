@@ -3,15 +3,15 @@
 Every span of a sentence, constituent or not (a *distituent*), has a yield, its terminals, and a context, the terminals
 on both sides of it. The model draws a binary tree, all being equally probable, and then for each span its yield and its
 context given whether it is a constituent. That describes every word many times over, so it gives no probability to
-sentences that could be compared with another model's; but what it says about trees is a distribution like any other: a
-tree's weight is the product over its spans of
+sentences that could be compared with another model's; but EM on it is EM like any other, its objective never falls,
+and what it says about trees is a distribution: a tree's weight is the product over its spans of
 
     P(yield | constituent) P(context | constituent) / (P(yield | distituent) P(context | distituent)).
 
 Single words are constituents, the empty spans between them are left out. The first posteriors are those of trees made
 by dividing spans at a place drawn evenly. Counts are smoothed as in Klein's thesis: every yield and every context was
-seen 2 times as a constituent and 8 times as a distituent. Yields of more than `longest` words are one, and their
-context alone speaks: there are hardly two alike.
+seen 2 times as a constituent and 8 times as a distituent, which is a prior of `prod theta^2` and `prod theta^8`. Yields
+of more than `longest` words are one, and their context alone speaks: there are hardly two alike.
 
 **With heads** (Klein and Manning 2004) the weight of a tree is this product times the probability that the dependency
 model with valence gives its heads. Each learns from what both believe.
@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sapwood.induction.climbing import Counts, Family, Problem, When
-from sapwood.induction.passes import LowRank, Sentences, span_bounds, span_ends, sum_trees
+from sapwood.induction.passes import Found, LowRank, Sentences, Weights, span_ends
+from sapwood.induction.problem import Counts, Family, Problem, When
 from sapwood.induction.text import Text
 from sapwood.induction.valence import ValenceProblem, valence_counts, valence_weights
 from sapwood.shapes import Array, Float64, Int, Int32, Int64
@@ -35,6 +35,7 @@ from sapwood.shapes import Array, Float64, Int, Int32, Int64
 SEEN = (2.0, 8.0)
 # The largest and the smallest logarithm of a span's weight.
 _EXTREME = 50.0
+_SPANS = ("yields", "contexts")
 
 
 class SpanTable(NamedTuple):
@@ -139,6 +140,12 @@ def dividing_posteriors(length: int) -> Float64[Array, "spans"]:
     return table[span_ends(length)]
 
 
+def span_distributions(counts: Float64[Array, "2 outcomes"]) -> Float64[Array, "2 outcomes"]:
+    """Return the probabilities of yields, or of contexts, of constituents and of distituents."""
+    smoothed = counts + np.array(SEEN)[:, None]
+    return smoothed / smoothed.sum(1, keepdims=True)
+
+
 def span_log_weights(
     of_span: Int32[Array, "spans 2"], yields: Float64[Array, "2 yields"], contexts: Float64[Array, "2 contexts"]
 ) -> Float64[Array, "spans"]:
@@ -149,10 +156,9 @@ def span_log_weights(
     total = np.zeros(len(of_span))
     for column, counts in enumerate((yields, contexts)):
         smoothed = counts + np.array(SEEN)[:, None]
-        ratio = np.log(smoothed[0] / smoothed[1]) - np.log(smoothed[0].sum() / smoothed[1].sum())
-        unseen = np.log(SEEN[0] / SEEN[1]) - np.log(smoothed[0].sum() / smoothed[1].sum())
-        numbers = of_span[:, column]
-        total += np.where(numbers >= 0, ratio[numbers], unseen)
+        # The last one is what was never seen.
+        smoothed = np.concatenate([smoothed, np.array(SEEN)[:, None]], axis=1) / smoothed.sum(1, keepdims=True)
+        total += np.log(smoothed[0] / smoothed[1])[of_span[:, column]]
     return np.clip(total, -_EXTREME, _EXTREME)
 
 
@@ -160,15 +166,6 @@ def binary_trees(terminals: int = 1) -> LowRank:
     """Return the weights of all binary trees, alike: one state."""
     one, leaf = np.ones((1, 1)), np.ones((terminals, 1))
     return LowRank(np.ones(1), one, one, one, leaf, leaf)
-
-
-def span_posteriors(offsets: Int64[Array, "bounds"], weights: Float64[Array, "spans"]) -> Float64[Array, "spans"]:
-    """Return the probability of each span among binary trees that are weighted by the product of their spans'."""
-    words = np.zeros(int(offsets[-1]), np.int32)
-    found = sum_trees(Sentences(words, offsets), binary_trees(), weights, spans=True).spans
-    lengths = np.diff(offsets)
-    found[span_bounds(lengths)[:-1][lengths == 1]] = 1.0  # a tree of one word has no rule
-    return found
 
 
 class SpanCounts:
@@ -194,7 +191,7 @@ class SpanCounts:
         """Return how often each yield and context is expected as a constituent and as a distituent."""
         found = {}
         inside = np.where(self.wide, posteriors, 1.0)
-        for column, (name, size) in enumerate(zip(("yields", "contexts"), self.sizes, strict=True)):
+        for column, (name, size) in enumerate(zip(_SPANS, self.sizes, strict=True)):
             numbers = self.of_span[:, column]
             found[name] = np.stack(
                 [np.bincount(numbers, weights=part, minlength=size) for part in (inside, 1 - inside)]
@@ -203,9 +200,10 @@ class SpanCounts:
         found["contexts"] = np.maximum(found["contexts"], 0)
         return found
 
-    def weights(self, counts: Counts, power: float = 1.0) -> Float64[Array, "spans"]:
-        """Return the weight of each span."""
-        return np.exp(power * span_log_weights(self.of_span, counts["yields"], counts["contexts"]))
+    def logarithms(self, theta: Counts) -> Float64[Array, "2 spans"]:
+        """Return the logarithm of each span's probability, as a constituent and as a distituent."""
+        yields, contexts = (np.log(theta[name]) for name in _SPANS)
+        return yields[:, self.of_span[:, 0]] + contexts[:, self.of_span[:, 1]]
 
     def families(self) -> tuple[Family, ...]:
         """What is counted; smoothing is the model's own, not a prior for each outcome."""
@@ -217,6 +215,28 @@ class _WithSpans(Problem):
     """The yields and contexts of the sentences of all stages, numbered alike."""
 
     longest: int
+
+    def distributions(self, counts: Counts) -> Counts:
+        """Return the distributions, those of spans smoothed as the model has it."""
+        return {**super().distributions(counts), **{name: span_distributions(counts[name]) for name in _SPANS}}
+
+    def normalised(self, counts: Counts) -> Counts:
+        """Return the distributions, those of spans smoothed as the model has it."""
+        return {**super().normalised(counts), **{name: span_distributions(counts[name]) for name in _SPANS}}
+
+    def regret(self, counts: Counts) -> float:
+        """Add the prior of yields and contexts."""
+        smoothing = sum(float(np.array(SEEN) @ np.log(span_distributions(counts[name])).sum(1)) for name in _SPANS)
+        return super().regret(counts) + smoothing
+
+    def _weighted(self, weights: Weights, theta: Counts, stage: int) -> tuple[float, Found, Counts]:
+        """Return the sum of logarithms over trees whose spans are weighted, what is summed, and the spans' counts."""
+        part = self.part(stage)
+        inside, outside = part.logarithms(theta)
+        found = self.shards(stage).sums(weights, np.exp(np.clip(inside - outside, -_EXTREME, _EXTREME)), spans=True)
+        # Weights are of constituents beside distituents; single words are constituents in any tree.
+        value = float(found.logarithms.sum()) + float(np.where(part.wide, outside, inside).sum())
+        return value, found, part.counts(found.spans)
 
     @cached_property
     def _parts(self) -> dict[int, SpanCounts]:
@@ -263,28 +283,14 @@ class SpanProblem(_WithSpans):
         """Yields and contexts, as constituents and as distituents."""
         return self.table.families()
 
-    def distributions(self, counts: Counts) -> Counts:
-        """Return the counts: weights follow from them as they are."""
-        return counts
-
-    def normalised(self, counts: Counts) -> Counts:
-        """Return the counts."""
-        return counts
-
-    def regret(self, counts: Counts) -> float:
-        """Return nothing: there is no objective to be compared."""
-        return 0.0
-
     def begin(self, rng: np.random.Generator) -> Counts:
         """Return the counts of evenly divided trees."""
         return self.part(0).counts(self.part(0).first())
 
     def expect(self, theta: Counts, when: When) -> tuple[float, Counts]:
         """Sum over all binary trees."""
-        part = self.part(when.stage)
-        shards = self.shards(when.stage)
-        found = shards.sums(binary_trees(len(self.text.terminals)), part.weights(theta), spans=True)
-        return float(found.logarithms.sum()), part.counts(found.spans)
+        value, _, spans = self._weighted(binary_trees(len(self.text.terminals)), theta, when.stage)
+        return value, spans
 
 
 class HeadedSpanProblem(_WithSpans, ValenceProblem):
@@ -309,24 +315,7 @@ class HeadedSpanProblem(_WithSpans, ValenceProblem):
         """Return the counts that both begin with."""
         return {**super().begin(rng), **self.part(0).counts(self.part(0).first())}
 
-    def distributions(self, counts: Counts) -> Counts:
-        """Return the distributions of heads, and the counts of spans."""
-        return {**counts, **_of_heads(super().distributions(counts))}
-
-    def normalised(self, counts: Counts) -> Counts:
-        """Return the distributions of heads, and the counts of spans."""
-        return {**counts, **_of_heads(super().normalised(counts))}
-
-    def regret(self, counts: Counts) -> float:
-        """Return nothing: a product of models has no objective to be compared."""
-        return 0.0
-
     def expect(self, theta: Counts, when: When) -> tuple[float, Counts]:
         """Sum over all trees with heads, their spans weighted."""
-        part = self.part(when.stage)
-        found = self.shards(when.stage).sums(valence_weights(theta), part.weights(theta), spans=True)
-        return float(found.logarithms.sum()), {**valence_counts(found.uses), **part.counts(found.spans)}
-
-
-def _of_heads(theta: Counts) -> Counts:
-    return {name: theta[name] for name in ("attach", "stop", "root")}
+        value, found, spans = self._weighted(valence_weights(theta), theta, when.stage)
+        return value, {**valence_counts(found.uses), **spans}

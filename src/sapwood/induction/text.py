@@ -1,7 +1,7 @@
 """Sentences to learn from without trees: words, and what is learned from instead of them.
 
 What a model is over are *terminals*: the tags of the words, where there are any and they are to be used; classes that
-words were sorted into by the company they keep (`sapwood.lm.word_classes`); or the words themselves. Punctuation is set
+words were sorted into by the company they keep (`sapwood.lm.exchange`); or the words themselves. Punctuation is set
 aside (`sapwood.trees.punctuation`), but classes are found with it: it is company like any other.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from sapwood.errors import InputError, UsageError
 from sapwood.files import name_of, read_lines
-from sapwood.lm.word_classes import WordClasses
+from sapwood.lm.exchange import exchange_classes
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.shapes import Array, Bool, Int, Int32, Int64
 from sapwood.storage import content_digest
@@ -91,6 +91,12 @@ class Text:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         tokens = np.arange(offsets[-1]) + np.repeat(self.offsets[numbers] - offsets[:-1], lengths)
         return replace(self, terminal=self.terminal[tokens], word=self.word[tokens], offsets=offsets)
+
+    def trimmed(self) -> Text:
+        """Return the same sentences without terminals and words that are in none of them."""
+        terminals, terminal = _renumbered(self.terminals, self.terminal)
+        words, word = _renumbered(self.words, self.word)
+        return replace(self, terminals=terminals, terminal=terminal, words=words, word=word)
 
     def up_to(self, length: int, least: int = 1) -> Text:
         """Return the sentences of `least` to so many words."""
@@ -166,10 +172,10 @@ def make_text(
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     kind: Terminals = "tags" if tags else "words" if classes == 0 else "classes"
     if kind == "classes":
-        found = WordClasses.learn(
+        found = exchange_classes(
             words, all_words, offsets, classes=CLASSES if classes is None else classes, progress=progress
         )
-        all_terminals, labels = found.of_word[all_words], list(found.names)
+        all_terminals, labels = found[all_words], [f"C{number}" for number in range(1, int(found.max()) + 2)]
     elif kind == "words":
         all_terminals, labels = all_words, words
     else:

@@ -19,14 +19,14 @@ shortened.
 
 from __future__ import annotations
 
-from math import comb
+from math import comb, log
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from sapwood.errors import UsageError
-from sapwood.induction.climbing import Counts, Family, Problem, When
 from sapwood.induction.passes import Sentences, Valence, sum_trees
+from sapwood.induction.problem import Counts, Family, Problem, When
 from sapwood.induction.text import Text
 from sapwood.shapes import Array, Float64
 
@@ -174,7 +174,7 @@ class ArgumentsProblem(Problem):
         found = self.shards(when.stage).sums(weights)
         lengths, how_many = np.unique(self.sentences(when.stage).lengths, return_counts=True)
         trees = sum(
-            many * float(np.log(comb(3 * length - 2, length - 1) // length))
+            many * log(comb(3 * length - 2, length - 1) // length)
             for length, many in zip(lengths.tolist(), how_many.tolist(), strict=True)
             if length
         )
