@@ -9,7 +9,7 @@ these same sentences: nothing of the trees is used before. Where there are more 
 more than `--most` to score, evenly spaced ones are taken.
 So it is done in the literature since Klein and Manning (2002). The figures are theirs, too: F1 of spans without labels
 over all sentences together, the whole sentence counted, single words not (`sapwood.evaluate.unlabelled`); the stricter
-ones are in the results file. Heads are by head rules: ours for English, or those of `benchmarks/NAME.heads`.
+ones are in the results file. Heads are by our head rules, for English or, of icepahc, for Icelandic.
 
 Settings are the defaults of `sapwood induce` but for lengths. Where chance plays a part each seed is run, and tables
 have the mean and the standard deviation. Seconds are the processor's, one thread.
@@ -78,6 +78,8 @@ BASELINES = (
     "heads behind",
     "random heads",
 )
+# Head rules of treebanks that are not English.
+HEADS = {"icepahc": "icelandic"}
 FIGURES = ("f1", "precision", "recall", "proper_f1", "sentence_f1", "directed", "undirected")
 DRAWN = ("left-branching", "random trees", "right-branching", "pcfg", "ccm", "dmv", "dmv+ccm", "l-pcfg")
 
@@ -88,8 +90,7 @@ class Treebank:
     def __init__(self, directory: Path, sentences: int, most: int) -> None:
         self.name, self._sentences, self._most = directory.name, sentences, most
         files = sorted([*directory.glob("*.mrg"), *directory.glob("*.mrg.gz")])
-        heads = Path(__file__).with_name(f"{directory.name}.heads")
-        rules = HeadRules.read(heads) if heads.exists() else HeadRules.english()
+        rules = HeadRules.named(HEADS.get(directory.name, "english"))
         self.trees = [tree for path in files for tree in read_sentences(path) if isinstance(tree, Tree)]
         self.gold = [one for tree in self.trees if (one := Gold.of_tree(tree, rules)) is not None]
 

@@ -14,10 +14,12 @@ from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
 from sapwood.trees.formats import InputFormat
+from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import Direction
 
 _TREES = (
-    "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-empties", "keep-repeated",
+    "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-tag",
+    "label-map", "keep-empties", "keep-repeated",
     "from", "skip-bad",
 )  # fmt: skip
 
@@ -53,6 +55,9 @@ class _TrainCommand(GroupedCommand):
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
+@click.option(
+    "--tokeniser", help="How the model cuts plain text up: penn, blanks, characters, spacy:de. [default: penn]"
+)
 @config_options
 @common.threads_option
 @common.cluster_option
@@ -81,6 +86,7 @@ def command(
     ensemble: int,
     layer: bool,
     network: bool,
+    tokeniser: str | None,
     seed: int,
     resume: bool,
     log_path: str | None,
@@ -94,10 +100,7 @@ def command(
     horizontal: int | None,
     heads: str | None,
     annotate_tags: bool | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: InputFormat,
     skip_bad: bool,
     features: str | None,
@@ -137,9 +140,9 @@ def command(
     refuse_foreign(method, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
-    common.check_inputs(*treebank, dev, heads, init)
+    common.check_inputs(*treebank, dev, common.head_file(heads), init)
     common.refuse_replacing(
-        {"-o": output, "--log": log_path, "--save-config": save_config}, (*treebank, dev, heads, init)
+        {"-o": output, "--log": log_path, "--save-config": save_config}, (*treebank, dev, common.head_file(heads), init)
     )
     if init is not None:
         settings["init"] = TensorGrammar.load(init)
@@ -153,13 +156,13 @@ def command(
     if cluster is not None:
         learner = learner.replace(workers=common.open_workers(context, cluster, learner.threads))
     run = TrainingRun(
-        learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log_path
-    )
+        learner, ensemble=ensemble, layer=layer, network=network, tokeniser=tokeniser, output=output, resume=resume,
+        log=log_path,
+    )  # fmt: skip
     if save_config is not None:
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)
     started = time.perf_counter()
-    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     base = replace(learner.preparation, root=normaliser.root)
     transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
     trees = common.trees_from(treebank, input_format, skip_bad, progress)

@@ -36,6 +36,7 @@ BUNDLE_KIND = "bundle"
 
 
 class _Tokeniser(TypedDict, total=False):
+    name: str
     rewrite: bool
     split_hyphens: bool
 
@@ -189,6 +190,12 @@ class TensorGrammar:
             f"<TensorGrammar: {len(self.symbols):,} symbols ({states} states), {len(self.rules):,} rules, "
             f"{self.lexicon.n_words:,} words>"
         )
+
+    def _repr_html_(self) -> str:
+        """Return a summary for notebooks."""
+        from sapwood.grammar.describe import describe_html
+
+        return describe_html(self)
 
     def __eq__(self, other: object) -> bool:
         """Compare everything but `info`: names, shapes and weights to the last bit."""

@@ -21,8 +21,9 @@ from sapwood.induction.induced import InducedModel
 from sapwood.induction.passes import best_binary, best_projective_heads
 from sapwood.induction.text import tokens_of
 from sapwood.inference.constraints import Phrase
-from sapwood.inference.parser import Parser, Sentence
+from sapwood.inference.parser import Parser
 from sapwood.inference.result import Marginal, ParseResult
+from sapwood.inference.words import Sentence
 from sapwood.run.workers import HERE, Workers
 from sapwood.trees.conllu import format_heads
 from sapwood.trees.punctuation import TAG, Token, is_punctuation, put_back

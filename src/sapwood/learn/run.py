@@ -30,6 +30,7 @@ from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
 
 # What a log has of a training: event, step and figures of each line.
@@ -69,6 +70,7 @@ def train(
     ensemble: int = 1,
     layer: bool | LayerLearner = False,
     network: bool | NetworkLearner = False,
+    tokeniser: str | None = None,
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
@@ -91,6 +93,9 @@ def train(
         Whether to learn a layer over their forests, too (`sapwood.learn.layer`), or its settings.
     network
         Whether to learn a network that scores spans, too (`sapwood.learn.network`), or its settings.
+    tokeniser
+        How the model is to cut plain text up: the name of a tokeniser (`sapwood.trees.tokenisers`). Without one, as is
+        usual for English, with quotes and hyphens as in the trees.
     output
         Where to write the model. What is done is kept beside it until then, so that
     resume
@@ -115,7 +120,10 @@ def train(
     corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
         dev = HeldOut(dev, corpus, workers=learner.where)
-    run = TrainingRun(learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log)
+    run = TrainingRun(
+        learner, ensemble=ensemble, layer=layer, network=network, tokeniser=tokeniser, output=output, resume=resume,
+        log=log,
+    )  # fmt: skip
     grammars = run(corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
@@ -135,7 +143,7 @@ class TrainingRun:
     ----------
     learner
         What to train with; members of an ensemble differ by their seeds.
-    ensemble, layer, network, output, resume, log
+    ensemble, layer, network, tokeniser, output, resume, log
         As for `train`.
 
     Attributes
@@ -151,6 +159,7 @@ class TrainingRun:
         ensemble: int = 1,
         layer: bool | LayerLearner = False,
         network: bool | NetworkLearner = False,
+        tokeniser: str | None = None,
         output: str | Path | None = None,
         resume: bool = False,
         log: str | Path | None = None,
@@ -164,6 +173,9 @@ class TrainingRun:
         self.learner, self.ensemble, self.resume, self.log = learner, ensemble, resume, log
         self.layer = (LayerLearner() if layer else None) if isinstance(layer, bool) else layer
         self.network = (NetworkLearner() if network else None) if isinstance(network, bool) else network
+        if tokeniser is not None:
+            find_tokeniser(tokeniser)
+        self.tokeniser = tokeniser
         self.output, self.kept = output, KeptFiles(output)
         self.kept.check(resume=resume, log=log)
 
@@ -213,6 +225,9 @@ class TrainingRun:
                 done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
                 steps += self.layer.epochs
             log.write("end", step=steps)
+        if self.tokeniser is not None:
+            named = {"name": self.tokeniser}
+            done = [grammar.with_info(tokeniser={**grammar.info.get("tokeniser", {}), **named}) for grammar in done]
         if self.output is not None:
             save_grammars(done, self.output)
             self.kept.clear()
