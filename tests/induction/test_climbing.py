@@ -15,7 +15,7 @@ from sapwood.induction.climbing import Schedule, climb
 from sapwood.induction.hidden import AlikeProblem, HiddenProblem, IndependentProblem
 from sapwood.induction.low_rank import LowRankProblem, odds_of, right_posteriors
 from sapwood.induction.problem import Problem, When, divergence, estimated
-from sapwood.induction.span_model import HeadedSpanProblem, SpanProblem
+from sapwood.induction.span_model import HeadedSpanProblem, SpanProblem, span_log_weights
 from sapwood.induction.text import Text, make_text
 from sapwood.induction.valence import (
     AlikeArgumentsProblem,
@@ -306,6 +306,37 @@ def test_spans_are_counted_as_in_all_trees_one_by_one(cls):
     assert value == pytest.approx(total)
     for name, array in wanted.items():
         np.testing.assert_allclose(counts[name], array, atol=1e-10)
+
+
+def test_weights_of_spans_from_their_definition():
+    """What was never seen (-1) counts as much as is taken for granted of everything."""
+    rng = np.random.default_rng(0)
+    yields, contexts = rng.uniform(0, 9, (2, 5)), rng.uniform(0, 9, (2, 4))
+    of_span = np.array([[0, 1], [4, 3], [-1, 2], [3, -1], [-1, -1]], np.int32)
+    found = span_log_weights(of_span, yields, contexts)
+    for (own, context), value in zip(of_span.tolist(), found, strict=True):
+        wanted = 1.0
+        for number, counts in ((own, yields), (context, contexts)):
+            inside = (2 + (counts[0, number] if number >= 0 else 0)) / (counts[0].sum() + 2 * counts.shape[1])
+            outside = (8 + (counts[1, number] if number >= 0 else 0)) / (counts[1].sum() + 8 * counts.shape[1])
+            wanted *= inside / outside
+        assert value == pytest.approx(np.log(wanted))
+
+
+def test_the_step_of_a_stationary_root_goes_up_the_slope():
+    """Counts by probabilities are derivatives, but for a number that all arguments of a head have in common."""
+    problem = problems(random_text(), "smoothed", 0.0)["dep-ies"]
+    theta = problem.normalised(problem.begin(np.random.default_rng(4)))
+    slopes = problem.expect(theta, When(0, 0, 0))[1]["attach"][0] / theta["attach"][0]
+    for head in range(4):
+        for argument in range(1, 4):
+            values = []
+            for step in (1e-5, -1e-5):
+                moved = {"attach": theta["attach"].copy()}
+                moved["attach"][0, head, [argument, 0]] += (step, -step)
+                values.append(problem.expect(moved, When(0, 0, 0))[0])
+            slope = (values[0] - values[1]) / 2e-5
+            assert slopes[head, argument] - slopes[head, 0] == pytest.approx(slope, rel=1e-5, abs=1e-4)
 
 
 def test_spans_of_several_lengths_are_numbered_alike():
