@@ -80,6 +80,7 @@ BASELINES = (
 )
 # Head rules of treebanks that are not English.
 HEADS = {"icepahc": "icelandic"}
+KEYS = ("treebank", "row", "source", "longest", "seed")
 FIGURES = ("f1", "precision", "recall", "proper_f1", "sentence_f1", "directed", "undirected")
 DRAWN = ("left-branching", "random trees", "right-branching", "pcfg", "ccm", "dmv", "dmv+ccm", "l-pcfg")
 
@@ -309,15 +310,14 @@ def main() -> None:
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
     lines = options.results.read_text("utf-8").splitlines() if options.results and options.results.exists() else []
-    results = [json.loads(line) for line in lines]
-    done = {tuple(result[key] for key in ("treebank", "row", "source", "longest", "seed")) for result in results}
+    found = {tuple(one[key] for key in KEYS): one for one in map(json.loads, lines)}
+    results, done = [*found.values()], set(found)
     began = time.monotonic()
 
     def keep(result: dict[str, Any]) -> None:
         results.append(result)
         shown = {name: round(result[name], 1) for name in (*FIGURES, "seconds") if name in result}
-        about = [result[name] for name in ("treebank", "row", "source", "longest", "seed")]
-        print(*about, shown, file=sys.stderr, flush=True)
+        print(*(result[key] for key in KEYS), shown, file=sys.stderr, flush=True)
         if options.results:
             with options.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
