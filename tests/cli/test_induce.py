@@ -182,6 +182,13 @@ def test_gold_trees_are_looked_at_when_asked_for(folder, sapwood):
     ]  # fmt: skip
     assert "right-branching" in found.out
     assert "heads behind" in found.out
+    Path("last.heads").write_text("* right\n")
+    others = sapwood(
+        ["induce", "a.mrg", "--tags", "--model=dmv", "--lengths=12", "--gold", "--heads=last.heads", "-o", "m", "-q"]
+    )
+    same = [a == b for a, b in zip(found.out.splitlines(), others.out.splitlines(), strict=True)]
+    assert same[2:6] == [True] * 4  # spans have no heads
+    assert same[6:10] == [False] * 4
     report = json.loads(sapwood(["induce", "a.mrg", "--model=dmv", "--json", "-o", "n", "-q"]).out)
     assert (report["kind"], report["sentences"]) == ("heads", 18)
 
@@ -199,6 +206,8 @@ def test_gold_trees_are_looked_at_when_asked_for(folder, sapwood):
         (["a.mrg", "--tags", "--start=harmonic"], "--start must be one of dmv, ccm, right, random"),
         (["a.mrg", "--tags", "--lengths=1"], "no sentences of 2 to 1 words"),
         (["plain.txt", "--gold"], "--gold: takes a treebank"),
+        (["a.mrg", "--heads=english"], "--heads goes with --gold"),
+        (["a.mrg", "--gold", "--heads=no.heads"], "no.heads: no such file"),
         (["none.txt"], "none.txt: no such file"),
         (["a.mrg", "--model=hmm"], "'hmm' is not one of 'l-pcfg'"),
         (["a.mrg", "--tags", "--model=pcfg", "--states=30", "--method=unmix"], "learn from fewer classes of words"),

@@ -14,7 +14,7 @@ from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
 from sapwood.trees.punctuation import PUNCTUATION, Punctuation
 
-_TEXT = ("tags", "classes", "punctuation", "from", "gold")
+_TEXT = ("tags", "classes", "punctuation", "from", "gold", "heads")
 _FORMATS = ("auto", "text", "tagged", "conllu", "brackets", "export")
 
 
@@ -74,6 +74,7 @@ class _InduceCommand(GroupedCommand):
     help="Format of the text.",
 )
 @click.option("--gold", is_flag=True, help="TEXT is a treebank: compare the result with its trees at the end.")
+@click.option("--heads", help="With --gold: head rules, english, icelandic or a file. [default: english]")
 @click.pass_context
 def command(
     context: click.Context,
@@ -94,6 +95,7 @@ def command(
     punctuation: Punctuation,
     input_format: Any,
     gold: bool,
+    heads: str | None,
     **given: Any,
 ) -> None:
     """Learn a model of trees from one or more TEXT files without trees, and write it to a file.
@@ -121,6 +123,7 @@ def command(
     from sapwood.induction.report import report
     from sapwood.induction.run import InductionRun
     from sapwood.induction.text import make_text, read_sentences
+    from sapwood.trees.heads import HeadRules
     from sapwood.trees.tree import Tree
 
     settings = {name: value for name, value in given.items() if value is not None}
@@ -131,6 +134,9 @@ def command(
         raise UsageError("a model cannot be written to standard output; name a file")
     if tags and classes is not None:
         raise UsageError("--classes does not go with --tags, which are classes already")
+    if heads is not None and not gold:
+        raise UsageError("--heads goes with --gold")
+    rules = None if heads is None else HeadRules.named(heads)
     common.check_inputs(*text)
     common.refuse_replacing({"-o": output, "--log": log_path, "--save-config": save_config}, text)
     settings |= {"random_state": seed, "threads": common.default_threads(threads)}
@@ -140,7 +146,7 @@ def command(
         inducer = inducer.replace(workers=common.open_workers(context, cluster, inducer.threads))
     run = InductionRun(inducer, output=output, resume=resume, log=log_path)
     if save_config is not None:
-        gone = ("output", "resume", "log", "cluster", "gold")
+        gone = ("output", "resume", "log", "cluster", "gold", "heads")
         write_config(save_config, {name: value for name, value in run_settings(context).items() if name not in gone})
     progress = common.make_progress(quiet)
     started = time.perf_counter()
@@ -156,7 +162,7 @@ def command(
     progress.note(f"{output}: {found!r} from {prepared.n_sentences:,} sentences in {seconds:.1f} s")
     table = ""
     if gold:
-        table = report(found, trees, tags=tags, length=inducer.stages[-1], progress=progress)
+        table = report(found, trees, tags=tags, length=inducer.stages[-1], rules=rules, progress=progress)
         if not as_json:
             click.echo(table)
     if as_json:

@@ -133,13 +133,21 @@ def comparison(results: dict[str, UnlabelledResult], length: int) -> str:
     return format_table(table)
 
 
-def report(model: Learned, trees: Iterable[Tree], *, tags: bool, length: int, progress: Progress | None = None) -> str:
+def report(
+    model: Learned,
+    trees: Iterable[Tree],
+    *,
+    tags: bool,
+    length: int,
+    rules: HeadRules | None = None,
+    progress: Progress | None = None,
+) -> str:
     """Return tables of the model and of what knows nothing, on treebank trees of up to 10 words and up to a length."""
-    gold = [one for one in map(Gold.of_tree, trees) if one is not None and len(one.tokens) <= length]
+    gold = [one for tree in trees if (one := Gold.of_tree(tree, rules)) is not None and len(one.tokens) <= length]
     results = dict(score_baselines(gold, heads=False))
     name = model.model if isinstance(model, InducedModel) else "model"
     if isinstance(model, InducedModel) and model.heads is not None:
         results |= score_baselines(gold, heads=True)
     results[name] = score_model(model, gold, tags=tags, progress=progress)
-    lengths = sorted({min(10, length), length})
+    lengths = [10, length] if max((len(one.tokens) for one in gold), default=0) > 10 else [min(10, length)]
     return "\n\n".join(comparison(results, each) for each in lengths)
