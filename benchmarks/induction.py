@@ -82,6 +82,25 @@ BASELINES = (
 HEADS = {"icepahc": "icelandic"}
 KEYS = ("treebank", "row", "source", "longest", "seed")
 FIGURES = ("f1", "precision", "recall", "proper_f1", "sentence_f1", "directed", "undirected")
+# What tables are made of, and what Klein and Manning (2004) have for the whole Wall Street Journal, 7,422 sentences.
+TITLES = {"f1": "F1", "directed": "directed accuracy"}
+PUBLISHED = {
+    (10, "f1"): {
+        "left-branching": 28.7,
+        "right-branching": 61.7,
+        "random trees": 34.7,
+        "ccm": 71.9,
+        "dmv": 52.1,
+        "dmv+ccm": 77.6,
+    },
+    (10, "directed"): {
+        "heads before": 24.0,
+        "heads behind": 33.6,
+        "random heads": 30.1,
+        "dmv": 43.2,
+        "dmv+ccm": 47.5,
+    },
+}
 DRAWN = ("left-branching", "random trees", "right-branching", "pcfg", "ccm", "dmv", "dmv+ccm", "l-pcfg")
 
 
@@ -202,30 +221,28 @@ def cell(results: Sequence[Mapping[str, Any]], name: str) -> str:
     return f"{statistics.mean(values):.1f}{spread}"
 
 
-def table(results: Sequence[Mapping[str, Any]], longest: int) -> str:
-    """Return a table in Markdown: for each treebank and source F1 and directed accuracy."""
-    kept = [result for result in results if result["longest"] == longest and result["row"] != "speed"]
-    banks = list(dict.fromkeys(result["treebank"] for result in kept))
+def table(results: Sequence[Mapping[str, Any]], longest: int, figure: str) -> str:
+    """Return a table of one figure in Markdown, a column for each treebank and source."""
+    kept = [one for one in results if one["longest"] == longest and figure in one]
+    banks = list(dict.fromkeys(one["treebank"] for one in kept))
     columns = [
         (bank, source)
         for bank in banks
         for source in ("tags", "words")
-        if any(r["treebank"] == bank and r["source"] == source and r["row"] in MODELS for r in kept)
+        if any(one["treebank"] == bank and one["source"] == source and one["row"] in MODELS for one in kept)
     ]
-    heading = [f"{bank}, {source}: {figure}" for bank, source in columns for figure in ("F1", "heads")]
-    lines = ["| | " + " | ".join(heading) + " |", "|---|" + "---:|" * len(heading)]
+    published = PUBLISHED.get((longest, figure), {})
+    heading = [*(f"{bank}, {source}" for bank, source in columns), *(["Penn Treebank, tags"] if published else [])]
+    lines = [f"| {TITLES[figure]} | " + " | ".join(heading) + " |", "|---|" + "---:|" * len(heading)]
     for row in (*BASELINES, *MODELS):
         cells = []
         for bank, source in columns:
-            own = [
-                r
-                for r in kept
-                if r["treebank"] == bank and r["row"] == row and (r["source"] == source or row in BASELINES)
-            ]
-            cells += [cell(own, "f1"), cell(own, "directed")]
+            own = [one for one in kept if (one["treebank"], one["row"]) == (bank, row)]
+            cells.append(cell([one for one in own if row in BASELINES or one["source"] == source], figure))
         if any(cells):
+            cells += [f"{published[row]}" if row in published else ""] if published else []
             lines.append(f"| {row} | " + " | ".join(cells) + " |")
-    counts = {bank: next(r["sentences"] for r in kept if r["treebank"] == bank) for bank in banks}
+    counts = {bank: next(one["sentences"] for one in kept if one["treebank"] == bank) for bank in banks}
     scored = ", ".join(f"{count:,} of {bank}" for bank, count in counts.items())
     return f"Sentences of up to {longest} words ({scored} scored):\n\n" + "\n".join(lines)
 
@@ -280,6 +297,7 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
                 right = means[[row for _, row in free].index("right-branching")]
                 panel.axhline(right, color=COLOURS[1], linewidth=1, linestyle="--")
             panel.set_xticks(range(len(shown)), shown, rotation=40, ha="right", fontsize=7)
+            panel.set_ylim(0, 100)
             panel.set_title(f"{bank}, up to {longest} words", fontsize=9)
             if across == 0:
                 panel.set_ylabel("F1 without labels")
@@ -336,7 +354,8 @@ def main() -> None:
             keep(speed(treebank, longest) if row == "speed" else measure(treebank, row, source, longest, seed))
     names = {directory.name for directory in options.directory}
     shown = [result for result in results if result["treebank"] in names]
-    text = "\n\n".join([*(table(shown, longest) for longest in options.lengths), speed_table(shown)]).rstrip()
+    tables = [table(shown, longest, figure) for longest in options.lengths for figure in TITLES]
+    text = "\n\n".join([*tables, speed_table(shown)]).rstrip()
     print(text)
     if options.markdown:
         options.markdown.write_text(text + "\n")
