@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,9 +24,12 @@ from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
 from sapwood.trees.normalise import Normaliser
 
+if TYPE_CHECKING:
+    from sapwood.inference.parser import Precision
+
 # Options that mean nothing where there are no labels, and nothing to models of heads and spans.
 _LABELLED = ("params", "confidence", "resamples", "seed", "sentences", "calibration", "no_normalise")
-_OF_GRAMMARS = ("decoder", "threshold", "max_memory", "timeout")
+_OF_GRAMMARS = ("decoder", "threshold", "precision", "max_memory", "timeout")
 
 
 @click.command("eval", short_help="Score trees or a model against gold trees.")
@@ -57,6 +61,7 @@ _OF_GRAMMARS = ("decoder", "threshold", "max_memory", "timeout")
 @click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
 @click.option("--calibration", is_flag=True, help="With -m: also show how often phrases of each probability are right.")
 @common.parser_options
+@common.precision_option
 @click.option("--no-normalise", is_flag=True, help="Compare the trees as they are.")
 @common.threads_option
 @common.cluster_option
@@ -81,6 +86,7 @@ def command(
     calibration: bool,
     decoder: str,
     threshold: float,
+    precision: Precision,
     max_memory: int | None,
     timeout: float | None,
     no_normalise: bool,
@@ -113,7 +119,17 @@ def command(
     if predicted is not None and models:
         raise UsageError("give either PREDICTED trees or a model (-m), not both")
     if predicted is not None:
-        ours = ["gold_tags", "calibration", "decoder", "threshold", "max_memory", "timeout", "threads", "cluster"]
+        ours = [
+            "gold_tags",
+            "calibration",
+            "decoder",
+            "threshold",
+            "precision",
+            "max_memory",
+            "timeout",
+            "threads",
+            "cluster",
+        ]
         common.refuse_given(context, ours, "goes with -m")
     else:
         taken = (*common.NORMALISER_OPTIONS, "no_normalise")
@@ -145,6 +161,7 @@ def command(
             models,
             decoder=decoder if common.was_given(context, "decoder") else None,
             threshold=threshold,
+            precision=precision,
             max_memory=max_memory,
             timeout=timeout,
             workers=common.open_workers(context, cluster, threads),

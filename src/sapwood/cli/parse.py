@@ -21,10 +21,13 @@ from sapwood.run.progress import Progress
 
 if TYPE_CHECKING:
     from sapwood.inference.parse_files import TextFormat
-    from sapwood.inference.parser import Parser
+    from sapwood.inference.parser import Parser, Precision
 
 # Options that mean nothing to models of heads and spans.
-_OF_GRAMMARS = ("decoder", "threshold", "exact", "max_memory", "timeout", "marginals", "alternatives")
+_OF_GRAMMARS = (
+    "decoder", "threshold", "exact", "precision", "max_memory", "timeout", "marginals", "alternatives", "states",
+    "heads", "tokeniser",
+)  # fmt: skip
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
@@ -45,6 +48,7 @@ _OF_GRAMMARS = ("decoder", "threshold", "exact", "max_memory", "timeout", "margi
     "-o", "--output", help="Output file, or a folder (OUT/) for one of each input. [default: standard output]"
 )
 @common.parser_options
+@common.precision_option
 @click.option("--exact", is_flag=True, help="Do not prune (slow).")
 @click.option(
     "--max-words", type=click.IntRange(min=1), default=500, show_default=True, help="Longer sentences get a flat tree."
@@ -73,6 +77,7 @@ def command(
     output: str | None,
     decoder: str,
     threshold: float,
+    precision: Precision,
     exact: bool,
     max_words: int,
     max_memory: int | None,
@@ -175,6 +180,7 @@ def command(
         models,
         decoder=decoder if common.was_given(context, "decoder") else None,
         threshold=0.0 if exact else threshold,
+        precision=precision,
         workers=workers,
         max_words=max_words,
         max_memory=max_memory,
