@@ -266,7 +266,7 @@ void find_features(const Layer &layer, const LayerForest &small, Matrix<const ui
     Finder(layer, small, words, memory).run();
 }
 
-void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteriors &p, Matrix<const float> others,
+void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteriors &p, const SentenceView &sentence,
                   FineMemory<double> &filter, LayerForest &small) {
     double *edges = filter.edge_posterior.take(forest.n_edges() + 1);
     if (edges != p.edges) std::copy_n(p.edges, forest.n_edges(), edges);
@@ -282,10 +282,12 @@ void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteri
         values->clear();
     for (const int32_t v : small.old_nodes) small.mean_nodes.push_back(log_of(p.nodes[v]));
     for (const int32_t e : small.old_edges) small.mean_edges.push_back(log_of(p.edges[e]));
-    if (others.shape[0] > 0)
+    if (sentence.tags.shape[0] > 0)
         for (Index v = 0; v < small.forest.n_nodes(); ++v) {
-            const int32_t column = layer.symbols->column[small.forest.node_symbol[v]];
-            small.others.push_back(column < 0 ? 0.0f : others(small.forest.node_cell[v], column));
+            const int32_t symbol = small.forest.node_symbol[v], column = layer.symbols->column[symbol];
+            const Index cell = small.forest.node_cell[v];
+            const bool leaf = symbol >= layer.symbols->n_interminals;
+            small.others.push_back(column < 0 ? 0.0f : leaf ? sentence.tags(span_of(cell).first, column) : sentence.spans(cell, column));
         }
     if (!p.log_nodes) return;
     const double share = 1.0 / static_cast<double>(p.members), floor = std::log(least);
@@ -320,7 +322,7 @@ void score_forest(const Layer &layer, const LayerForest &small, Matrix<const uin
 
 double run_layer(const Layer &layer, const Forest &forest, const GrammarPosteriors &posteriors, const SentenceView &sentence,
                  FineMemory<double> &filter, LayerMemory &m) {
-    select_edges(layer, forest, posteriors, sentence.others, filter, m.small);
+    select_edges(layer, forest, posteriors, sentence, filter, m.small);
     score_forest(layer, m.small, sentence.words, m);
     const Forest &f = m.small.forest;
     return sum_forest(f, m.edge_score.data(), m.leaf_score.data(), m.root_score.data(), m.inside.take(f.n_nodes() + 1),

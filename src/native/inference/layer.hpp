@@ -31,7 +31,7 @@ struct LayerSymbols {
     Index n_interminals;
     std::vector<uint64_t> symbol_key, tag_key, rule_key;  // (S), (S), (R)
     std::vector<uint8_t> is_root;                         // (S)
-    std::vector<int32_t> column;                          // (S): where another scorer has the symbol, or -1
+    std::vector<int32_t> column;                          // (S): where another scorer has the symbol (over a word: of tags), or -1
 };
 
 // Weights of features, which are known by their hashes alone.
@@ -98,15 +98,15 @@ struct GrammarPosteriors {
     Index members;
 };
 
-// What a sentence's words look like (n, word_columns), and what another scorer says of each cell and symbol (cells,
-// columns), which may be empty.
+// What a sentence's words look like (n, word_columns), and what another scorer says of symbols over spans of several words
+// (cells, columns) and over one (n, columns), which may be empty.
 struct SentenceView {
     Matrix<const uint32_t> words;
-    Matrix<const float> others;
+    Matrix<const float> spans, tags;
 };
 
 // Leave out what is improbable: fill `small`. `filter` is memory to work in.
-void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteriors &posteriors, Matrix<const float> others,
+void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteriors &posteriors, const SentenceView &sentence,
                   FineMemory<double> &filter, LayerForest &small);
 
 // Fill the features of all units: nodes, groups of edges and edges, numbered in this order. Those of unit `u` are

@@ -411,10 +411,13 @@ class Parser:
         """Yield what to try in turn: status, grammars, lexical weights, threshold."""
         yield "parsed", self._ensemble, leaves, self.threshold
         if self.threshold > 0:
+            opened = self._ensemble.opened()
+            if self._ensemble.closing:
+                yield "loosened", opened, leaves, self.threshold
             if len(leaves) <= _LOOSE_WORDS:
-                yield "loosened", self._ensemble, leaves, self.threshold * _LOOSER
+                yield "loosened", opened, leaves, self.threshold * _LOOSER
             if len(leaves) <= _EXACT_WORDS:
-                yield "loosened", self._ensemble, leaves, _HARDLY
+                yield "loosened", opened, leaves, _HARDLY
         # As a last resort any word may also be what an unknown word can be, if it must.
         rows = np.tile(self._ensemble.unknown_row, (len(leaves), 1))
         for row, leaf in zip(rows, leaves, strict=True):
