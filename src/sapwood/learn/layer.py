@@ -145,7 +145,7 @@ class LayerLearner:
         fold_of = self.fold_of(corpus.n_trees)
         for fold, members in enumerate(grammars):
             parser = Parser(members, layer=False)
-            native = native_layer(layer, parser.compiled)
+            native = native_layer(layer, parser.compiled, members[0].network)
             trees = np.flatnonzero(fold_of == fold)
             gold = _GoldNodes(corpus, parser)
             made = threads.map(_forest, repeat(gold), repeat(layer), repeat(native), repeat(workspace), trees.tolist())
@@ -215,11 +215,13 @@ def _forest(gold: _GoldNodes, layer: Layer, native: Any, workspace: Workspace, t
     chart = gold.parser.chart(words, brief=True)
     if chart is None:
         return None
-    given = LayerInput(native, layer.classes.table(words))
+    network = gold.parser.grammar.network
+    scores = () if network is None else network.scores(words)
+    given = LayerInput(native, layer.classes.table(words), *scores)
     members, logs = _products(chart)
     return kernels.layer_sentence(
         native, kernels.forest(*chart.forest), chart.node_posterior, chart.edge_posterior, *logs, members, given.words,
-        given.others, gold.worth(tree, chart.forest), workspace.native,
+        given.spans, given.tags, gold.worth(tree, chart.forest), workspace.native,
     )  # fmt: skip
 
 
