@@ -13,7 +13,7 @@ from made_up import made_up_treebank
 from sapwood import Parser, evaluate_parser, kernels, train
 from sapwood.errors import InputError, UsageError
 from sapwood.grammar.bundle import load_models
-from sapwood.grammar.layer import DENSE, Layer, WordClasses
+from sapwood.grammar.layer import DENSE, Layer, FrequentWords
 from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import native_layer
 from sapwood.learn import PCFG
@@ -44,7 +44,7 @@ def layer_of(corpus, rng, **options) -> Layer:
         places=np.arange(1 << BITS, dtype=np.uint32),
         values=rng.normal(scale=0.1, size=1 << BITS).astype(np.float32),
         dense=np.array([1.0, -1.0, 0.1, 1.0, 0.2, -0.1, 0.1, 0.3, *np.zeros(DENSE - 8)]),
-        classes=WordClasses.count(sentences, least=2),
+        frequent=FrequentWords.count(sentences, least=2),
         **options,
     )
 

@@ -74,6 +74,8 @@ class Finder {
     uint64_t word(Index position) const { return column(position, word_column); }
     uint64_t ending(Index position) const { return column(position, ending_column); }
     uint64_t shape(Index position) const { return column(position, shape_column); }
+    uint64_t coarse_class(Index position) const { return column(position, class_column); }
+    uint64_t fine_class(Index position) const { return column(position, fine_class_column); }
     uint64_t tag(Index position) const {
         return position < 0 || position >= f.n ? edge_of_sentence + (position >= f.n) : m.tags[position];
     }
@@ -128,6 +130,11 @@ class Finder {
         }
         if (on(of_endings | of_pairs)) found.push_back(seen(number + 9, ending(inner), ending(outer)));
         if (on(of_endings | of_tags | of_pairs)) found.push_back(seen(number + 10, tag(inner), ending(outer)));
+        if (on(of_classes)) {
+            found.push_back(seen(number + 11, fine_class(inner)));
+            found.push_back(seen(number + 12, fine_class(outer)));
+            if (on(of_pairs)) found.push_back(seen(number + 13, coarse_class(inner), coarse_class(outer)));
+        }
     }
     void splits(Index before, Index after) {
         if (!on(of_splits)) return;
@@ -141,6 +148,10 @@ class Finder {
         }
         if (on(of_tags | of_pairs)) m.split.push_back(seen(36, tag(before), tag(after)));
         if (on(of_endings | of_pairs)) m.split.push_back(seen(37, ending(before), ending(after)));
+        if (on(of_classes)) {
+            m.split.push_back(seen(38, fine_class(before)));
+            m.split.push_back(seen(39, fine_class(after)));
+        }
     }
 
     void node(Index v) {
@@ -212,8 +223,15 @@ class Finder {
         }
         if (on(of_spelling)) {
             add(key, seen(78, shape(i)));
-            for (Index x = lower_column; x < word_columns; ++x) add(key, seen(80 + x, words(i, x)));
+            for (Index x = lower_column; x < class_column; ++x) add(key, seen(80 + x, words(i, x)));
             add(key, seen(79, shape(i), i == 0));
+        }
+        if (on(of_classes)) {
+            for (Index x = -1; x <= 1; ++x) {
+                add(key, seen(121 + x, coarse_class(i + x)));
+                add(key, seen(124 + x, fine_class(i + x)));
+            }
+            add(key, seen(126, shape(i), fine_class(i)));
         }
     }
 

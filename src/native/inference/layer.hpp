@@ -11,13 +11,17 @@
 namespace sapwood {
 
 // What each column of a sentence's word table (n, columns) has: numbers that stand for the word (or its class, if it is
-// rare), its longest frequent ending, its shape, itself in lower case, and its last 1 to 5 and first 1 to 3 characters.
-enum WordColumn { word_column, ending_column, shape_column, lower_column, endings_from, beginnings_from = 9, word_columns = 12 };
+// rare), its longest frequent ending, its shape, itself in lower case, its last 1 to 5 and first 1 to 3 characters, and its
+// classes in plain text, a coarse and a fine one.
+enum WordColumn {
+    word_column, ending_column, shape_column, lower_column, endings_from, beginnings_from = 9, class_column = 12, fine_class_column,
+    word_columns
+};
 
 // Kinds of features that can be left out.
 enum FeatureGroup : uint32_t {
     of_words = 1, of_endings = 2, of_tags = 4, of_spelling = 8, of_lengths = 16, of_rules = 32, of_splits = 64, of_pairs = 128,
-    of_posteriors = 256
+    of_posteriors = 256, of_classes = 512
 };
 
 // What numbers beside the features are multiplied by: logarithms of the grammar's posteriors, of edges, of the nodes above

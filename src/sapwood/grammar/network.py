@@ -23,11 +23,12 @@ from sapwood.errors import ModelError
 from sapwood.schema import Column
 from sapwood.shapes import Array, Float32, Int32, Shaped
 from sapwood.storage import pack_strings, unpack_strings
+from sapwood.trees.word_classes import WordClasses, class_names
 
 # Numbers of what every network has: nothing to be seen, and the two ends of a sentence.
 NOTHING, BEGIN, END = 0, 1, 2
 _ENDINGS, _BEGINNINGS = (1, 2, 3, 4), (1, 2, 3)
-LOOKS = 2 + len(_ENDINGS) + len(_BEGINNINGS)
+_LOOKS = 2 + len(_ENDINGS) + len(_BEGINNINGS)
 _LONGEST_SHAPE = 8
 # Rare words are known by the rest of their looks.
 _LEAST = 2
@@ -36,8 +37,8 @@ _KEPT_ROWS = 1 << 15
 LARGEST = 4096
 
 
-def looks(word: str) -> list[str]:
-    """Return what a network sees of a word, `LOOKS` strings; those that do not apply are empty.
+def looks(word: str, classes: WordClasses | None = None) -> list[str]:
+    """Return what a network sees of a word, always as many strings; those that do not apply are empty.
 
     >>> looks("Re-do")
     ['=re-do', '#Aa-a', '-o', '-do', '--do', '-e-do', 'r-', 're-', 're--']
@@ -45,7 +46,15 @@ def looks(word: str) -> list[str]:
     lowered = word.lower()
     found = ["=" + lowered, "#" + _shape(word)]
     found += ["-" + lowered[-length:] if len(lowered) >= length else "" for length in _ENDINGS]
-    return found + [lowered[:length] + "-" if len(lowered) >= length else "" for length in _BEGINNINGS]
+    found += [lowered[:length] + "-" if len(lowered) >= length else "" for length in _BEGINNINGS]
+    if classes is None:
+        return found
+    return found + list(class_names(classes, word) or [""] * classes.levels)
+
+
+def n_looks(classes: WordClasses | None) -> int:
+    """Return how many strings that is."""
+    return _LOOKS + (0 if classes is None else classes.levels)
 
 
 def _shape(word: str) -> str:
@@ -59,11 +68,11 @@ def _shape(word: str) -> str:
     return shape[:_LONGEST_SHAPE]
 
 
-def count_looks(words: Mapping[str, int], most: int) -> list[str]:
+def count_looks(words: Mapping[str, int], most: int, classes: WordClasses | None = None) -> list[str]:
     """Return the looks worth a vector, sorted: of several words, or of a word seen several times; at most so many."""
     times: Counter[str] = Counter()
     for word, count in words.items():
-        for place, look in enumerate(looks(word)):
+        for place, look in enumerate(looks(word, classes)):
             times[look] += 1 if place else count
     del times[""]
     enough = [(-count, look) for look, count in times.items() if count >= _LEAST]
@@ -151,8 +160,8 @@ class Scores(NamedTuple):
     Attributes
     ----------
     spans
-        What each label scores over each span of several words: row `j (j - 1) / 2 + i` is span `(i, j)`. A binary tree's
-        score is the sum of its spans'.
+        What each label scores over each span of several words: row `j (j - 1) / 2 + i` is span `(i, j)`. A binary
+        tree's score is the sum of its spans'.
     tags
         Logarithms of the tags' probabilities.
     """
@@ -188,6 +197,8 @@ class Network:
         All other weights, as `Sizes.weights` has them.
     closing
         Spans that it gives less than this part of all binary trees need not be looked at.
+    classes
+        Classes of words from plain text, which it sees too.
     """
 
     sizes: Sizes
@@ -197,6 +208,7 @@ class Network:
     table: Float32[Array, "vectors input"]
     weights: Float32[Array, "weights"]
     closing: float = 0.0
+    classes: WordClasses | None = None
 
     def __repr__(self) -> str:
         return f"<Network: {self.table.size + self.weights.size:,} weights, {len(self.looks):,} looks>"
@@ -215,15 +227,17 @@ class Network:
 
     def see(self, words: Sequence[str]) -> Int32[Array, "steps looks"]:
         """Return the numbers of what there is to be seen of a sentence, its two ends included."""
-        rows = [[BEGIN] + [NOTHING] * (LOOKS - 1)]
+        rest = [NOTHING] * (n_looks(self.classes) - 1)
+        rows = [[BEGIN, *rest]]
         for word in words:
             row = self._rows.get(word)
             if row is None:
                 if len(self._rows) >= _KEPT_ROWS:
                     self._rows.clear()
-                row = self._rows[word] = [self._numbers.get(look, NOTHING) for look in looks(word)]
+                seen = looks(word, self.classes)
+                row = self._rows[word] = [self._numbers.get(look, NOTHING) for look in seen]
             rows.append(row)
-        return np.array([*rows, [END] + [NOTHING] * (LOOKS - 1)], np.int32)
+        return np.array([*rows, [END, *rest]], np.int32)
 
     def scores(self, words: Sequence[str]) -> Scores:
         """Return what each symbol scores over each span of a sentence."""
@@ -258,9 +272,12 @@ class Network:
 
     @classmethod
     def from_arrays(
-        cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: NetworkMetadata | None
+        cls,
+        arrays: Mapping[str, Shaped[Array, "..."]],
+        metadata: NetworkMetadata | None,
+        classes: WordClasses | None = None,
     ) -> Network | None:
-        """Build from what was stored; None if there is no network."""
+        """Build from what was stored, with the classes of words in the same file; None if there is no network."""
         if (metadata is None) != ("network.table" not in arrays):
             raise ModelError("network.table: missing, or there is nothing said about a network")
         if metadata is None:
@@ -278,4 +295,4 @@ class Network:
         sizes = Sizes(table.shape[1], half, layers, inner, labels=len(names["labels"]), tags=len(names["tags"]))
         if sizes.n_weights != len(weights):
             raise ModelError(f"network.weights: has {len(weights)} numbers, expected {sizes.n_weights}")
-        return cls(sizes, **names, table=table, weights=weights, closing=closing)
+        return cls(sizes, **names, table=table, weights=weights, closing=closing, classes=classes)

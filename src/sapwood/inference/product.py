@@ -220,7 +220,7 @@ class Ensemble:
     def _layer_input(self, words: Sequence[str], workspace: Workspace) -> LayerInput:
         if self.layer is None:
             return LayerInput(None)
-        seen = self.layer.classes.table(words)
+        seen = self.layer.table(words)
         if self.network is None:
             return LayerInput(self._native_layer, seen)
         workspace.native.check_room(self.network.scores_size(len(words)))

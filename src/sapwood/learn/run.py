@@ -268,7 +268,14 @@ class TrainingRun:
         assert self.recipe.network is not None
         # The grammars are kept as a whole: their checkpoints make way for the network's.
         checkpoint = self.kept.checkpoint("-network")
-        network = self.recipe.network.fit(corpus, random_state=self.recipe.seed, checkpoint=checkpoint, progress=progress, log=log)
+        network = self.recipe.network.fit(
+            corpus,
+            classes=self.recipe.first.lexical.classes,
+            random_state=self.recipe.seed,
+            checkpoint=checkpoint,
+            progress=progress,
+            log=log,
+        )
         layer = Layer.plain().beside(self.recipe.network.weight)
         return replace(grammar, layer=layer, network=network).with_info(network=self.recipe.network.settings())
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sapwood.lm.training import fit, read_training_text, train
     from sapwood.lm.vectors import read_vectors, write_vectors
     from sapwood.lm.vocabulary import Vocabulary
+    from sapwood.lm.word_classes import word_classes
 
 # Where the names are.
 _HOMES = {
@@ -51,13 +52,15 @@ _HOMES = {
     "training": ("fit", "read_training_text", "train"),
     "vectors": ("read_vectors", "write_vectors"),
     "vocabulary": ("Vocabulary",),
+    "word_classes": ("word_classes",),
 }
 
 __all__ = [
     "AggregateMarkov", "Counts", "Evaluation", "KneserNey", "LatentBigram", "MixedOrder", "MixedOrderMarkov",
     "Mixture", "NgramModel", "ScoredLine", "Topic", "Vocabulary", "count_text", "encode_sentences", "encode_text",
     "evaluate", "evaluate_text", "fit", "load_model", "read_arpa", "read_counts", "read_training_text",
-    "read_vectors", "save_model", "score_lines", "train", "write_arpa", "write_vectors",
+    "read_vectors", "save_model", "score_lines", "train", "word_classes", "write_arpa",
+    "write_vectors",
 ]  # fmt: skip
 
 

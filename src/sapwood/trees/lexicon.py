@@ -20,6 +20,7 @@ from sapwood.schema import Column
 from sapwood.shapes import Array, Int32, Shaped
 from sapwood.storage import pack_strings, unpack_strings
 from sapwood.trees.signatures import UNKNOWN, SignatureModel
+from sapwood.trees.word_classes import WORD_CLASSES, WordClasses
 
 _MIN_SEEN = 3
 # The arrays of a lexicon in a file.
@@ -30,6 +31,7 @@ LEXICON = (
     Column("lexicon.word_signature", "int32", "words", least=0, below="signatures"),
     Column("lexicon.endings", "text", "endings"),
     Column("lexicon.beginnings", "text", "beginnings"),
+    *WORD_CLASSES,
 )
 # Spellings of the same token in different treebanks and in plain text.
 _ALIASES = {"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "“": "``", "”": "''", "’": "'", "‘": "`"}
@@ -163,6 +165,7 @@ class Lexicon:
             "lexicon.word_signature": self.word_signature,
             "lexicon.endings": pack_strings(sorted(self.model.endings)),
             "lexicon.beginnings": pack_strings(sorted(self.model.beginnings)),
+            **({} if self.model.classes is None else self.model.classes.to_arrays()),
         }
 
     @classmethod
@@ -171,6 +174,7 @@ class Lexicon:
         model = SignatureModel(
             frozenset(unpack_strings(arrays["lexicon.endings"])),
             frozenset(unpack_strings(arrays["lexicon.beginnings"])),
+            WordClasses.from_arrays(arrays),
         )
         return cls(
             unpack_strings(arrays["lexicon.words"]),
