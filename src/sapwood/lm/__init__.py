@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sapwood.lm.aggregate import AggregateMarkov
     from sapwood.lm.arpa import read_arpa, write_arpa
+    from sapwood.lm.classes import word_classes
     from sapwood.lm.counts import Counts, count_text
     from sapwood.lm.evaluation import Evaluation, evaluate
     from sapwood.lm.kneser_ney import KneserNey
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from sapwood.lm.training import fit, read_training_text, train
     from sapwood.lm.vectors import read_vectors, write_vectors
     from sapwood.lm.vocabulary import Vocabulary
-    from sapwood.lm.word_classes import word_classes
 
 # Where the names are.
 _HOMES = {
     "aggregate": ("AggregateMarkov",),
     "arpa": ("read_arpa", "write_arpa"),
+    "classes": ("word_classes",),
     "counts": ("Counts", "count_text"),
     "evaluation": ("Evaluation", "evaluate"),
     "kneser_ney": ("KneserNey",),
@@ -52,7 +53,6 @@ _HOMES = {
     "training": ("fit", "read_training_text", "train"),
     "vectors": ("read_vectors", "write_vectors"),
     "vocabulary": ("Vocabulary",),
-    "word_classes": ("word_classes",),
 }
 
 __all__ = [

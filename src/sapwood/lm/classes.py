@@ -2,7 +2,8 @@
 
 A latent bigram model (`sapwood.lm.aggregate`) says of each word `w` which hidden states it leads to, `r(h|w)`, and
 which ones it comes from, `p(h|w)`, in proportion to `s(w|h) p(h)`. The square roots of both, side by side, are its
-profile: distances between profiles are Hellinger's. Classes are clusters of profiles (k-means), a coarse and a finer set.
+profile: distances between profiles are Hellinger's. Classes are clusters of profiles (k-means), a coarse and a finer
+set.
 """
 
 from __future__ import annotations
