@@ -12,10 +12,11 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import UsageError
-from sapwood.learn.methods import DEFAULT_METHOD, GROUP, LEARNERS
+from sapwood.learn.methods import GROUP, LEARNERS
 from sapwood.learn.settings import Setting, declared, defaults
 
 _SEVERAL = "Settings of several methods"
+_MOST_MEMBERS = 64
 
 
 class SettingType(click.ParamType):
@@ -73,11 +74,27 @@ def method_option() -> click.Option:
     return click.Option(
         ["--method"],
         type=common.Choice(tuple(LEARNERS), GROUP),
-        default=DEFAULT_METHOD,
-        show_default=True,
-        help="How to learn: find hidden states by split-merge, pivot+em, em, spectral learning, clustering or pivot "
-        "(the last three in seconds), or only count rules (pcfg).",
+        help="Learn one grammar in this way: find hidden states by split-merge, pivot+em, em, spectral learning, "
+        "clustering or pivot (the last three in seconds), or only count rules (pcfg). [default: what is best for a "
+        "treebank of this size]",
     )
+
+
+class MembersType(click.ParamType):
+    """How many grammars, or the methods of as many, separated by commas."""
+
+    name = "NUMBER|METHODS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[str, ...]:
+        """Return the number, or the methods."""
+        if not isinstance(value, str):
+            return value
+        if value.strip("+-").isdigit():
+            if not 1 <= int(value) <= _MOST_MEMBERS:
+                self.fail(f"{value} is not in the range 1<=x<={_MOST_MEMBERS}", param, ctx)
+            return int(value)
+        choice = common.Choice(tuple(LEARNERS), GROUP)
+        return tuple(choice.convert(part.strip(), param, ctx) for part in value.split(","))
 
 
 def setting_options() -> list[click.Option]:
@@ -134,14 +151,14 @@ def _shown(value: Any) -> str:
     return ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
 
 
-def refuse_foreign(method: str, given: Sequence[str]) -> None:
-    """Refuse options of other methods, rather than let them do nothing."""
-    if method not in LEARNERS:
+def refuse_foreign(methods: Collection[str], given: Sequence[str]) -> None:
+    """Refuse options that none of these methods has, rather than let them do nothing."""
+    if not set(methods) <= set(LEARNERS):
         return
     for name in given:
-        if name != "init" and method not in users(name):
+        if name != "init" and not set(methods) & set(users(name)):
             raise UsageError(f"--{name.replace('_', '-')} goes with --method {' and '.join(users(name))}")
-        if name == "init" and method != "em":
+        if name == "init" and "em" not in methods:
             raise UsageError("--init goes with --method em")
 
 
