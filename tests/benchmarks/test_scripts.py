@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from made_up import made_up_treebank
+from sapwood.trees.formats import format_as
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if not path.stem.startswith("_"))
@@ -35,6 +36,12 @@ RUNS = [
             r" +2 ",
         ],
         id="engine",
+    ),
+    pytest.param(
+        "heads",
+        "{trees}/dev.mrg {trees}/dev.conllu",
+        [r"same head: 100.0% of all, 100.0% without punctuation"],
+        id="heads",
     ),
     pytest.param(
         "serve",
@@ -182,7 +189,9 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benchmarks") / "trees"
     folder.mkdir()
     for seed, (part, count) in enumerate((("train", 60), ("dev", 6), ("test", 6))):
-        (folder / f"{part}.mrg").write_text("".join(f"{tree}\n" for tree in made_up_treebank(count, seed)))
+        made = made_up_treebank(count, seed)
+        (folder / f"{part}.mrg").write_text("".join(f"{tree}\n" for tree in made))
+        (folder / f"{part}.conllu").write_text("".join(format_as(tree, "conllu") + "\n" for tree in made))
     return folder
 
 

@@ -28,6 +28,7 @@ COMMANDS = (
     "diagnose",
     "serve",
     "convert",
+    "import",
     "search",
     "minimise",
     "plot",

@@ -18,7 +18,7 @@ from made_up import made_up_treebank
 from sapwood import kernels
 from sapwood.errors import ModelError
 from sapwood.grammar.bundle import load_models, save_models
-from sapwood.grammar.layer import DENSE, GROUPS, Layer, FrequentWords
+from sapwood.grammar.layer import DENSE, GROUPS, FrequentWords, Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.decode import forest_edges

@@ -13,7 +13,7 @@ from made_up import made_up_treebank
 from sapwood import Parser, evaluate_parser, kernels, train
 from sapwood.errors import InputError, UsageError
 from sapwood.grammar.bundle import load_models
-from sapwood.grammar.layer import DENSE, Layer, FrequentWords
+from sapwood.grammar.layer import DENSE, FrequentWords, Layer
 from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import native_layer
 from sapwood.learn import PCFG

@@ -12,7 +12,9 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import UsageError
-from sapwood.learn.methods import GROUP, LEARNERS
+from sapwood.learn.methods import DEFAULT_METHOD, GROUP, LEARNERS
+from sapwood.learn.pcfg import PCFG
+from sapwood.learn.recipe import FEW, recommended
 from sapwood.learn.settings import Setting, declared, defaults
 
 _SEVERAL = "Settings of several methods"
@@ -95,6 +97,33 @@ class MembersType(click.ParamType):
             return int(value)
         choice = common.Choice(tuple(LEARNERS), GROUP)
         return tuple(choice.convert(part.strip(), param, ctx) for part in value.split(","))
+
+
+def ensemble_option() -> click.Option:
+    """Return the option that says how many grammars there are to be."""
+    return click.Option(
+        ["--ensemble"],
+        type=MembersType(),
+        help="Grammars to train, from as many seeds; or their methods: split-merge,pivot+em,spectral.",
+    )
+
+
+def check_methods(
+    method: str | None, ensemble: int | tuple[str, ...] | None, fast: bool, given: Sequence[str]
+) -> str | None:
+    """Return the method, which --fast gives, too; refuse options that none of the methods has."""
+    if fast and (method or ensemble):
+        raise UsageError(f"--fast is a method of its own: leave out {'--method' if method else '--ensemble'}")
+    if method is not None and isinstance(ensemble, tuple):
+        raise UsageError("--ensemble names its methods itself: leave out --method")
+    method = PCFG.method if fast else method
+    if isinstance(ensemble, tuple):
+        refuse_foreign(ensemble, given)
+    elif method is not None or ensemble is not None:
+        refuse_foreign([method or DEFAULT_METHOD], given)
+    else:
+        refuse_foreign({one.method for trees in (0, FEW) for one in recommended(trees).learners}, given)
+    return method
 
 
 def setting_options() -> list[click.Option]:

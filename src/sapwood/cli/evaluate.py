@@ -13,6 +13,7 @@ from sapwood.evaluate.files import score_files
 from sapwood.files import name_of
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
+from sapwood.trees.normalise import Normaliser
 
 
 @click.command("eval", short_help="Score trees or a model against gold trees.")
@@ -67,10 +68,7 @@ def command(
     no_normalise: bool,
     threads: int | None,
     cluster: str | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: InputFormat,
     skip_bad: bool,
     as_json: bool,
@@ -131,11 +129,9 @@ def command(
         )
     else:
         started = time.perf_counter()
-        normaliser = (
-            None if no_normalise else common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
-        )
+        cleaned = None if no_normalise else normaliser
         result = score_files(
-            gold, predicted, format=input_format, normaliser=normaliser, parameters=parameters, progress=progress
+            gold, predicted, format=input_format, normaliser=cleaned, parameters=parameters, progress=progress
         )
     seconds = time.perf_counter() - started
     _report_problems(result, gold, progress)

@@ -21,6 +21,7 @@ _COMMANDS = {
     "diagnose": "sapwood.cli.diagnose",
     "serve": "sapwood.cli.serve",
     "convert": "sapwood.cli.convert",
+    "import": "sapwood.cli.import_",
     "search": "sapwood.cli.search",
     "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",

@@ -36,6 +36,7 @@ BUNDLE_KIND = "bundle"
 
 
 class _Tokeniser(TypedDict, total=False):
+    name: str
     rewrite: bool
     split_hyphens: bool
 
@@ -190,6 +191,12 @@ class TensorGrammar:
             f"{self.lexicon.n_words:,} words>"
         )
 
+    def _repr_html_(self) -> str:
+        """Return a summary for notebooks."""
+        from sapwood.grammar.describe import describe_html
+
+        return describe_html(self)
+
     def __eq__(self, other: object) -> bool:
         """Compare everything but `info`: names, shapes and weights to the last bit."""
         if not isinstance(other, TensorGrammar):
@@ -271,7 +278,7 @@ class TensorGrammar:
             raise ModelError(f"level.{len(levels)}: missing, or one too many")
         n_interminals = metadata["n_interminals"]
         emissions = Emissions.from_arrays(arrays, arrays["states"][n_interminals:])
-        classes = emissions.lexicon.model.classes
+        classes = emissions.lexicon.classes
         grammar = cls(
             symbols=SymbolTable.from_arrays(arrays),
             n_interminals=n_interminals,

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sapwood.errors import GrammarError, InputError, NoParse, OutOfMemory, TimedOut, UsageError
+from sapwood.errors import GrammarError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _calls as calls
 from sapwood.inference.chart import Chart, Posteriors, Workspace
@@ -28,11 +28,12 @@ from sapwood.inference.constraints import Phrase
 from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import AnyChart, Ensemble, Model, gather_grammars
-from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of
+from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of, with_states
+from sapwood.inference.words import Sentence, WordReader
 from sapwood.models import default_model_path
 from sapwood.run.workers import Kept, Threads, Workers
-from sapwood.trees.sentences import tokenise_text
 from sapwood.trees.tokenise import Token
+from sapwood.trees.tokenisers import PENN, Sentences, Tokeniser, find_tokeniser, from_function
 from sapwood.trees.transform import base_tree
 from sapwood.trees.tree import Tree
 
@@ -47,11 +48,11 @@ _UNLIKELY = 1e-3
 # Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence. Workers
 # elsewhere get so many at a time.
 _WINDOW = 32
-# Words whose lexical weights are kept at hand, divided by the number of grammars.
-_KEPT_WORDS = 8192
 # What results depend on beside the grammars; those from the fourth on can be others for the same grammars.
-_SETTINGS = ("decoder", "threshold", "layer", "max_words", "max_memory", "timeout", "marginals", "alternatives")
-Sentence = Iterable[str | tuple[str, str | None]]
+_SETTINGS = (
+    "decoder", "threshold", "layer", "max_words", "max_memory", "timeout", "marginals", "alternatives", "states",
+    "tokeniser",
+)  # fmt: skip
 T = TypeVar("T")
 
 
@@ -86,6 +87,12 @@ class Parser:
     layer
         Whether to use the layer on top of the first grammar's posteriors, if it has one (`sapwood.inference.layered`),
         and its network.
+    states
+        Whether results tell the hidden states of the tree (`sapwood.inference.tree_states`); of one probabilistic
+        grammar only.
+    tokeniser
+        How plain text is cut up: the name of a tokeniser (`sapwood.trees.tokenisers`), or a function that returns the
+        sentences of a text as lists of words. Without one, as the model says.
 
     Attributes
     ----------
@@ -116,6 +123,8 @@ class Parser:
         marginals: bool = False,
         alternatives: int = 0,
         layer: bool = True,
+        states: bool = False,
+        tokeniser: str | Callable[[str], Sentences] | None = None,
     ) -> None:
         self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
@@ -139,6 +148,8 @@ class Parser:
         self.timeout = timeout
         self.marginals = marginals
         self.alternatives = alternatives
+        self.states = states
+        self.tokeniser = tokeniser
         self._check_limits()
         # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
@@ -146,7 +157,7 @@ class Parser:
         self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
         self._ensemble = Ensemble(self.grammars, self._dtype, used, self.grammar.network if layer else None)
         self.compiled = self._ensemble.joint
-        self._leaves: dict[int, Leaf] = {}
+        self._words = WordReader(self.grammars, self._ensemble)
         self._workspace = Workspace()
         # Whether nothing but the tree is asked for, which takes one call then.
         self._direct = decoder in PRODUCT_DECODERS and not marginals and not alternatives
@@ -160,12 +171,15 @@ class Parser:
         if unknown := settings.keys() - {*_SETTINGS[3:]}:
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))
-        vars(other).update({name: value for name, value in vars(self).items() if name != "shared"} | settings)
+        kept = {name: value for name, value in vars(self).items() if name not in ("shared", "_cut")}
+        vars(other).update(kept | settings)
         other._check_limits()
         other._direct = other.decoder in PRODUCT_DECODERS and not other.marginals and not other.alternatives
         return other
 
     def _check_limits(self) -> None:
+        if self.states and (len(self.grammars) > 1 or not self.grammar.probabilistic):
+            raise UsageError("hidden states are told of one probabilistic grammar; these are several, or real-valued")
         for name, value in (("max_words", self.max_words), ("alternatives", self.alternatives)):
             if value < 0:
                 raise UsageError(f"{name} must not be negative: {value}")
@@ -187,13 +201,22 @@ class Parser:
         The results' `offsets` say where in the text their words stand. Text can also be given in pieces, such as the
         lines of an open file, which are read only as they are needed.
         """
-        return self._map(calls.parse_tokens, self.tokenise(text))
+        return self.parse_tokens(self.tokenise(text))
+
+    def parse_tokens(self, sentences: Iterable[Sequence[Token]]) -> Iterator[ParseResult]:
+        """Return an iterator of one result per sentence, given by its tokens, with their `offsets`."""
+        return self._map(calls.parse_tokens, sentences)
 
     def tokenise(self, text: str | Iterable[str]) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence of plain text, cut and spelt as the grammar's treebank does."""
+        return self._cut(text)
+
+    @cached_property
+    def _cut(self) -> Tokeniser:
+        if self.tokeniser is not None and not isinstance(self.tokeniser, str):
+            return from_function(self.tokeniser)
         style = self.grammar.info.get("tokeniser", {})
-        rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
-        return tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
+        return find_tokeniser(self.tokeniser or style.get("name", PENN), style)
 
     def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
         if self.workers.near:
@@ -212,7 +235,10 @@ class Parser:
 
     def key(self) -> dict[str, Any]:
         """Return what results depend on, as JSON values."""
-        return {"grammars": [grammar.digest() for grammar in self.grammars], **self._settings()}
+        settings = self._settings()
+        if callable(self.tokeniser):
+            settings["tokeniser"] = f"{self.tokeniser.__module__}.{self.tokeniser.__qualname__}"
+        return {"grammars": [grammar.digest() for grammar in self.grammars], **settings}
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
@@ -226,7 +252,7 @@ class Parser:
 
         Raises `NoParse` if the grammar has no parse like that.
         """
-        words, leaves = self._read(sentence)
+        words, leaves = self._words.read(sentence)
         phrases = [Phrase(*phrase) for phrase in phrases]
         if not words:
             return ParseResult([], None, None, "empty")
@@ -281,7 +307,8 @@ class Parser:
             return None
         coarse = ensemble.joint.coarse
         tree = self.grammar.transform.invert_symbols(found[0], coarse.symbols.chain, coarse.n_interminals, words)
-        return ParseResult(words, tree, known_log_probability(status, found[1]), status)
+        result = ParseResult(words, tree, known_log_probability(status, found[1]), status)
+        return with_states(result, self.compiled, leaves) if self.states else result
 
     def _attempt_chart(
         self,
@@ -300,7 +327,9 @@ class Parser:
         clean = self.grammar.transform.invert(tree)
         marginals = marginals_of(clean, chart.label_posteriors()) if self.marginals else None
         best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
-        return ParseResult(words, clean, known_log_probability(status, chart.log_probability), status, marginals, best)
+        score = known_log_probability(status, chart.log_probability)
+        result = ParseResult(words, clean, score, status, marginals, best)
+        return with_states(result, self.compiled, leaves) if self.states else result
 
     def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), brief: bool = False) -> AnyChart | None:
         """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse.
@@ -308,7 +337,7 @@ class Parser:
         If it is `brief`, that of several grammars is without the charts of each, which takes less memory and time.
         """
         workspace = self._workspace if brief else None
-        return self._chart(*self._read(sentence), workspace, [Phrase(*phrase) for phrase in phrases])
+        return self._chart(*self._words.read(sentence), workspace, [Phrase(*phrase) for phrase in phrases])
 
     def _chart(
         self, words: list[str], leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Phrase] = ()
@@ -326,7 +355,7 @@ class Parser:
 
     def posteriors(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), least: float = 0.0) -> list[Marginal]:
         """Return all phrases and tags of all parses whose posterior is `least` or more, in the order of their words."""
-        words, leaves = self._read(sentence)
+        words, leaves = self._words.read(sentence)
         with self._limits():
             chart = self._chart(words, leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
             found = {} if chart is None else chart.label_posteriors()
@@ -342,7 +371,7 @@ class Parser:
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
-        words, leaves = self._read(sentence)
+        words, leaves = self._words.read(sentence)
         with self._limits():
             chart = self._chart(words, leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
             return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
@@ -369,7 +398,7 @@ class Parser:
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
-        words, leaves = self._read(sentence)
+        words, leaves = self._words.read(sentence)
         # Of several grammars all charts are needed, not only the last.
         workspace = self._workspace if len(self.grammars) == 1 else None
         with self._limits():
@@ -390,22 +419,9 @@ class Parser:
         clean = (self.grammar.normaliser if has_empties else replace(self.grammar.normaliser, empties=False))(tree)
         if clean is None:
             raise UsageError("nothing is left of the tree after normalising")
-        _, leaves = self._read(clean.words())
+        _, leaves = self._words.read(clean.words())
         # Ancestors and siblings follow from the tree itself, so base symbols say everything.
         return self._ensemble.tree_log_probability(leaves, base_tree(self.grammar.transform(clean)))
-
-    def _read(self, sentence: Sentence) -> tuple[list[str], list[Leaf]]:
-        if isinstance(sentence, str):
-            raise UsageError("a sentence is a sequence of words, not a string: `parse_text` takes plain text")
-        words: list[str] = []
-        leaves: list[Leaf] = []
-        for token in sentence:
-            pair = (token, None) if isinstance(token, str) else token
-            if not (isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[0], str)):
-                raise UsageError(f"a token is a word or a (word, tag) pair, not {token!r}")
-            leaves.append(self._leaf(pair[0], pair[1], not words))
-            words.append(pair[0])
-        return words, leaves
 
     def _attempts(self, leaves: list[Leaf]) -> Iterator[tuple[Status, Ensemble, list[Leaf], float]]:
         """Yield what to try in turn: status, grammars, lexical weights, threshold."""
@@ -430,20 +446,3 @@ class Parser:
     @cached_property
     def _coarse_ensemble(self) -> Ensemble:
         return Ensemble([self.compiled.coarse], self._dtype)
-
-    def _leaf(self, word: str, tag: str | None, initial: bool) -> Leaf:
-        """Return the lexical weights of a word, only those of the given tag if there is one."""
-        terminal = self.grammar.lexicon.terminal(word, initial)
-        if tag is None:
-            leaf = self._leaves.get(terminal)
-            if leaf is None:
-                if len(self._leaves) >= _KEPT_WORDS // len(self.grammars):
-                    self._leaves.clear()
-                leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self.grammars])
-                self._leaves[terminal] = leaf
-            return leaf
-        tags = self.grammar.emissions.tags
-        if tag not in tags:
-            raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
-        rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self.grammars]
-        return self._ensemble.leaf(rows, fixed=True)

@@ -129,7 +129,7 @@ class LayerLearner:
         """
         progress, log = progress or Silent(), log or NoLog()
         threads = Threads(workers.threads)
-        classes = grammars[0][0].lexicon.model.classes
+        classes = grammars[0][0].lexicon.classes
         frequent = FrequentWords.count((corpus.sentence(tree) for tree in range(corpus.n_trees)), least=self.least)
         layer = Layer(
             bits=self.bits,

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.learn.base import Learner
 from sapwood.learn.layer import LayerLearner
-from sapwood.learn.methods import DEFAULT_METHOD, find_learner, make_learner
+from sapwood.learn.methods import DEFAULT_METHOD, make_learner, with_settings
 from sapwood.learn.network import NetworkLearner
+from sapwood.learn.pivot import PivotEM
 from sapwood.learn.settings import declared
+from sapwood.learn.spectral import Cluster, Spectral
+from sapwood.learn.split_merge import SplitMerge
+from sapwood.trees.word_classes import WordClasses
 
 # How many grammars, or of which methods.
 Members: TypeAlias = int | Sequence[str | Learner]
+Part = TypeVar("Part", LayerLearner, NetworkLearner)
+
+# What is recommended for treebanks of fewer trees than this, and for others.
+FEW = 2000
+_FEW = (PivotEM(states=8), Spectral(), Cluster(states=8, iterations=10))
+_MANY = (SplitMerge(),)
 
 
 @dataclass(frozen=True)
@@ -73,46 +83,88 @@ class Recipe:
 def make_recipe(
     method: str | Learner | None = None,
     *,
-    ensemble: Members = 1,
-    layer: bool | LayerLearner = False,
-    network: bool | NetworkLearner = False,
+    ensemble: Members | None = None,
+    layer: bool | LayerLearner | None = None,
+    network: bool | NetworkLearner | None = None,
+    classes: WordClasses | None = None,
+    n_trees: int = 0,
     **settings: Any,
 ) -> Recipe:
     """Return what `sapwood.train` learns if it is given these arguments.
 
+    Parameters
+    ----------
+    n_trees
+        The size of the treebank, by which to choose if neither a method nor an ensemble is given. Trees are prepared in
+        the same way for all that may be chosen.
+    method, ensemble, layer, network, classes, settings
+        As for `train`.
+
+    Examples
+    --------
     >>> make_recipe("em", states=2).learners
     (EM(states=2),)
     >>> make_recipe(ensemble=["em", "spectral", "spectral"], states=2).method
     'em, spectral'
+    >>> make_recipe(n_trees=50_000).method
+    'split-merge'
     """
-    if isinstance(ensemble, int):
-        if ensemble < 1:
+    if ensemble is None and method is None:
+        wanted = recommended(n_trees, **settings)
+        kinds, layer, network = (
+            list(wanted.learners),
+            wanted.layer if layer in (None, True) else layer,
+            wanted.network if network in (None, True) else network,
+        )
+    elif ensemble is None or isinstance(ensemble, int):
+        if ensemble is not None and ensemble < 1:
             raise UsageError(f"ensemble must be at least 1, not {ensemble}")
         method = DEFAULT_METHOD if method is None else method
         learner = method.replace(**settings) if isinstance(method, Learner) else make_learner(method, **settings)
-        kinds = [learner] * ensemble
+        kinds = [learner] * (ensemble or 1)
     else:
         if method is not None:
             raise UsageError("ensemble: names its methods itself; leave out the other one")
         kinds = _of_methods(ensemble, settings)
-    return Recipe(
-        _seeded(kinds),
-        layer=(LayerLearner() if layer else None) if isinstance(layer, bool) else layer,
-        network=(NetworkLearner() if network else None) if isinstance(network, bool) else network,
-    )
+    if classes is not None:
+        kinds = [kind.replace(lexical=replace(kind.lexical, classes=classes)) for kind in kinds]
+    return Recipe(_seeded(kinds), layer=_made(layer, LayerLearner), network=_made(network, NetworkLearner))
+
+
+def recommended(n_trees: int, **settings: Any) -> Recipe:
+    """Return what is best for a treebank of this size, by our own study (docs/learning.md, `benchmarks/sizes.py`).
+
+    Small treebanks get grammars of different learners with few states, large ones split-merge.
+
+    Parameters
+    ----------
+    n_trees
+        How many trees there are.
+    settings
+        Settings that those learners take which have them, instead of the recommended ones.
+    """
+    kinds = _FEW if n_trees < FEW else _MANY
+    learners = _of_methods(kinds, settings)
+    return Recipe(_seeded(learners), layer=LayerLearner(), network=NetworkLearner())
+
+
+def _made(given: Any, cls: type[Part]) -> Part | None:
+    """Return a part of a recipe that may be given as whether it is wanted."""
+    if given is None or isinstance(given, bool):
+        return cls() if given else None
+    return given
 
 
 def _of_methods(kinds: Sequence[str | Learner], settings: dict[str, Any]) -> list[Learner]:
-    """Return learners by their methods, each with those settings that it has."""
-    given = {number: kind for number, kind in enumerate(kinds) if isinstance(kind, Learner)}
-    classes = {number: find_learner(kind) for number, kind in enumerate(kinds) if not isinstance(kind, Learner)}
-    known = set().union(*(declared(cls) for cls in classes.values()), ("features",))
-    if unknown := sorted(set(settings) - known):
+    """Return learners, each with those settings that it has."""
+    learners = [kind if isinstance(kind, Learner) else make_learner(kind) for kind in kinds]
+    has = [{*declared(one), *(["features"] if "inside" in declared(one) else [])} for one in learners]
+    if unknown := sorted(set(settings).difference(*has)):
         raise UsageError(f"no member of the ensemble has a setting {unknown[0]!r}")
-    for number, cls in classes.items():
-        has = {*declared(cls), *(["features"] if "inside" in declared(cls) else [])}
-        given[number] = make_learner(cls.method, **{name: value for name, value in settings.items() if name in has})
-    return [given[number] for number in range(len(kinds))]
+    return [
+        with_settings(learner, {name: value for name, value in settings.items() if name in names})
+        for learner, names in zip(learners, has, strict=True)
+    ]
 
 
 def _seeded(kinds: Sequence[Learner]) -> tuple[Learner, ...]:

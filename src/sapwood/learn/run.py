@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,7 +30,9 @@ from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
+from sapwood.trees.word_classes import WordClasses
 
 # What a log has of a training: event, step and figures of each line.
 Lines: TypeAlias = list[tuple[str, int, dict[str, Any]]]
@@ -65,9 +68,11 @@ def train(
     *,
     method: str | Learner | None = None,
     dev: Iterable[Tree] | HeldOut | None = None,
-    ensemble: Members = 1,
-    layer: bool | LayerLearner = False,
-    network: bool | NetworkLearner = False,
+    ensemble: Members | None = None,
+    layer: bool | LayerLearner | None = None,
+    network: bool | NetworkLearner | None = None,
+    classes: WordClasses | None = None,
+    tokeniser: str | None = None,
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
@@ -81,7 +86,9 @@ def train(
     trees
         A treebank's trees, which are prepared as the method likes them best; or a corpus.
     method
-        A learner, or the name of a method, whose `settings` may follow: `train(trees, method="em", states=8)`.
+        A learner, or the name of a method, whose `settings` may follow: `train(trees, method="em", states=8)`. Without
+        one, and without `ensemble`, what is learned is what is best for a treebank of that size
+        (`sapwood.learn.recipe.recommended`).
     dev
         Trees to choose the best grammar by, and to score the result on.
     ensemble
@@ -91,6 +98,11 @@ def train(
         Whether to learn a layer over their forests, too (`sapwood.learn.layer`), or its settings.
     network
         Whether to learn a network that scores spans, too (`sapwood.learn.network`), or its settings.
+    classes
+        Classes of words from plain text, by which words are known that no tree has: `sapwood.lm.word_classes`.
+    tokeniser
+        How the model is to cut plain text up: the name of a tokeniser (`sapwood.trees.tokenisers`). Without one, as is
+        usual for English, with quotes and hyphens as in the trees.
     output
         Where to write the model. What is done is kept beside it until then, so that
     resume
@@ -108,13 +120,15 @@ def train(
     <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
     """
     progress = progress or Silent()
-    recipe = make_recipe(method, ensemble=ensemble, layer=layer, network=network, **settings)
-    learner = recipe.first
+    run = TrainingRun(tokeniser=tokeniser, output=output, resume=resume, log=log)
+    make = partial(
+        make_recipe, method, ensemble=ensemble, layer=layer, network=network, classes=classes, **settings
+    )  # fmt: skip
+    learner = make().first
     corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
         dev = HeldOut(dev, corpus, workers=learner.where)
-    run = TrainingRun(recipe, output=output, resume=resume, log=log)
-    grammars = run(corpus, dev, progress)
+    grammars = run(make(n_trees=corpus.n_trees), corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
 
@@ -131,28 +145,32 @@ class TrainingRun:
 
     Parameters
     ----------
-    recipe
-        What to learn.
-    output, resume, log
+    tokeniser, output, resume, log
         As for `train`.
 
     Attributes
     ----------
     kept
         The files beside the model.
+    recipe
+        What to learn.
     """
+
+    recipe: Recipe
 
     def __init__(
         self,
-        recipe: Recipe,
         *,
+        tokeniser: str | None = None,
         output: str | Path | None = None,
         resume: bool = False,
         log: str | Path | None = None,
     ) -> None:
         if resume and output is None:
             raise UsageError("resume: goes with output, beside which the state of training is kept")
-        self.recipe, self.resume, self.log = recipe, resume, log
+        if tokeniser is not None:
+            find_tokeniser(tokeniser)
+        self.tokeniser, self.resume, self.log = tokeniser, resume, log
         self.output, self.kept = output, KeptFiles(output)
         self.kept.check(resume=resume, log=log)
 
@@ -165,10 +183,10 @@ class TrainingRun:
         return self.recipe.first.where
 
     def __call__(
-        self, corpus: Corpus, dev: Evaluate | None = None, progress: Progress | None = None
+        self, recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None, progress: Progress | None = None
     ) -> list[TensorGrammar]:
         """Train, save, and clear away what was kept for the case of an interruption."""
-        progress, recipe = progress or Silent(), self.recipe
+        progress, self.recipe = progress or Silent(), recipe
         done = self._done(corpus)
         steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self._size])
         with self._open_log(steps) as log:
@@ -194,6 +212,9 @@ class TrainingRun:
                 done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
                 steps += recipe.layer.epochs
             log.write("end", step=steps)
+        if self.tokeniser is not None:
+            named = {"name": self.tokeniser}
+            done = [grammar.with_info(tokeniser={**grammar.info.get("tokeniser", {}), **named}) for grammar in done]
         if self.output is not None:
             save_grammars(done, self.output)
             self.kept.clear()

@@ -92,6 +92,20 @@ class WordClasses:
         """Return what is stored."""
         return {"classes.words": pack_strings(self.words), "classes.numbers": self.numbers}
 
+    def to_dict(self) -> dict[str, list[int]]:
+        """Return the classes of each word, as JSON values."""
+        return dict(zip(self.words, self.numbers.tolist(), strict=True))
+
+    @classmethod
+    def from_dict(cls, classes: Mapping[str, Sequence[int]]) -> WordClasses:
+        """Build from `to_dict`'s result."""
+        words = sorted(classes)
+        levels = {len(classes[word]) for word in words}
+        if len(levels) != 1 or any(number >= 1 << 16 for word in words for number in classes[word]):
+            raise ModelError(f"classes: not as many numbers below {1 << 16} for every word")
+        numbers = np.array([classes[word] for word in words], np.uint16)
+        return cls(tuple(words), numbers.reshape(len(words), *levels))
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]]) -> WordClasses | None:
         """Build from what was stored; None if there are no classes."""
