@@ -18,7 +18,6 @@ from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import native_layer
 from sapwood.learn import PCFG
 from sapwood.learn.layer import LayerLearner, _forest, _GoldNodes
-from sapwood.learn.run import TrainingRun
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.run.workers import Threads
 
@@ -211,7 +210,7 @@ def test_workers_do_not_matter(corpus):
 def test_the_log_tells_of_the_layer(trees, tmp_path):
     from sapwood.run.log import read_log
 
-    TrainingRun(LEARNER, layer=QUICK, output=tmp_path / "m", log=tmp_path / "log")(LEARNER.prepare(trees))
+    train(trees, method=LEARNER, layer=QUICK, output=tmp_path / "m", log=tmp_path / "log")
     lines = read_log(tmp_path / "log")
     assert [line["epoch"] for line in lines if line["event"] == "layer"] == [1, 2]
     assert lines[0]["settings"]["layer"]["folds"] == 2

@@ -28,8 +28,9 @@ from sapwood.trees.word_classes import WordClasses
 Members: TypeAlias = int | Sequence[str | Learner]
 Part = TypeVar("Part", LayerLearner, NetworkLearner)
 
-# What is recommended for treebanks of fewer trees than this, and for others.
-FEW = 2000
+# What is recommended for treebanks of fewer trees than the first number, and for others; with fewer than the second,
+# nothing is learned on top.
+FEW, TINY = 2000, 50
 _FEW = (PivotEM(states=8), Spectral(), Cluster(states=8, iterations=10))
 _MANY = (SplitMerge(),)
 
@@ -111,11 +112,8 @@ def make_recipe(
     """
     if ensemble is None and method is None:
         wanted = recommended(n_trees, **settings)
-        kinds, layer, network = (
-            list(wanted.learners),
-            wanted.layer if layer in (None, True) else layer,
-            wanted.network if network in (None, True) else network,
-        )
+        kinds = list(wanted.learners)
+        layer, network = (wanted.layer if layer is None else layer), (wanted.network if network is None else network)
     elif ensemble is None or isinstance(ensemble, int):
         if ensemble is not None and ensemble < 1:
             raise UsageError(f"ensemble must be at least 1, not {ensemble}")
@@ -145,6 +143,8 @@ def recommended(n_trees: int, **settings: Any) -> Recipe:
     """
     kinds = _FEW if n_trees < FEW else _MANY
     learners = _of_methods(kinds, settings)
+    if n_trees < TINY:
+        return Recipe(_seeded(learners))
     return Recipe(_seeded(learners), layer=LayerLearner(), network=NetworkLearner())
 
 
