@@ -121,7 +121,7 @@ def test_closing_leaves_good_trees(grammar, network):
 
 def test_what_is_seen_of_words():
     assert len(looks("a")) == len(looks("Straßenbahn")) == n_looks(None)
-    classes = WordClasses(("a", "b"), np.array([[0, 3], [1, 4]], np.uint16))
+    classes = WordClasses(("a", "b"), np.array([[0, 3], [1, 4]], np.int32))
     assert looks("B", classes)[-2:] == ["@1:4", "@0:1"]
     assert len(looks("c", classes)) == n_looks(classes) == n_looks(None) + 2
     assert looks("1,250")[1] == "#0,0"

@@ -16,7 +16,7 @@ from sapwood.learn.network import NetworkLearner
 from sapwood.trees.signatures import SignatureModel
 from sapwood.trees.word_classes import MOST_LEVELS, WordClasses, class_names
 
-CLASSES = WordClasses(("Rome", "cat", "dog"), np.array([[1, 7], [0, 3], [0, 4]], np.uint16))
+CLASSES = WordClasses(("Rome", "cat", "dog"), np.array([[1, 7], [0, 3], [0, 4]], np.int32))
 
 
 def test_words_are_known_by_their_classes_first():
@@ -31,9 +31,9 @@ def test_words_are_known_by_their_classes_first():
 
 def test_levels_are_few():
     with pytest.raises(ModelError, match="levels"):
-        WordClasses(("a",), np.zeros((1, MOST_LEVELS + 1), np.uint16))
+        WordClasses(("a",), np.zeros((1, MOST_LEVELS + 1), np.int32))
     with pytest.raises(ModelError, match="levels"):
-        WordClasses(("a",), np.zeros((1, 0), np.uint16))
+        WordClasses(("a",), np.zeros((1, 0), np.int32))
 
 
 def test_same_content_is_equal():
@@ -51,7 +51,7 @@ def test_same_content_is_equal():
 
 def unseen(word: str) -> str:
     """Return a word that no tree has, and by whose look nothing can be told."""
-    return f"q{''.join(chr(ord('a') + ord(char) % 20) for char in word)}q"
+    return f"q{''.join(chr(97 + ord(char) // 16) + chr(97 + ord(char) % 16) for char in word)}q"
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def grammar() -> TensorGrammar:
         tags.update(zip(tree.words(), tree.tags(), strict=True))
     names = sorted(set(tags.values()))
     words = sorted(tags)
-    numbers = np.array([[names.index(tags[word]) // 2, names.index(tags[word])] for word in words], np.uint16)
+    numbers = np.array([[names.index(tags[word]) // 2, names.index(tags[word])] for word in words], np.int32)
     classes = WordClasses((*words, *map(unseen, words)), np.concatenate([numbers, numbers]))
     return train(
         trees, method="pcfg", classes=classes, layer=LayerLearner(epochs=2, folds=2), network=NetworkLearner(epochs=1)

@@ -87,7 +87,7 @@ def word_classes(
             numbers.append(k_means(seen, number, np.random.default_rng([random_state, level])))
             stage.step()
     order = sorted(range(len(words)), key=words.__getitem__)
-    return WordClasses(tuple(words[place] for place in order), np.stack(numbers, axis=1)[order].astype(np.uint16))
+    return WordClasses(tuple(words[place] for place in order), np.stack(numbers, axis=1)[order].astype(np.int32))
 
 
 def profiles(model: LatentBigram) -> Float32[Array, "words features"]:

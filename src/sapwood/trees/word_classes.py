@@ -16,7 +16,7 @@ import numpy as np
 
 from sapwood.errors import ModelError
 from sapwood.schema import Column
-from sapwood.shapes import Array, Shaped, UInt16
+from sapwood.shapes import Array, Int32, Shaped
 from sapwood.storage import pack_strings, unpack_strings
 
 # No more levels than this.
@@ -24,7 +24,7 @@ MOST_LEVELS = 4
 # The arrays of classes in a file.
 WORD_CLASSES = (
     Column("classes.words", "text", "class_words", along="classes.words"),
-    Column("classes.numbers", "uint16", "class_words class_levels", along="classes.words"),
+    Column("classes.numbers", "int32", "class_words class_levels", least=0, along="classes.words"),
 )
 
 
@@ -41,7 +41,7 @@ class WordClasses:
     """
 
     words: tuple[str, ...]
-    numbers: UInt16[Array, "words levels"]
+    numbers: Int32[Array, "words levels"]
 
     def __post_init__(self) -> None:
         if not 1 <= self.levels <= MOST_LEVELS:
@@ -75,7 +75,7 @@ class WordClasses:
     def of(self, word: str) -> tuple[int, ...] | None:
         """Return the classes of a word, coarse to fine; of its form in lower case, if that is all there is; or None.
 
-        >>> classes = WordClasses(("cat", "dog"), np.array([[0, 3], [0, 4]], np.uint16))
+        >>> classes = WordClasses(("cat", "dog"), np.array([[0, 3], [0, 4]], np.int32))
         >>> classes.of("dog"), classes.of("Dog"), classes.of("cow")
         ((0, 4), (0, 4), None)
         """
@@ -85,7 +85,7 @@ class WordClasses:
     def digest(self) -> str:
         """Return a SHA-256 of all of it."""
         content = hashlib.sha256(pack_strings(self.words).tobytes())
-        content.update(np.ascontiguousarray(self.numbers, "<u2").tobytes())
+        content.update(np.ascontiguousarray(self.numbers, "<i4").tobytes())
         return content.hexdigest()
 
     def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
@@ -103,7 +103,7 @@ class WordClasses:
         levels = {len(classes[word]) for word in words}
         if len(levels) != 1 or any(number >= 1 << 16 for word in words for number in classes[word]):
             raise ModelError(f"classes: not as many numbers below {1 << 16} for every word")
-        numbers = np.array([classes[word] for word in words], np.uint16)
+        numbers = np.array([classes[word] for word in words], np.int32)
         return cls(tuple(words), numbers.reshape(len(words), *levels))
 
     @classmethod
