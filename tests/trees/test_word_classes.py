@@ -62,9 +62,8 @@ def grammar() -> TensorGrammar:
     for tree in trees:
         tags.update(zip(tree.words(), tree.tags(), strict=True))
     names = sorted(set(tags.values()))
-    words = sorted(tags)
-    numbers = np.array([[names.index(tags[word]) // 2, names.index(tags[word])] for word in words], np.int32)
-    classes = WordClasses((*words, *map(unseen, words)), np.concatenate([numbers, numbers]))
+    numbers = {word: [names.index(tag) // 2, names.index(tag)] for word, tag in tags.items()}
+    classes = WordClasses.from_dict(numbers | {unseen(word): numbers[word] for word in tags})
     return train(
         trees, method="pcfg", classes=classes, layer=LayerLearner(epochs=2, folds=2), network=NetworkLearner(epochs=1)
     ).grammar

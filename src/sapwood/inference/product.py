@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -148,12 +147,6 @@ class Ensemble:
         self._native_layer = None if layer is None else native_layer(layer, self.joint, network)
         self._engine = kernels.engine(self.joint.native_coarse, [member.native for member in self.members], levels)
 
-    def opened(self) -> Ensemble:
-        """Return the same with no cell closed."""
-        other = copy(self)
-        other.closing = 0.0
-        return other
-
     def leaf(self, rows: Sequence[Float[Array, "leaf_states"]], *, fixed: bool = False) -> Leaf:
         """Return a word's lexical weights, given as one dense row over preterminal states for each member."""
         if len(rows) == 1:
@@ -176,13 +169,14 @@ class Ensemble:
         workspace: Workspace,
         phrases: Sequence[Phrase] = (),
         words: Sequence[str] = (),
+        close: bool = True,
     ) -> tuple[list[int], float] | None:
         """Return the coarse symbols of the best tree's nodes in preorder and the sentence's log probability, or None.
 
         The same as `chart` and then a decoder of `PRODUCT_DECODERS`, without anything in between.
         """
         given = self._layer_input(words, workspace)
-        constraints = self._constraints(phrases, given, len(leaves), threshold)
+        constraints = self._constraints(phrases, given, len(leaves), threshold, close)
         found = self._engine.parse(
             leaves, threshold, LEVEL * threshold, NEGLIGIBLE * threshold, _floor(threshold), *constraints,
             _NATIVE_DECODERS[decoder], *given, workspace.native,
@@ -197,23 +191,27 @@ class Ensemble:
         workspace: Workspace | None = None,
         phrases: Sequence[Phrase] = (),
         words: Sequence[str] = (),
+        close: bool = True,
     ) -> AnyChart | None:
         """Return the chart of a sentence, as `build_chart` does; None if no member has a parse.
 
-        A `ProductChart` keeps the members' charts if no workspace is given. A layer sees the words.
+        A `ProductChart` keeps the members' charts if no workspace is given. A layer sees the words. Cells are closed as
+        the first member and the network say, if they may be.
         """
         memory = workspace or Workspace()
         given = self._layer_input(words, memory)
-        constraints = self._constraints(phrases, given, len(leaves), threshold)
+        constraints = self._constraints(phrases, given, len(leaves), threshold, close)
         chart = self._grammars_chart(leaves, threshold, workspace, constraints)
         if chart is None or self.layer is None:
             return chart
         return apply_layer(given, chart, chart.count if isinstance(chart, ProductChart) else 1, memory)
 
-    def _constraints(self, phrases: Sequence[Phrase], given: LayerInput, n_words: int, threshold: float) -> Constraints:
-        """Return what cells may hold: what phrases leave, or else the network."""
-        constraints = compile_constraints(phrases, n_words, self.joint.coarse)
-        if phrases or not (self.closing and threshold) or not len(given.tags):
+    def _constraints(
+        self, phrases: Sequence[Phrase], given: LayerInput, n_words: int, threshold: float, close: bool
+    ) -> Constraints:
+        """Return what cells may hold: what phrases leave, or else the network, if cells may be closed."""
+        constraints = compile_constraints(phrases, n_words, self.joint.coarse, close=close)
+        if phrases or not (close and self.closing and threshold) or not len(given.tags):
             return constraints
         return constraints._replace(cells=Scores(given.spans, given.tags).closed(self.closing))
 
