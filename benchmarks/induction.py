@@ -136,10 +136,10 @@ class Treebank:
         return 0.0 if source == "tags" else self._worded[1]
 
     def scored(self, longest: int) -> list[Gold]:
-        """Return the sentences to score: all, or evenly spaced ones."""
+        """Return the sentences to score: all that are learned from, or evenly spaced ones of these."""
         rows = [one for one in self.gold if len(one.tokens) <= longest]
-        step = -(-len(rows) // self._most)
-        return rows[::step]
+        rows = rows[:: -(-len(rows) // self._sentences)]
+        return rows[:: -(-len(rows) // self._most)]
 
 
 def figures_of(result: UnlabelledResult) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias, cast
@@ -41,7 +41,7 @@ from sapwood.induction.valence import (
     valence_weights,
 )
 from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.settings import Declared, choice, integer, number, numbers, other
+from sapwood.learn.settings import Declared, as_json, choice, integer, number, numbers, other
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
 from sapwood.shapes import Array, Float64
@@ -160,7 +160,7 @@ class Inducer(Declared, ABC):
             "method": f"induce {self.model}",
             "settings": self.settings(),
             "training": {"sentences": text.n_sentences, "words": len(text.word), "digest": text.digest()},
-            "lexical": asdict(self.lexical),
+            "lexical": as_json(self.lexical),
             **found,
         }
 
