@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import SignatureModel, count_tags
 from sapwood.trees.symbols import SymbolTable
+from sapwood.trees.word_classes import WordClasses
 
 # Lost when it is added to a count, but not zero.
 _NEXT_TO_NOTHING = 2.0**-80
@@ -50,6 +52,8 @@ class LexicalSettings:
         `k'`: the same for a tag's usual division among states beside the word's own.
     signature_state_strength
         `k''`: the same beside that of a signature; None: always the usual division.
+    classes
+        Classes of words from plain text (`sapwood.lm.word_classes`), by which rare and unknown words are known first.
     """
 
     rare: int = 2
@@ -58,6 +62,28 @@ class LexicalSettings:
     signature_strength: float = 2.0
     state_strength: float = 20.0
     signature_state_strength: float | None = None
+    classes: WordClasses | None = None
+
+
+class Tokens(Protocol):
+    """Words in sentences: a corpus, or a text without trees.
+
+    Attributes
+    ----------
+    words
+        The different words.
+    word
+        That of each node, or -1 if it has none.
+    start
+        The place in its sentence where each node begins.
+    """
+
+    @property
+    def words(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def word(self) -> Int[Array, "nodes"]: ...  # noqa: D102
+    @property
+    def start(self) -> Int[Array, "nodes"]: ...  # noqa: D102
 
 
 class LexicalModel:
@@ -75,7 +101,7 @@ class LexicalModel:
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: Corpus | Tokens,
         settings: LexicalSettings,
         preterminal: Int[Array, "leaves"] | None = None,
         names: Sequence[str] = (),
@@ -83,6 +109,7 @@ class LexicalModel:
         self.settings = settings
         leaves = np.flatnonzero(corpus.word >= 0)
         if preterminal is None:
+            assert isinstance(corpus, Corpus)
             preterminal, names = corpus.symbol[leaves] - corpus.n_interminals, corpus.symbols[corpus.n_interminals :]
         labels = SymbolTable.from_names(names).tags
         self.tags = sorted(set(labels))
@@ -242,7 +269,7 @@ class LexicalModel:
 
 
 def learn_lexicon(
-    corpus: Corpus, settings: LexicalSettings, leaf_tag: Int[Array, "leaves"]
+    corpus: Tokens, settings: LexicalSettings, leaf_tag: Int[Array, "leaves"]
 ) -> tuple[Lexicon, Int32[Array, "words"], Int32[Array, "leaves"]]:
     """Choose signatures and number the words, given the tag of each leaf.
 
@@ -259,7 +286,8 @@ def learn_lexicon(
     rare = np.flatnonzero(counts[leaf_word] <= settings.rare)
     rare_words = [names[number] for number in leaf_word[rare]]
     model = SignatureModel.learn(
-        count_tags((w, str(t), 1.0) for w, t in zip(rare_words, leaf_tag[rare].tolist(), strict=True))
+        count_tags((w, str(t), 1.0) for w, t in zip(rare_words, leaf_tag[rare].tolist(), strict=True)),
+        settings.classes,
     )
     initial = (corpus.start[leaves[rare]] == 0).tolist()
     lexicon = Lexicon.build(names, zip(rare_words, initial, strict=True), model)
