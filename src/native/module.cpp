@@ -28,5 +28,6 @@ NB_MODULE(SAPWOOD_MODULE, module) {
     bind_lm(module);
     bind_learn(module);
     bind_observed(module);
+    bind_forests(module);
     bind_inference(module);
 }

@@ -10,8 +10,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
-from sapwood.inference._shards import Shard, prepare
-from sapwood.run.columns import Part
+from sapwood.inference._shards import Shard
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 
 T = TypeVar("T")
@@ -147,9 +146,11 @@ def add_rules(
 # to the next: each is added to in the order of shards, as threads do it.
 
 
-def prepare_all(parts: Sequence[Part], firsts: Sequence[int], *arguments: Any) -> list[Shard]:
+def prepare_all(
+    make: Callable[..., Shard], parts: Sequence[Any], firsts: Sequence[int], *arguments: Any
+) -> list[Shard]:
     """Prepare consecutive shards."""
-    return [prepare(part, first, *arguments) for part, first in zip(parts, firsts, strict=True)]
+    return [make(part, first, *arguments) for part, first in zip(parts, firsts, strict=True)]
 
 
 def each(work: Callable[..., T], shards: Sequence[Shard], *arguments: Any) -> list[T]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,6 +19,7 @@ from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.settings import as_json, check, declared, other, place
+from sapwood.learn.sources import Source
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
 from sapwood.run.workers import Threads, Workers
@@ -97,6 +98,7 @@ class Learner(ABC):
         self,
         corpus: Corpus,
         *,
+        also: Sequence[Source] = (),
         dev: Dev | None = None,
         progress: Progress | None = None,
         log: Log | None = None,
@@ -108,6 +110,9 @@ class Learner(ABC):
         ----------
         corpus
             The trees; `prepare` makes them from a treebank's.
+        also
+            What else to learn from: forests of sentences without trees, or with some brackets only
+            (`sapwood.learn.sources`). Methods that are not EM leave trees to it (`sapwood.learn.teaching`).
         dev
             Trees that were not trained on, to choose the best grammar by; or a function that returns the figures of a
             grammar, `f1` among them. Methods with nothing to choose leave it alone.
@@ -127,7 +132,21 @@ class Learner(ABC):
                 "define it with def, or as a Feature with a name"
             )
         evaluate = dev if dev is None or callable(dev) else HeldOut(dev, corpus, workers=self.where)
+        if also:
+            return self._learn_also(corpus, also, evaluate, progress or Silent(), log or NoLog(), checkpoint)
         return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
+
+    def _learn_also(
+        self,
+        corpus: Corpus,
+        also: Sequence[Source],
+        dev: Evaluate | None,
+        progress: Progress,
+        log: Log,
+        checkpoint: str | Path | None,
+    ) -> TensorGrammar:
+        """Return the grammar of trees and forests; arguments as for `fit`."""
+        raise UsageError(f"{self.method} learns from whole trees, not from forests; give it the best tree of each")
 
     @abstractmethod
     def _learn(
