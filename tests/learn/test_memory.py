@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from made_up import made_up_treebank
-from sapwood.inference import observed
+from sapwood.inference import observations, observed
 from sapwood.learn.latent import LatentWeights
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.split_merge import SplitMerge
@@ -80,7 +80,7 @@ def test_vectors_are_held_for_some_shards_only(monkeypatch):
     lexical = np.ones(int(trees.lexical_offsets(weights)[-1]))
     expected = trees.expectations(weights, lexical=lexical)
     for limit in (1, whole // 3, whole + 1):
-        monkeypatch.setattr(observed, "_HELD", limit)
+        monkeypatch.setattr(observations, "_HELD", limit)
         batches = list(trees._batches(trees._weights(weights, lexical, np.float32), trees._shards))
         assert [shard for batch in batches for shard in batch] == trees._shards
         held = [sum(2 * int(weights.states[shard.symbol].sum()) for shard in batch) for batch in batches]

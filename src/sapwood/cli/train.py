@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli import _teaching as teaching
 from sapwood.cli._groups import GroupedCommand, config_options, run_settings
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM
@@ -39,7 +40,12 @@ class _TrainCommand(GroupedCommand):
         return super().get_params(ctx)
 
 
-@click.command("train", cls=_TrainCommand, groups={"Trees": _TREES}, short_help="Learn a grammar from treebanks.")
+@click.command(
+    "train",
+    cls=_TrainCommand,
+    groups={teaching.HEADING: teaching.GROUP, "Trees": _TREES},
+    short_help="Learn a grammar from treebanks.",
+)
 @click.argument("treebank", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, help="Where to write the model.")
 @click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
@@ -50,6 +56,7 @@ class _TrainCommand(GroupedCommand):
     "--layer", is_flag=True, help="Learn weights of words and spans on top, by cross-validation: more accurate."
 )
 @click.option("--network", is_flag=True, help="Learn a small neural network beside the grammar: more accurate.")
+@teaching.teaching_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
@@ -81,6 +88,8 @@ def command(
     ensemble: int,
     layer: bool,
     network: bool,
+    partial: tuple[str, ...],
+    text: tuple[str, ...],
     seed: int,
     resume: bool,
     log_path: str | None,
@@ -120,6 +129,7 @@ def command(
       sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
       sapwood train train.mrg --method split-merge --layer -o model.sapwood
       sapwood train train.mrg --method split-merge --network -o model.sapwood
+      sapwood train train.mrg --text more.txt --partial some.mrg -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
@@ -133,14 +143,14 @@ def command(
     from sapwood.learn.settings import declared
     from sapwood.trees import Corpus
 
+    lessons = teaching.take_settings(given, partial, text)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
     refuse_foreign(method, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
-    common.check_inputs(*treebank, dev, heads, init)
-    common.refuse_replacing(
-        {"-o": output, "--log": log_path, "--save-config": save_config}, (*treebank, dev, heads, init)
-    )
+    files = (*treebank, *partial, *text, dev, heads, init)
+    common.check_inputs(*files)
+    common.refuse_replacing({"-o": output, "--log": log_path, "--save-config": save_config}, files)
     if init is not None:
         settings["init"] = TensorGrammar.load(init)
     settings = {"threads": common.default_threads(threads), **settings, **read_pairs(more)}
@@ -152,15 +162,17 @@ def command(
         learner = learner.replace(random_state=seed)
     if cluster is not None:
         learner = learner.replace(workers=common.open_workers(context, cluster, learner.threads))
+    progress = common.make_progress(quiet)
+    brackets, plain = teaching.read_partial_trees(partial, skip_bad, progress), teaching.read_text(text)
+    preparation, learner = learner.preparation, teaching.teach(learner, brackets, plain, lessons)
     run = TrainingRun(
         learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log_path
     )
     if save_config is not None:
         write_config(save_config, _kept(context))
-    progress = common.make_progress(quiet)
     started = time.perf_counter()
     normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
-    base = replace(learner.preparation, root=normaliser.root)
+    base = replace(preparation, root=normaliser.root)
     transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
     trees = common.trees_from(treebank, input_format, skip_bad, progress)
     with common.naming(treebank):
@@ -183,6 +195,8 @@ def command(
         "trees": corpus.n_trees,
         "words": corpus.n_words,
         "dropped": corpus.dropped,
+        "partial": 0 if brackets is None else len(brackets.trees),
+        "text": 0 if plain is None else len(plain.sentences),
         "grammars": len(grammars),
         "symbols": len(grammars[0].symbols),
         "states": int(grammars[0].states.sum()),
@@ -200,5 +214,5 @@ def command(
 
 def _kept(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run that a configuration file is to remember: not where its files are."""
-    gone = ("output", "resume", "log", "dev", "cluster")
+    gone = ("output", "resume", "log", "dev", "cluster", "partial", "text")
     return {name: value for name, value in run_settings(context).items() if name not in gone}

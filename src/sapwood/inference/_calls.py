@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sapwood.inference.result import ParseResult
     from sapwood.trees.tokenise import Token
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -39,6 +40,6 @@ def parts(sentences: Iterable[T], size: int) -> Iterator[list[T]]:
         yield part
 
 
-def parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:
+def parse_part(call: Callable[[Parser, T], R], parser: Parser, sentences: list[T]) -> list[R]:
     """Parse the sentences of a part, each by a call."""
     return [call(parser, sentence) for sentence in sentences]

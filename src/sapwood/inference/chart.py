@@ -11,7 +11,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.inference.compiled import CompiledGrammar, Leaf
-from sapwood.inference.constraints import Phrase, compile_constraints
+from sapwood.inference.constraints import Requirement, compile_constraints
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 
 # What is negligible in the fine pass, as a multiple of the threshold.
@@ -139,7 +139,7 @@ def build_chart(
     *,
     threshold: float,
     workspace: Workspace | None = None,
-    phrases: Sequence[Phrase] = (),
+    phrases: Sequence[Requirement] = (),
 ) -> Chart | None:
     """Return the chart of a sentence given its words' lexical weights; None if nothing survives.
 
@@ -217,7 +217,7 @@ def coarse_forest(
     leaves: Sequence[Leaf],
     threshold: float,
     workspace: Workspace,
-    phrases: Sequence[Phrase] = (),
+    phrases: Sequence[Requirement] = (),
 ) -> Forest | None:
     """Return the edges whose posterior under the coarse grammar exceeds the threshold, None if there is no parse."""
     constraints = compile_constraints(phrases, len(leaves), compiled.coarse)

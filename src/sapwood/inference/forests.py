@@ -10,18 +10,23 @@ proportion, from the roots down, so that each sentence counts once and so does e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from sapwood import kernels
+from sapwood.errors import NoParse
 from sapwood.grammar.emissions import offsets_of
 from sapwood.inference.chart import Chart, Posteriors
+from sapwood.inference.constraints import Requirement
+from sapwood.inference.parser import Parser
 from sapwood.shapes import Array, Bool, Float64, Int32, Int64
 from sapwood.storage import content_digest, pack_strings
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.tree import Tree
 
 
 class SentenceForest(NamedTuple):
@@ -253,3 +258,57 @@ class _Fine:
         weight = product / np.where(totals > 0, totals, 1.0)[which] * posterior[which]
         found, weight = found[weight > 0], weight[weight > 0]
         return self.key // self.size, self.key % self.size, self.share, found.astype(np.int32), weight
+
+
+class Reading(NamedTuple):
+    """A sentence to be read: words or `(word, tag)` pairs, and what must hold of its trees."""
+
+    sentence: Sequence[str | tuple[str, str | None]]
+    required: Sequence[Requirement] = ()
+
+
+def read_forests(parser: Parser, readings: Iterable[Reading], *, least: float) -> Iterator[SentenceForest | None]:
+    """Yield what a parser leaves of each sentence's trees, in order, where it parses; None if it has none.
+
+    Edges whose posterior is less than `least` are left out.
+    """
+    return parser.map(partial(_read_forest, least=least), readings)
+
+
+def _read_forest(parser: Parser, reading: Reading, *, least: float) -> SentenceForest | None:
+    chart = parser.chart(reading.sentence, phrases=reading.required, brief=True)
+    if chart is None:
+        return None
+    words = [token if isinstance(token, str) else token[0] for token in reading.sentence]
+    return sentence_forest(chart, words, least=least)
+
+
+def read_best(parser: Parser, readings: Iterable[Reading]) -> Iterator[Tree | None]:
+    """Yield the best tree of each sentence in which all holds that must; None if there is none."""
+    return parser.map(_read_best, readings)
+
+
+def _read_best(parser: Parser, reading: Reading) -> Tree | None:
+    try:
+        result = parser.parse_one(reading.sentence, phrases=reading.required)
+    except NoParse:
+        return None
+    return None if result.failed else result.tree
+
+
+def first_contradiction(parser: Parser, reading: Reading) -> int | None:
+    """Return the number of the first requirement with which a sentence has no parse any more.
+
+    None if it has none anyway. What must hold of it must be contradictory or beyond the grammar.
+    """
+
+    def possible(count: int) -> bool:
+        return parser.chart(reading.sentence, phrases=reading.required[:count], brief=True) is not None
+
+    if not possible(0):
+        return None
+    low, high = 0, len(reading.required)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if possible(middle) else (low, middle)
+    return high - 1

@@ -24,7 +24,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _calls as calls
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
-from sapwood.inference.constraints import Phrase
+from sapwood.inference.constraints import Requirement, as_requirements
 from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import AnyChart, Ensemble, Model, gather_grammars
@@ -52,6 +52,7 @@ _KEPT_WORDS = 8192
 # What results depend on beside the grammars; those from the fourth on can be others for the same grammars.
 _SETTINGS = ("decoder", "threshold", "layer", "max_words", "max_memory", "timeout", "marginals", "alternatives")
 Sentence = Iterable[str | tuple[str, str | None]]
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -187,7 +188,7 @@ class Parser:
         The results' `offsets` say where in the text their words stand. Text can also be given in pieces, such as the
         lines of an open file, which are read only as they are needed.
         """
-        return self._map(calls.parse_tokens, self.tokenise(text))
+        return self.map(calls.parse_tokens, self.tokenise(text))
 
     def tokenise(self, text: str | Iterable[str]) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence of plain text, cut and spelt as the grammar's treebank does."""
@@ -195,7 +196,8 @@ class Parser:
         rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
         return tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
 
-    def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
+    def map(self, call: Callable[[Parser, T], R], sentences: Iterable[T]) -> Iterator[R]:
+        """Return an iterator of `call(parser, sentence)` for each sentence, in order, made where parsing is."""
         if self.workers.near:
             return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
         parts = self.workers.map(partial(calls.parse_part, call), repeat(self.shared), calls.parts(sentences, _WINDOW))
@@ -219,15 +221,15 @@ class Parser:
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        return self._map(calls.parse_one, sentences)
+        return self.map(calls.parse_one, sentences)
 
-    def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
+    def parse_one(self, sentence: Sentence, *, phrases: Sequence[Requirement] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree, or with True behind, must not.
 
         Raises `NoParse` if the grammar has no parse like that.
         """
         words, leaves = self._read(sentence)
-        phrases = [Phrase(*phrase) for phrase in phrases]
+        phrases = as_requirements(phrases)
         if not words:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
@@ -271,7 +273,7 @@ class Parser:
         words: list[str],
         leaves: Sequence[Leaf],
         threshold: float,
-        phrases: Sequence[Phrase],
+        phrases: Sequence[Requirement],
     ) -> ParseResult | None:
         """Parse without a chart to look at."""
         found = ensemble.parse(
@@ -290,7 +292,7 @@ class Parser:
         words: list[str],
         leaves: Sequence[Leaf],
         threshold: float,
-        phrases: Sequence[Phrase],
+        phrases: Sequence[Requirement],
     ) -> ParseResult | None:
         """Parse with all that the chart knows."""
         chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words)
@@ -302,16 +304,16 @@ class Parser:
         best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
         return ParseResult(words, clean, known_log_probability(status, chart.log_probability), status, marginals, best)
 
-    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), brief: bool = False) -> AnyChart | None:
+    def chart(self, sentence: Sentence, *, phrases: Sequence[Requirement] = (), brief: bool = False) -> AnyChart | None:
         """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse.
 
         If it is `brief`, that of several grammars is without the charts of each, which takes less memory and time.
         """
         workspace = self._workspace if brief else None
-        return self._chart(*self._read(sentence), workspace, [Phrase(*phrase) for phrase in phrases])
+        return self._chart(*self._read(sentence), workspace, as_requirements(phrases))
 
     def _chart(
-        self, words: list[str], leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Phrase] = ()
+        self, words: list[str], leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Requirement] = ()
     ) -> AnyChart | None:
         if not leaves:
             return None
@@ -324,15 +326,17 @@ class Parser:
                     return chart
         return None
 
-    def posteriors(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), least: float = 0.0) -> list[Marginal]:
+    def posteriors(
+        self, sentence: Sentence, *, phrases: Sequence[Requirement] = (), least: float = 0.0
+    ) -> list[Marginal]:
         """Return all phrases and tags of all parses whose posterior is `least` or more, in the order of their words."""
         words, leaves = self._read(sentence)
         with self._limits():
-            chart = self._chart(words, leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(words, leaves, self._workspace, as_requirements(phrases))
             found = {} if chart is None else chart.label_posteriors()
         return sorted(Marginal(*key, value) for key, value in found.items() if value >= least)
 
-    def k_best(self, sentence: Sentence, count: int, *, phrases: Sequence[Phrase] = ()) -> list[Derivation]:
+    def k_best(self, sentence: Sentence, count: int, *, phrases: Sequence[Requirement] = ()) -> list[Derivation]:
         """Return up to `count` different trees, the most probable first, with `log p(tree)` summed over states.
 
         They are found by their rule posteriors, which with hidden states or finer symbols need not be the very most
@@ -344,7 +348,7 @@ class Parser:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._read(sentence)
         with self._limits():
-            chart = self._chart(words, leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(words, leaves, self._workspace, as_requirements(phrases))
             return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
 
     def _k_best(
@@ -360,7 +364,7 @@ class Parser:
         count: int,
         *,
         random_state: int | np.random.Generator | None = None,
-        phrases: Sequence[Phrase] = (),
+        phrases: Sequence[Requirement] = (),
     ) -> list[Tree]:
         """Draw trees from the posterior over a sentence's parses; no parse gives an empty list.
 
@@ -373,7 +377,7 @@ class Parser:
         # Of several grammars all charts are needed, not only the last.
         workspace = self._workspace if len(self.grammars) == 1 else None
         with self._limits():
-            chart = self._chart(words, leaves, workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(words, leaves, workspace, as_requirements(phrases))
         if chart is None:
             return []
         rng = np.random.default_rng(random_state)

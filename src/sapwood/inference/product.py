@@ -38,7 +38,7 @@ from sapwood.inference.chart import (
     refine_forest,
 )
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
-from sapwood.inference.constraints import Phrase, compile_constraints
+from sapwood.inference.constraints import Requirement, compile_constraints
 from sapwood.inference.forest_trees import sample, tree_log_probability
 from sapwood.inference.layered import LayeredChart, LayerInput, apply_layer, native_layer
 from sapwood.models import find_model
@@ -164,7 +164,7 @@ class Ensemble:
         *,
         threshold: float,
         workspace: Workspace,
-        phrases: Sequence[Phrase] = (),
+        phrases: Sequence[Requirement] = (),
         words: Sequence[str] = (),
     ) -> tuple[list[int], float] | None:
         """Return the coarse symbols of the best tree's nodes in preorder and the sentence's log probability, or None.
@@ -184,7 +184,7 @@ class Ensemble:
         *,
         threshold: float,
         workspace: Workspace | None = None,
-        phrases: Sequence[Phrase] = (),
+        phrases: Sequence[Requirement] = (),
         words: Sequence[str] = (),
     ) -> AnyChart | None:
         """Return the chart of a sentence, as `build_chart` does; None if no member has a parse.
@@ -209,7 +209,7 @@ class Ensemble:
         return LayerInput(self._native_layer, seen, self.network.scores(words))
 
     def _grammars_chart(
-        self, leaves: Sequence[Leaf], threshold: float, workspace: Workspace | None, phrases: Sequence[Phrase]
+        self, leaves: Sequence[Leaf], threshold: float, workspace: Workspace | None, phrases: Sequence[Requirement]
     ) -> Chart | ProductChart | None:
         if len(self.members) == 1:
             return build_chart(self.joint, leaves, threshold=threshold, workspace=workspace, phrases=phrases)

@@ -50,6 +50,8 @@ class Learner(ABC):
     method: ClassVar[str]
     # How trees are best prepared for it: hidden states find out for themselves what ancestors and siblings say.
     preparation: ClassVar[TreeTransform] = TreeTransform()
+    # Whether it can learn from forests beside trees.
+    takes_forests: ClassVar[bool] = False
 
     lexical: LexicalSettings = other(LexicalSettings(), "How rare and unknown words are treated.", LexicalSettings)
     threads: int = place(1, "How many threads work on the corpus.", int)
@@ -132,6 +134,8 @@ class Learner(ABC):
                 "define it with def, or as a Feature with a name"
             )
         evaluate = dev if dev is None or callable(dev) else HeldOut(dev, corpus, workers=self.where)
+        if also and not self.takes_forests:
+            raise UsageError(f"{self.method} learns from whole trees, not from forests; give it the best tree of each")
         if also:
             return self._learn_also(corpus, also, evaluate, progress or Silent(), log or NoLog(), checkpoint)
         return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
@@ -145,8 +149,8 @@ class Learner(ABC):
         log: Log,
         checkpoint: str | Path | None,
     ) -> TensorGrammar:
-        """Return the grammar of trees and forests; arguments as for `fit`."""
-        raise UsageError(f"{self.method} learns from whole trees, not from forests; give it the best tree of each")
+        """Return the grammar of trees and forests, if the learner takes them; arguments as for `fit`."""
+        raise NotImplementedError
 
     @abstractmethod
     def _learn(

@@ -78,6 +78,7 @@ class EM(SmoothingLearner):
     """
 
     method: ClassVar[str] = "em"
+    takes_forests: ClassVar[bool] = True
 
     states: int | Mapping[str, int] = integer(16, "Hidden states of each symbol.", low=1)
     iterations: int = integer(40, "The most iterations.", low=1)

@@ -308,7 +308,7 @@ def learn_lexicon(
         count_tags((w, str(t), n) for w, t, n in zip(rare_words, leaf_tag[rare].tolist(), often, strict=True))
     )
     initial = leaves.initial[rare].tolist()
-    lexicon = Lexicon.build(names, zip(rare_words, initial, often, strict=True), model)
+    lexicon = Lexicon.build(names, zip(rare_words, initial, strict=True), model, often)
     signature = np.full(len(leaf_word), -1, np.int32)
     signature[rare] = [lexicon.signature(w, first) for w, first in zip(rare_words, initial, strict=True)]
     return lexicon, word_map, signature

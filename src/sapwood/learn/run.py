@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -25,11 +25,13 @@ from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD, make_learner
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.settings import declared
+from sapwood.learn.teaching import PartialTrees, PlainText, Taught
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.partial import PartialTree
 from sapwood.trees.tree import Tree
 
 # What a log has of a training: event, step and figures of each line.
@@ -69,6 +71,9 @@ def train(
     ensemble: int = 1,
     layer: bool | LayerLearner = False,
     network: bool | NetworkLearner = False,
+    partial: Iterable[PartialTree] | None = None,
+    text: Iterable[Sequence[str]] | PlainText | None = None,
+    teaching: Mapping[str, Any] | None = None,
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
@@ -91,6 +96,10 @@ def train(
         Whether to learn a layer over their forests, too (`sapwood.learn.layer`), or its settings.
     network
         Whether to learn a network that scores spans, too (`sapwood.learn.network`), or its settings.
+    partial, text
+        Partly bracketed sentences and plain ones, as lists of words, to learn from as well (`sapwood.learn.teaching`).
+    teaching
+        Settings of that: `{"text_weight": 0.5}`.
     output
         Where to write the model. What is done is kept beside it until then, so that
     resume
@@ -115,6 +124,10 @@ def train(
     corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
         dev = HeldOut(dev, corpus, workers=learner.where)
+    if partial is not None or text is not None:
+        brackets = None if partial is None else PartialTrees(list(partial))
+        plain = text if text is None or isinstance(text, PlainText) else PlainText(list(text))
+        learner = Taught.of(learner, partial=brackets, text=plain, **(teaching or {}))
     run = TrainingRun(learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log)
     grammars = run(corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))

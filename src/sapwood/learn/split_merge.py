@@ -57,6 +57,7 @@ class SplitMerge(SmoothingLearner):
     """
 
     method: ClassVar[str] = "split-merge"
+    takes_forests: ClassVar[bool] = True
 
     cycles: int = integer(5, "How often to split.", low=1)
     iterations: int = integer(20, "Iterations of EM after each split.", low=1)

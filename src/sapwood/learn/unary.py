@@ -115,7 +115,15 @@ def unfold(corpus: Corpus) -> Unfolded:
         corpus.normaliser,
         corpus.transform,
     )
-    return Unfolded(corpus, unfolded, top, bottom)
+    # A corpus can have rules and symbols that none of its trees has.
+    outer = np.where(top >= 0, top, bottom)
+    a, b, c = corpus.rules.T
+    stepped = np.flatnonzero(top >= 0)
+    empty = np.full(len(stepped), len(symbols) - 1)
+    rules = np.concatenate(
+        [np.stack([bottom[a], outer[b], outer[c]], axis=1), np.stack([top[stepped], bottom[stepped], empty], axis=1)]
+    )
+    return Unfolded(corpus, unfolded.with_rules(rules), top, bottom)
 
 
 def _step(symbol: Symbol, plain: bool) -> tuple[Symbol | None, Symbol]:

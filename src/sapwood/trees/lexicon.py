@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 
@@ -88,14 +88,21 @@ class Lexicon:
         return {signature: number for number, signature in enumerate(self.signatures)}
 
     @classmethod
-    def build(cls, words: Sequence[str], rare: Iterable[tuple[str, bool, float]], model: SignatureModel) -> Lexicon:
-        """Number the words and the signatures that the given rare `(word, sentence-initial, count)` tokens show.
+    def build(
+        cls,
+        words: Sequence[str],
+        rare: Iterable[tuple[str, bool]],
+        model: SignatureModel,
+        times: Iterable[float] | None = None,
+    ) -> Lexicon:
+        """Number the words and the signatures that the given rare `(word, sentence-initial)` tokens show.
 
-        A signature that fewer than `_MIN_SEEN` of these tokens have is not worth a number.
+        Each is seen once, or so many `times`. A signature that is seen fewer than `_MIN_SEEN` times is not worth a
+        number.
         """
         known = set(words)
         chains: dict[tuple[str, ...], float] = defaultdict(float)
-        for word, initial, often in rare:
+        for (word, initial), often in zip(rare, repeat(1.0) if times is None else times, strict=False):
             chains[tuple(model.chain(word, initial, _lower_known(word, known)))] += often
         seen: dict[str, float] = defaultdict(float)
         for chain, count in chains.items():
