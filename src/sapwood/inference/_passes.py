@@ -104,7 +104,7 @@ def _new_vectors(shard: Shard, weights: Weights, outside: bool) -> NodeVectors:
 def inside(shard: Shard, weights: Weights, keep: bool) -> tuple[np.ndarray, NodeVectors | None]:
     """Return the log-likelihoods of a shard's trees and, to keep them, the inside vectors."""
     vectors = _new_vectors(shard, weights, outside=False)
-    log_likelihoods = np.empty(len(shard.roots))
+    log_likelihoods = np.empty(shard.n_sentences)
     kernels.inside_pass(shard, weights, vectors, log_likelihoods)
     return log_likelihoods, vectors if keep else None
 
@@ -116,7 +116,7 @@ def inside_outside(shard: Shard, weights: Weights) -> tuple[np.ndarray, NodeVect
 
 def _both_ways(shard: Shard, weights: Weights) -> tuple[np.ndarray, NodeVectors]:
     vectors = _new_vectors(shard, weights, outside=True)
-    log_likelihoods = np.empty(len(shard.roots))
+    log_likelihoods = np.empty(shard.n_sentences)
     kernels.inside_pass(shard, weights, vectors, log_likelihoods)
     kernels.outside_pass(shard, weights, log_likelihoods, vectors)
     return log_likelihoods, vectors

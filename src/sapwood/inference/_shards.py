@@ -27,6 +27,11 @@ class Shard:
     members: np.ndarray
     roots: np.ndarray
 
+    @property
+    def n_sentences(self) -> int:
+        """Number of trees."""
+        return len(self.roots)
+
 
 def prepare(part: Part, first: int, n_words: int, n_rules: int, pair_keys: np.ndarray) -> Shard:
     """Put nodes of whole trees in order, given their columns; the first of them has the number `first`."""

@@ -28,6 +28,9 @@ from sapwood.storage import content_digest, pack_strings
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 
+# A bound below which it is of no use to look for another one.
+_HARDLY = 1e-6
+
 
 class SentenceForest(NamedTuple):
     """The forest of one sentence; columns as in `Forests`."""
@@ -161,8 +164,8 @@ def _nothing() -> SentenceForest:
 def sentence_forest(chart: Posteriors, words: Sequence[str], *, least: float = 0.0) -> SentenceForest | None:
     """Return what a chart leaves of a sentence's trees: edges whose posterior is positive and `least` or more.
 
-    None if no tree is left. The symbols are the grammar's own, finer than those of the chart if they know of ancestors
-    or siblings.
+    If that would leave no tree, a tenth of it must do; None if there is none at all. The symbols are the grammar's own,
+    finer than those of the chart if they know of ancestors or siblings.
     """
     forest, coarse = chart.forest, chart.compiled.coarse
     parent = np.repeat(forest.group_parent, np.diff(forest.group_offsets))
@@ -185,7 +188,7 @@ def sentence_forest(chart: Posteriors, words: Sequence[str], *, least: float = 0
     left = np.empty(len(symbol), bool)
     kernels.keep_whole(leaf, root, np.ascontiguousarray(edges), use, left)
     if not left.any():
-        return None
+        return None if least == 0 else sentence_forest(chart, words, least=least / 10 if least > _HARDLY else 0.0)
     # Nodes by falling length would have parents first; by rising length and place children are.
     order = np.flatnonzero(left)
     order = order[np.lexsort((symbol[order], start[order], end[order] - start[order]))]

@@ -95,14 +95,13 @@ class Expectations:
     def plus(self, other: Expectations, weight: float) -> Expectations:
         """Return the sum of these and of others over the same rules and pairs, which count so much.
 
-        The other's log-likelihoods come behind these, times their weight. These are used up.
+        The other's log-likelihoods come behind these, times their weight. Both are used up.
         """
-        for name in ("tensors", "lexical", "root", "occupancy"):
-            values = getattr(other, name)
-            values *= weight
-            np.add(getattr(self, name), values, out=getattr(self, name))
+        np.multiply(other.tensors, weight, out=other.tensors)  # in place: nothing is as large
+        np.add(self.tensors, other.tensors, out=self.tensors)
+        small = {name: getattr(self, name) + weight * getattr(other, name) for name in ("lexical", "root", "occupancy")}
         logs = np.concatenate([self.log_likelihoods, weight * other.log_likelihoods])
-        return replace(self, log_likelihoods=logs)
+        return replace(self, **small, log_likelihoods=logs)
 
 
 class TreeWeights(Protocol):

@@ -178,6 +178,11 @@ class ForestShard:
     root_offsets: np.ndarray
     root_factor: np.ndarray
 
+    @property
+    def n_sentences(self) -> int:
+        """Number of forests."""
+        return len(self.root_offsets) - 1
+
 
 def prepare_forests(
     parts: tuple[Part, Part, Part, Part], first: int, n_words: int, pair_keys: np.ndarray
