@@ -299,19 +299,26 @@ def _read_best(parser: Parser, reading: Reading) -> Tree | None:
     return None if result.failed else result.tree
 
 
-def first_contradiction(parser: Parser, reading: Reading) -> int | None:
-    """Return the number of the first requirement with which a sentence has no parse any more.
+def first_contradiction(parser: Parser, reading: Reading) -> int | Requirement | None:
+    """Return what a sentence has no parse with any more: the place of a word whose tag is given, or a requirement.
 
-    None if it has none anyway. What must hold of it must be contradictory or beyond the grammar.
+    Tags come first, each with those before it, then the requirements in their order. None if the sentence has no parse
+    whatever is asked of it.
     """
+    words = [token if isinstance(token, str) else token[0] for token in reading.sentence]
+    tagged = [place for place, token in enumerate(reading.sentence) if not isinstance(token, str) and token[1]]
+    facts: list[int | Requirement] = [*tagged, *reading.required]
 
     def possible(count: int) -> bool:
-        return parser.chart(reading.sentence, phrases=reading.required[:count], brief=True) is not None
+        last = [-1, *tagged][min(count, len(tagged))]
+        sentence = [token if place <= last else words[place] for place, token in enumerate(reading.sentence)]
+        phrases = reading.required[: max(count - len(tagged), 0)]
+        return parser.chart(sentence, phrases=phrases, brief=True) is not None
 
     if not possible(0):
         return None
-    low, high = 0, len(reading.required)
+    low, high = 0, len(facts)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if possible(middle) else (low, middle)
-    return high - 1
+    return facts[high - 1]

@@ -141,10 +141,12 @@ class Lessons:
             remedy = f"; a phrase over a word without a tag is ({tag} (_ {reading.sentence[word][0]}))"
             is_phrase = any(tag in chain for chain in parser.grammar.symbols.chain)
             return tree.error(f"the trees have no tag {tag!r}{remedy if is_phrase else ''}", word, word + 1)
-        at = first_contradiction(parser, reading)
-        if at is None:
+        wanted = first_contradiction(parser, reading)
+        if wanted is None:
             return tree.error("the grammar has no parse of this sentence", 0, len(reading.sentence))
-        wanted = reading.required[at]
+        if isinstance(wanted, int):
+            tag = reading.sentence[wanted][1]
+            return tree.error(f"no tree of the grammar has the tag {tag!r} here", wanted, wanted + 1)
         if isinstance(wanted, Subtree):
             end, label = wanted.start + len(wanted.tree), wanted.tree.label
             return tree.error(f"no tree of the grammar has this {label!r} here", wanted.start, end, label)

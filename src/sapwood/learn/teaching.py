@@ -23,6 +23,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.lessons import KeptTeacher, Lessons
 from sapwood.learn.settings import choice, declared, integer, number, other
+from sapwood.learn.split_merge import SplitMerge
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress
 from sapwood.storage import content_digest, pack_strings
@@ -128,7 +129,7 @@ class Taught(Learner):
     ['dogs', 'sleep', 'bark', 'cats']
     """
 
-    student: Learner = other(None, "The learner.", Learner)
+    student: Learner = other(SplitMerge(), "The learner.", Learner)
     partial: PartialTrees | None = other(None, "Partly bracketed sentences.", PartialTrees)
     text: PlainText | None = other(None, "Plain sentences.", PlainText)
     partial_weight: float = number(1.0, "How much a partly bracketed sentence counts.", above=0, below=1e6)
@@ -145,8 +146,6 @@ class Taught(Learner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.student, Learner):
-            raise UsageError("student: there is no learner to be taught")
         if self.text_use == "forests" and not self.student.takes_forests:
             raise UsageError(f"text_use: {self.student.method} cannot take forests, only the best trees")
         for name in ("partial_weight", "text_weight"):
