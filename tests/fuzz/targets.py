@@ -23,6 +23,7 @@ from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
 from sapwood.inference import Parser
+from sapwood.inference.constraints import requirements
 from sapwood.inference.parse_files import read_manifest
 from sapwood.learn.em import EM
 from sapwood.learn.layer import LayerLearner
@@ -41,11 +42,13 @@ from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import format_as, read_tagged, read_tokens, read_trees
 from sapwood.trees.heads import HeadRules
+from sapwood.trees.partial import PartialTree, read_partial
 from sapwood.trees.search import Searcher
 from sapwood.trees.sentences import tokenise_text
 from sapwood.trees.table import read_table
 from sapwood.trees.tree import Tree
 
+_PARTIAL = "# some\n(S (NP (DT the) (NN dog)) barks .)\n(_ the dog (VP (_ barks)))\n(S (_ a b) (NP c (NN d)))\n"
 TREES = [
     "(ROOT (S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (DT a) (NN cat))) (. .)))",
     "(ROOT (S (NP (PRP it)) (VP (VBD rained) (ADVP (RB again)))))",
@@ -237,6 +240,19 @@ def _use_trees(path: Path) -> None:
         Corpus.from_trees(trees)
 
 
+def _use_partial(path: Path) -> None:
+    found = list(read_partial(path))
+    assert [PartialTree.parse(str(one)) for one in found] == found
+    parser = Parser(PCFG().fit(_corpus()))
+    for one in found:
+        clean = one.normalised(parser.grammar.normaliser)
+        if clean is not None and len(clean.tree) <= 20:
+            words, required = requirements(clean.tree, "ROOT")
+            known = [(word, tag if tag in parser.grammar.emissions.tags else None) for word, tag in words]
+            parser.chart(known, phrases=required)
+            clean.error("", 0, 1)
+
+
 def _use_pattern(path: Path) -> None:
     Searcher(path.read_text(encoding="utf-8", errors="replace"), timeout=5).count(map(Tree.parse, TREES))
 
@@ -377,6 +393,7 @@ TEXTS = {
         use=_use_pattern,
     ),
     "brackets": _written("( ) (( )) (NP -LRB- /* */ # *x* ( ) -NONE- *T*-1 | @ ^ ~", "\n".join(TREES), use=_use_trees),
+    "partial": _written("( ) (_ _ (NP -LRB- a b /* */ # -NONE- *T*-1 -U+005F-", _PARTIAL, use=_use_partial),
     "export": _written("#BOS #EOS #FORMAT #500 500 0 501 #501 -- %% $. 4 3", _export(), use=_use_trees),
     "arpa": _written(
         "\\data\\ \\end\\ \\1-grams: \\2-grams: ngram 1=3 ngram 2=99 <s> </s> <unk> -99 " + _NUMBERS,

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sapwood.cli import _common as common
 from sapwood.cli import _teaching as teaching
 from sapwood.cli._groups import GroupedCommand, config_options, run_settings
-from sapwood.errors import UsageError
+from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
+from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
 from sapwood.trees.transform import Direction
 
+if TYPE_CHECKING:
+    from sapwood.evaluate.held_out import HeldOut
+    from sapwood.learn.base import Learner
+    from sapwood.trees.corpus import Corpus
+
+# Options that say nothing of sequences.
+_OF_TREES = (
+    "direction", "vertical", "horizontal", "heads", "annotate_tags", "function_tags", "keep_tags", "keep_empties",
+    "keep_repeated", "input_format", "partial",
+)  # fmt: skip
 _TREES = (
     "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-empties", "keep-repeated",
     "from", "skip-bad",
@@ -47,6 +59,7 @@ class _TrainCommand(GroupedCommand):
     short_help="Learn a grammar from treebanks.",
 )
 @click.argument("treebank", nargs=-1, required=True)
+@click.option("--sequences", is_flag=True, help="TREEBANK and --dev are tagged sequences, word/TAG: learn a tagger.")
 @click.option("-o", "--output", required=True, help="Where to write the model.")
 @click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
 @click.option(
@@ -82,6 +95,7 @@ def command(
     context: click.Context,
     /,
     treebank: tuple[str, ...],
+    sequences: bool,
     output: str,
     method: str,
     dev: str | None,
@@ -130,6 +144,7 @@ def command(
       sapwood train train.mrg --method split-merge --layer -o model.sapwood
       sapwood train train.mrg --method split-merge --network -o model.sapwood
       sapwood train train.mrg --text more.txt --partial some.mrg -o model.sapwood
+      sapwood train --sequences tagged.txt -o tagger.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
@@ -143,6 +158,8 @@ def command(
     from sapwood.learn.settings import declared
     from sapwood.trees import Corpus
 
+    if sequences:
+        common.refuse_given(context, _OF_TREES, "is for trees, and --sequences are none")
     lessons = teaching.take_settings(given, partial, text)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
     refuse_foreign(method, [*settings, *(["init"] if init else [])])
@@ -164,26 +181,29 @@ def command(
         learner = learner.replace(workers=common.open_workers(context, cluster, learner.threads))
     progress = common.make_progress(quiet)
     brackets, plain = teaching.read_partial_trees(partial, skip_bad, progress), teaching.read_text(text)
-    preparation, learner = learner.preparation, teaching.teach(learner, brackets, plain, lessons)
+    student, learner = learner, teaching.teach(learner, brackets, plain, lessons)
     run = TrainingRun(
         learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log_path
     )
     if save_config is not None:
         write_config(save_config, _kept(context))
     started = time.perf_counter()
-    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
-    base = replace(preparation, root=normaliser.root)
-    transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
-    trees = common.trees_from(treebank, input_format, skip_bad, progress)
-    with common.naming(treebank):
-        corpus = Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
-    if corpus.dropped:
-        progress.note(f"left out {corpus.dropped} tree(s) of which normalising left nothing")
     held_out = None
-    if dev is not None:
-        with common.naming([dev]):
-            trees = common.trees_from([dev], input_format, skip_bad, progress)
-            held_out = HeldOut(trees, corpus, workers=learner.where)
+    if sequences:
+        corpus, held_out = _read_sequences(student, treebank, dev, skip_bad, progress)
+    else:
+        normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
+        base = replace(student.preparation, root=normaliser.root)
+        transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
+        trees = common.trees_from(treebank, input_format, skip_bad, progress)
+        with common.naming(treebank):
+            corpus = Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
+        if corpus.dropped:
+            progress.note(f"left out {corpus.dropped} tree(s) of which normalising left nothing")
+        if dev is not None:
+            with common.naming([dev]):
+                trees = common.trees_from([dev], input_format, skip_bad, progress)
+                held_out = HeldOut(trees, corpus, workers=learner.where)
     with common.resumable(run.kept):
         grammars = run(corpus, held_out, progress)
     seconds = time.perf_counter() - started
@@ -210,6 +230,28 @@ def command(
             click.echo(result.format())
     if as_json:
         common.print_json(report)
+
+
+def _read_sequences(
+    learner: Learner, paths: Sequence[str], dev: str | None, skip_bad: bool, progress: Progress
+) -> tuple[Corpus, HeldOut | None]:
+    """Return tagged sequences as right-branching trees, and those to measure taggers on."""
+    from sapwood.learn.tagging import held_out_sequences, tagged_corpus
+    from sapwood.trees.formats import read_tagged
+
+    def read(path: str) -> Iterator[list[tuple[str, str]]]:
+        bad: list[InputError] = []
+        yield from read_tagged(path, on_bad=bad.append if skip_bad else None)
+        if bad:
+            shown = "".join(f"\n  {error}" for error in bad[:5])
+            progress.note(f"skipped {len(bad)} line(s) that are no tagged sequences:{shown}")
+
+    with common.naming(paths):
+        corpus = tagged_corpus(learner, (pairs for path in paths for pairs in read(path)), progress=progress)
+    if dev is None:
+        return corpus, None
+    with common.naming([dev]):
+        return corpus, held_out_sequences(learner, read(dev), corpus)
 
 
 def _kept(context: click.Context) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class IterativeLearner(LatentLearner):
         figures = dev(grammar)
         log.write("dev", step=state.step, **labels, **figures)
         state = replace(state, measured=state.step, grammar=grammar)
-        return state if figure is None else keep_better(state, figure_of(figures, figure))
+        return state if figure is None else keep_better(state, figure_of(figures, figure, dev))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

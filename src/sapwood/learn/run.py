@@ -25,6 +25,7 @@ from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD, make_learner
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.settings import declared
+from sapwood.learn.tagging import held_out_sequences, tagged_corpus
 from sapwood.learn.teaching import PartialTrees, PlainText, Taught
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
@@ -64,10 +65,11 @@ class Trained:
 
 
 def train(
-    trees: Iterable[Tree] | Corpus,
+    trees: Iterable[Tree] | Corpus | Iterable[Sequence[tuple[str, str]]],
     *,
+    sequences: bool = False,
     method: str | Learner = DEFAULT_METHOD,
-    dev: Iterable[Tree] | HeldOut | None = None,
+    dev: Iterable[Tree] | Iterable[Sequence[tuple[str, str]]] | HeldOut | None = None,
     ensemble: int = 1,
     layer: bool | LayerLearner = False,
     network: bool | NetworkLearner = False,
@@ -86,6 +88,9 @@ def train(
     ----------
     trees
         A treebank's trees, which are prepared as the method likes them best; or a corpus.
+    sequences
+        Whether they are sequences of `(word, tag)` instead, and so is `dev`: what is learned is a tagger
+        (`sapwood.learn.tagging`).
     method
         A learner, or the name of a method, whose `settings` may follow: `train(trees, method="em", states=8)`.
     dev
@@ -121,9 +126,19 @@ def train(
         learner = method.replace(**settings)
     else:
         learner = make_learner(method, **settings)
-    corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
+    given: Any = trees
+    if isinstance(trees, Corpus):
+        corpus = trees
+    elif sequences:
+        corpus = tagged_corpus(learner, given, progress=progress)
+    else:
+        corpus = learner.prepare(given, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
-        dev = HeldOut(dev, corpus, workers=learner.where)
+        held_out: Any = dev
+        if sequences:
+            dev = held_out_sequences(learner, held_out, corpus)
+        else:
+            dev = HeldOut(held_out, corpus, workers=learner.where)
     if partial is not None or text is not None:
         brackets = None if partial is None else PartialTrees(list(partial))
         plain = text if text is None or isinstance(text, PlainText) else PlainText(list(text))
