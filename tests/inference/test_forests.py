@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from effort import examples
@@ -12,7 +12,8 @@ from elsewhere import Elsewhere
 from inference.enumerate_trees import all_trees
 from inference.forest_twins import derivations, skeleton
 from made_up import made_up_treebank
-from sapwood.inference.forests import Forests, Reading, is_leaf, read_best, read_forests, sentence_forest
+from sapwood.inference.constraints import requirements
+from sapwood.inference.forests import Forests, Reading, entropy, is_leaf, read_best, read_forests, sentence_forest
 from sapwood.inference.parser import Parser
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.split_merge import SplitMerge
@@ -47,6 +48,30 @@ def test_an_exact_forest_has_all_trees(seed, size):
             expected[a, i, j] = expected.get((a, i, j), 0.0) + one.weight / total
     keys = zip(forest.symbol.tolist(), forest.start.tolist(), forest.end.tolist(), strict=True)
     assert dict(zip(keys, forest.posterior.tolist(), strict=True)) == pytest.approx(expected, rel=1e-6)
+
+
+@examples(40)
+@given(st.integers(0, 2**31), st.integers(1, 5))
+def test_the_entropy_is_that_of_all_trees(seed, size):
+    rng = np.random.default_rng(seed)
+    grammar = random_grammar(rng, interminals=2, preterminals=2, words=3, states=(1, 1))
+    words = [f"w{rng.integers(3)}" for _ in range(size)]
+    weights = np.array([one.weight for one in all_trees(grammar, words) if one.weight > 0])
+    assume(len(weights) > 0)
+    chart = Parser(grammar, threshold=0).chart(words)
+    assert chart is not None
+    forest = sentence_forest(chart, words)
+    assert forest is not None
+    share = weights / weights.sum()
+    assert entropy(forest) == pytest.approx(-np.sum(share * np.log(share)), abs=1e-6)
+
+
+def test_the_entropy_of_one_tree_is_none():
+    parser = Parser(PCFG().fit(Corpus.from_trees(TREEBANK)))
+    reading = Reading(*requirements(parser.grammar.normaliser(TREEBANK[0]), "ROOT"))
+    (forest,) = read_forests(parser, [reading], least=0.0)
+    assert forest is not None
+    assert entropy(forest) == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("settings", [{}, {"horizontal": 1, "vertical": 2}, {"vertical": 2, "annotate_tags": True}])

@@ -36,7 +36,7 @@ def teaching_options(function: F) -> F:
         click.option(
             "--trust",
             type=click.FloatRange(min=0),
-            help="How far the teacher's probabilities count beside those of the grammar that is learned. [default: 1]",
+            help="How far the teacher's probabilities count beside those of the grammar that is learned. [default: 0]",
         ),
         click.option(
             "--rounds", type=click.IntRange(min=1), help="How often sentences are read and learned from. [default: 2]"
@@ -49,7 +49,7 @@ def teaching_options(function: F) -> F:
         click.option(
             "--text-weight",
             type=click.FloatRange(min=0, min_open=True),
-            help="How much a plain sentence counts; a tree counts 1. [default: 1]",
+            help="How much a plain sentence counts; a tree counts 1. [default: 0.3]",
         ),
         click.option(
             "--partial-weight",

@@ -205,6 +205,22 @@ def sentence_forest(chart: Posteriors, words: Sequence[str], *, least: float = 0
     )  # fmt: skip
 
 
+def entropy(forest: SentenceForest) -> float:
+    """Return how undecided a forest leaves its tree, in nats: the entropy of its trees, built from the root down.
+
+    A tree is made by choices: which node it begins with, then one edge of each node that it comes to, with that edge's
+    share of the node. So entropies add up (the chain rule), each weighted by how probable its node is.
+    """
+    parent = forest.posterior[forest.edges[:, 0]]
+    roots = forest.posterior[forest.root]
+    choices = ((roots, np.ones(len(roots))), (forest.edge_posterior, parent))
+    whole = 0.0
+    for chosen, before in choices:
+        some = chosen > 0
+        whole -= float(np.sum(chosen[some] * np.log(chosen[some] / before[some])))
+    return max(whole, 0.0)
+
+
 def _consistent(edges: np.ndarray, weight: np.ndarray, roots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return posteriors of nodes and edges: from the roots down, edges share their parent by their weights."""
     totals = np.bincount(edges[:, 0], weights=weight, minlength=len(roots))

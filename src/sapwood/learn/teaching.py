@@ -22,7 +22,7 @@ from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.lessons import KeptTeacher, Lessons
-from sapwood.learn.settings import choice, declared, integer, number, other
+from sapwood.learn.settings import choice, declared, defaults, integer, number, other
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress
@@ -133,11 +133,11 @@ class Taught(Learner):
     partial: PartialTrees | None = other(None, "Partly bracketed sentences.", PartialTrees)
     text: PlainText | None = other(None, "Plain sentences.", PlainText)
     partial_weight: float = number(1.0, "How much a partly bracketed sentence counts.", above=0, below=1e6)
-    text_weight: float = number(1.0, "How much a plain sentence counts.", above=0, below=1e6)
+    text_weight: float = number(0.3, "How much a plain sentence counts.", above=0, below=1e6)
     text_use: TextUse = choice(
         "auto", "What to learn from: all trees that are left of a sentence, or the best.", get_args(TextUse)
     )
-    trust: float = number(1.0, "How far the teacher's probabilities count in forests.", below=100)
+    trust: float = number(0.0, "How far the teacher's probabilities count in forests.", below=100)
     rounds: int = integer(2, "How often sentences are read and learned from.", low=1)
     least: float = number(0.01, "Less probable edges are left out of forests.", below=1)
     longest: int = integer(100, "Longer plain sentences are left out.", low=1)
@@ -149,7 +149,7 @@ class Taught(Learner):
         if self.text_use == "forests" and not self.student.takes_forests:
             raise UsageError(f"text_use: {self.student.method} cannot take forests, only the best trees")
         for name in ("partial_weight", "text_weight"):
-            if not self.with_forests and getattr(self, name) != 1:
+            if not self.with_forests and getattr(self, name) != defaults(type(self))[name]:
                 raise UsageError(f"{name}: goes with forests; the best trees count like others")
         given: dict[str, Any] = {"threads": self.threads, "workers": self.workers}
         if "random_state" in declared(self.student):

@@ -30,7 +30,6 @@ from sapwood.trees.codes import code
 from sapwood.trees.dependencies import format_conllu
 from sapwood.trees.export import format_export, parse_export
 from sapwood.trees.latex import LATEX_FOOTER, format_latex, latex_header
-from sapwood.trees.sequences import sequence_trees
 from sapwood.trees.svg import format_svg
 from sapwood.trees.tree import Tree
 
@@ -72,8 +71,7 @@ def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad 
     path
         The file.
     format
-        `brackets`, `export` (NEGRA), `auto` to tell these two by the first line, `tagged` for sequences of word/TAG,
-        which become right-branching trees (`sapwood.trees.sequences`), or what another package adds.
+        `brackets`, `export` (NEGRA), `auto` to tell these two by the first line, or what another package adds.
     on_bad
         Called with each malformed tree, which is then skipped; without it, and in formats of other packages, the first
         one raises `TreeFormatError`.
@@ -147,20 +145,6 @@ def _tagged(tree: Tree, _: int) -> str:
     return _line(f"{word}/{tag}" for word, tag in pairs)
 
 
-def _parse_tagged(lines: Lines, *, source: str, on_bad: OnBad | None = None) -> Iterator[Tree]:
-    """Yield tagged sequences as right-branching trees; blank lines are left out."""
-    for number, line in lines:
-        try:
-            pairs = _pairs(line, None, f"{source}:{number}")
-        except InputError as error:
-            problem = TreeFormatError(str(error).split(": ", 1)[1], source=source, line=number)
-            if on_bad is None:
-                raise problem from None
-            on_bad(problem)
-            continue
-        yield from sequence_trees([pairs])
-
-
 def _line(tokens: Iterable[str]) -> str:
     line = " ".join(tokens)
     # At the beginning of a file it would be taken for a byte order mark.
@@ -171,7 +155,6 @@ _READERS: dict[str, Callable[..., Iterator[Tree]]] = {
     "auto": _read_any,
     "brackets": parse_trees,
     "export": parse_export,
-    "tagged": _parse_tagged,
 }
 _WRITERS: dict[str, Callable[[Tree, int], str]] = {
     "brackets": lambda tree, _: format_tree(tree),
