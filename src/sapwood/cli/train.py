@@ -208,7 +208,8 @@ def command(
         grammars = run(corpus, held_out, progress)
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
-    progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} trees in {seconds:.1f} s")
+    what = "sequences" if sequences else "trees"
+    progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} {what} in {seconds:.1f} s")
     report: dict[str, Any] = {
         "model": output,
         "method": method,
@@ -227,7 +228,8 @@ def command(
         result = held_out.score(grammars, progress)
         report["dev"] = result.to_dict()
         if not as_json:
-            click.echo(result.format())
+            tags = f"tag accuracy {result.tag_accuracy:.2f} on {result.sentences:,} sequences"
+            click.echo(tags if sequences else result.format())
     if as_json:
         common.print_json(report)
 

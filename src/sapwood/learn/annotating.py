@@ -193,13 +193,13 @@ def choose(
     rest = order[left_out:]
     if not rest:
         return []
-    value = np.array([one.entropy for one in rest])
+    undecided = np.array([one.entropy for one in rest])
     vectors = _word_vectors([one.words for one in rest])
     similarity = np.zeros(len(rest))
     free = np.ones(len(rest), bool)
     chosen = []
     for _ in range(min(count, len(rest))):
-        worth = np.where(free, value * (1.0 - diversity * similarity), -np.inf)
+        worth = np.where(free, undecided * (1.0 - diversity * similarity), -np.inf)
         best = int(np.argmax(worth))
         free[best] = False
         chosen.append(rest[best])
