@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -16,7 +17,24 @@ import pytest
 from sapwood.errors import InputError
 from sapwood.files import atomic_write, explained, name_of, open_binary, open_output, read_lines
 
+
+class Zstandard:
+    """Compresses as sapwood does: with a check sum."""
+
+    @staticmethod
+    def compress(content: bytes) -> bytes:
+        return zstandard.ZstdCompressor(write_checksum=True).compress(content)
+
+    @staticmethod
+    def decompress(content: bytes) -> bytes:
+        return zstandard.ZstdDecompressor().decompressobj().decompress(content)
+
+
 COMPRESSORS = [(".gz", "gzip", gzip), (".bz2", "bzip2", bz2), (".xz", "xz", lzma)]
+with contextlib.suppress(ImportError):
+    import zstandard
+
+    COMPRESSORS.append((".zst", "zstd", Zstandard))
 
 
 def message_of(read) -> str:
@@ -109,6 +127,16 @@ def test_python_without_a_compressor(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lzma", None)
     (tmp_path / "x.xz").write_bytes(b"")
     assert "this Python was built without xz; decompress the file" in message_of(lambda: lines_of(tmp_path / "x.xz"))
+
+
+def test_zstd_needs_a_library(tmp_path, monkeypatch):
+    for name in ("compression.zstd", "zstandard"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "x.zst").write_bytes(b"")
+    assert "pip install zstandard" in message_of(lambda: lines_of(tmp_path / "x.zst"))
+    with pytest.raises(InputError, match="pip install zstandard"), open_output(tmp_path / "y.zst"):
+        pass
+    assert not (tmp_path / "y.zst").exists()
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from sapwood.learn.run import train
     from sapwood.loading import load
     from sapwood.models import default_model_path
+    from sapwood.run.progress import Bars
     from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
     from sapwood.trees.formats import read_trees
     from sapwood.trees.sentences import split_sentences, tokenise_text
     from sapwood.trees.tokenise import tokenise
 
 _HOMES = {
+    "Bars": "sapwood.run.progress",
     "Cluster": "sapwood.learn",
     "Corpus": "sapwood.trees",
     "EM": "sapwood.learn",
@@ -71,6 +73,7 @@ _HOMES = {
 __all__ = [
     "EM",
     "PCFG",
+    "Bars",
     "Cluster",
     "Corpus",
     "EvaluationResult",

@@ -6,13 +6,24 @@ that message alone and exits with `exit_code`; anything that is not a `SapwoodEr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 
 def shortened(text: str) -> str:
     """Return a text as messages show it: its beginning, if it is long."""
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def listed(names: Iterable[str], most: int = 60) -> str:
+    """Return names as messages list them: the first of them and how many more there are, if they are many.
+
+    >>> listed(["NN", "VB", "DT"], most=2)
+    'NN, VB and 1 more'
+    """
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 class SapwoodError(Exception):

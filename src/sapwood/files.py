@@ -1,7 +1,7 @@
 """Opening files for reading, and writing them so that a crash never leaves half a file.
 
-`-` is standard input or output; `.gz`, `.bz2` and `.xz` are decompressed (and compressed) on the fly. Every failure of
-the operating system becomes an `InputError` that names the file and the reason.
+`-` is standard input or output; `.gz`, `.bz2`, `.xz` and `.zst` are decompressed (and compressed) on the fly. Every
+failure of the operating system becomes an `InputError` that names the file and the reason.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from sapwood.errors import InputError, SapwoodError
+from sapwood.zstd import through_zstd
 
 STANDARD_STREAM = "-"
 # How the first bytes of a file give away what it is instead of UTF-8 text.
@@ -30,9 +31,9 @@ _OTHER_ENCODINGS = {
     b"\x1f\x8b": "this looks like gzip: name it .gz or decompress it",
     b"BZ": "this looks like bzip2: name it .bz2 or decompress it",
     b"\xfd7": "this looks like xz: name it .xz or decompress it",
-    b"(\xb5": "this looks like zstd: decompress it first",
+    b"(\xb5": "this looks like zstd: name it .zst or decompress it",
 }
-_COMPRESSORS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
+_COMPRESSORS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 # How the names of files end that are compressed.
 COMPRESSED = tuple(_COMPRESSORS)
 
@@ -176,7 +177,7 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
 def open_output(path: str | Path | None) -> Iterator[IO[str]]:
     """Open a text output: standard output for `None` or `-`, else an atomically written UTF-8 file.
 
-    A file whose name ends in `.gz`, `.bz2` or `.xz` is compressed.
+    A file whose name ends in `.gz`, `.bz2`, `.xz` or `.zst` is compressed.
     """
     if path is None or str(path) == STANDARD_STREAM:
         with explained("standard output", "write"):
@@ -201,6 +202,10 @@ def _through(raw: BinaryIO, path: str | Path, mode: str) -> Iterator[BinaryIO]:
         # Neither name nor time goes into the file: the same content gives the same bytes.
         with gzip.GzipFile("", mode, fileobj=raw, mtime=0) as stream:
             yield stream  # type: ignore[misc]
+        return
+    if ending == ".zst":
+        with through_zstd(raw, path, mode) as stream:
+            yield stream
         return
     try:
         module = importlib.import_module("bz2" if ending == ".bz2" else "lzma")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from made_up import made_up_treebank
+from sapwood.trees.formats import format_as
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if not path.stem.startswith("_"))
@@ -35,6 +36,12 @@ RUNS = [
             r" +2 ",
         ],
         id="engine",
+    ),
+    pytest.param(
+        "heads",
+        "{trees}/dev.mrg {trees}/dev.conllu",
+        [r"same head: 100.0% of all, 100.0% without punctuation"],
+        id="heads",
     ),
     pytest.param(
         "serve",
@@ -63,6 +70,16 @@ RUNS = [
         "{trees} --threads 1 --json {new}/a.json --rows 'spectral 8' 'cluster 16'",
         [r"\| spectral 8 \| .* % \|", r"\| cluster 16 \| .* 0.0 % \|"],
         id="spectral",
+    ),
+    pytest.param(
+        "spectral_weights",
+        "{trees} --states 2 --seeds 0 1 --results {new}/a.jsonl",
+        [
+            rf"\| trees \| real, absolute values \| {NUMBER} ± ",
+            r"\| trees \| non-negative \| .* 0.0 ± 0.0 %",
+            "of [0-9]+ test trees",
+        ],
+        id="spectral_weights",
     ),
     pytest.param(
         "spectral",
@@ -161,15 +178,15 @@ RUNS = [
     ),
     pytest.param(
         "low_rank",
-        "{trees} --states 2 3 --ranks 2 --sentences 5 --json {new}/a.json --pictures {new}",
-        [r"\| trees \| .* \| 2 \| .* \|", r"\| trees \| .* \| 3 \| .* \|"],
+        "{trees} --states 2 3 --ranks 2 --seeds 2 --sentences 5 --json {new}/a.json --pictures {new}",
+        [r"\| trees \| SVTA\* \| 3 \| 1 \| 27 \|", r"\| trees \| CP-mu \| 2 \| 2 \| .* ± .* \|"],
         id="low_rank",
         marks=[slow, pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")],
     ),
     pytest.param(
         "minimising",
         "{trees} --models {new} --methods em --seeds 0 --sentences 5 --results {new}/a.jsonl --picture {new}/a.svg",
-        [r"trees, em, mean of 1 seeds", r"\| merging, budget 0\.5 \|", r"\| trained with fewer \|"],
+        [r"trees, em, mean of 1 seeds", r"\| merging and closing, budget 0\.5 \|", r"\| trained with fewer \|"],
         id="minimising",
         marks=slow,
     ),
@@ -182,7 +199,9 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benchmarks") / "trees"
     folder.mkdir()
     for seed, (part, count) in enumerate((("train", 60), ("dev", 6), ("test", 6))):
-        (folder / f"{part}.mrg").write_text("".join(f"{tree}\n" for tree in made_up_treebank(count, seed)))
+        made = made_up_treebank(count, seed)
+        (folder / f"{part}.mrg").write_text("".join(f"{tree}\n" for tree in made))
+        (folder / f"{part}.conllu").write_text("".join(format_as(tree, "conllu") + "\n" for tree in made))
     return folder
 
 

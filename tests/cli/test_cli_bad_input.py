@@ -445,7 +445,7 @@ def test_a_sentence_on_the_command_line_must_be_utf8(folder: Path, sapwood: Any)
 
 
 def test_a_bug_is_called_a_bug(folder: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of all things")
 
     monkeypatch.setattr("sapwood.cli._output.format_as", broken)
@@ -458,7 +458,7 @@ def test_a_bug_is_called_a_bug(folder: Path, sapwood: Any, monkeypatch: pytest.M
 
 
 def test_out_of_memory_says_what_helps(folder: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def greedy(*_: object) -> None:
+    def greedy(*_: object, **__: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr("sapwood.cli._output.format_as", greedy)

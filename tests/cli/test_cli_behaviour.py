@@ -30,6 +30,7 @@ COMMANDS = (
     "serve",
     "next",
     "convert",
+    "import",
     "search",
     "minimise",
     "plot",

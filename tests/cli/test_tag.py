@@ -44,7 +44,7 @@ def test_learning_tagging_and_scoring(sapwood: Sapwood, folder: Path) -> None:
     outcome = sapwood(["tag", "tokens.txt", "-m", "m", "-q"])
     assert outcome.out == "the/DT bailora/N killdild/V ./.\n\nthe/DT bailora/N ./.\n"
     assert sapwood(["parse", "tokens.txt", "-m", "m", "--to", "tagged", "-q"]).out == outcome.out
-    assert sapwood(["tag", "-m", "m", "-q"], b"the bailora\n").out == "the/DT bailora/N\n"
+    assert sapwood(["tag", "-m", "m", "-q"], b"the bailora .\n").out == "the/DT bailora/N ./.\n"
     assert sapwood(["tag", "tokens.txt", "-m", "m", "-o", "out.txt", "-q"]).out == ""
     assert Path("out.txt").read_text() == outcome.out
     scores = json.loads(sapwood(["tag", "test.txt", "-m", "m", "--score", "--json", "-q"]).out)

@@ -92,3 +92,33 @@ def test_folders_of_files(folder: Path, sapwood: Any) -> None:
     text = (folder / "out" / "sentences.tex").read_text()
     assert text.startswith("% Compile")
     assert text.endswith("\\end{document}\n")
+
+
+def test_dependencies_by_other_heads(sapwood, folder):
+    first = "(ROOT (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .)))"
+
+    def heads(*arguments: str) -> list[str]:
+        out = sapwood(["convert", "--to", "conllu", *arguments], first.encode()).out
+        return [line.split("\t")[6] for line in out.splitlines() if "\t" in line]
+
+    assert heads() == heads("--heads", "english") == ["2", "3", "0", "3"]
+    (folder / "last.txt").write_text("* right\n")
+    assert heads("--heads", "last.txt") == ["2", "4", "4", "0"]
+    assert heads("--heads", "icelandic") != heads()
+    parsed = sapwood(["parse", "-m", "m", "--to", "conllu", "--heads", "last.txt"], b"the dog barks .\n").out
+    assert [line.split("\t")[6] for line in parsed.splitlines() if "\t" in line] == ["2", "4", "4", "0"]
+    (folder / "one.txt").write_text("the dog barks .\n")
+    assert (
+        sapwood(["parse", "one.txt", "-m", "m", "--to", "conllu", "--heads", "last.txt", "-o", "out/", "-q"]).code == 0
+    )
+    assert (folder / "out" / "one.conllu").read_text() == parsed
+    binary = sapwood(["convert", "--binarise", "head", "--heads", "icelandic"], first.encode())
+    assert binary.code == 0
+    for arguments, code, message in (
+        (["convert", "--heads", "english"], 2, "--heads goes with --binarise, or --to conllu"),
+        (["convert", "--to", "conllu", "--heads", "klingon"], 3, "klingon: no such file"),
+        (["parse", "-m", "m", "--heads", "english"], 2, "--heads goes with --to conllu"),
+    ):
+        outcome = sapwood(arguments, first.encode())
+        assert outcome.code == code, outcome
+        assert message in outcome.err

@@ -6,8 +6,8 @@ import io
 import tempfile
 import unittest.mock
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,23 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from fuzz.mutations import Content, file_of, stored, text
+from fuzz.grammar_targets import dumps, parquets, tables, texts, use_dump, use_table, use_text
+from fuzz.mutations import Content, file_of, stored
+from fuzz.tree_targets import TREE_TEXTS, TREES, Target, written
 from sapwood.anchors.matrix_files import read_matrix
 from sapwood.automata.wcfg_files import format_grammar, read_grammar
 from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.grammar.bundle import load_models, save_models
+from sapwood.grammar.closing import Closing
 from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.constraints import requirements
 from sapwood.inference.parse_files import read_manifest
 from sapwood.learn.em import EM
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.run import train
+from sapwood.learn.spectral.state_search import Scores, search_states
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.lm import Counts, KneserNey, LatentBigram, MixedOrder, Mixture, count_text, load_model, write_arpa
 from sapwood.lm import train as train_language
@@ -40,49 +43,15 @@ from sapwood.run.log import read_log
 from sapwood.storage import read_arrays, read_header
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.formats import format_as, read_tagged, read_tokens, read_trees
+from sapwood.trees.formats import read_tagged, read_tokens
 from sapwood.trees.heads import HeadRules
-from sapwood.trees.partial import PartialTree, read_partial
-from sapwood.trees.search import Searcher
-from sapwood.trees.sentences import tokenise_text
-from sapwood.trees.table import read_table
+from sapwood.trees.normalise import Normaliser, read_labels
+from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
 
-_PARTIAL = "# some\n(S (NP (DT the) (NN dog)) barks .)\n(_ the dog (VP (_ barks)))\n(S (_ a b) (NP c (NN d)))\n"
-TREES = [
-    "(ROOT (S (NP (DT the) (NN dog)) (VP (VBD saw) (NP (DT a) (NN cat))) (. .)))",
-    "(ROOT (S (NP (PRP it)) (VP (VBD rained) (ADVP (RB again)))))",
-    "(ROOT (NP (NP (NN rain)) (CC and) (NP (JJ cold) (NN snow))))",
-    "(ROOT (S (NP (NNS dogs)) (VP (VBP bark))))",
-]
 SENTENCES = [["the", "dog", "rained", "."], ["it", "saw", "Unknown", "snow", "again"], ["dogs"]]
 _EM = EM(states=2, iterations=3, support=1, random_state=1)
 _SPLIT_MERGE = SplitMerge(cycles=1, iterations=2, support=1)
-
-
-@dataclass(frozen=True)
-class Target:
-    """One thing to fuzz.
-
-    Attributes
-    ----------
-    originals
-        Makes what is to be changed.
-    change
-        Makes the bytes of a file of an original.
-    use
-        Reads the file and does with it what people do; may raise our errors.
-    ending
-        Of the file's name.
-    share
-        How many inputs it gets for each one of others: fewer if they take long.
-    """
-
-    originals: Callable[[], Sequence[Any]]
-    change: Callable[[np.random.Generator, Any], bytes]
-    use: Callable[[Path], object]
-    ending: str = ""
-    share: float = 1.0
 
 
 def _corpus() -> Corpus:
@@ -114,7 +83,10 @@ def _grammars() -> list[TensorGrammar]:
     layered = train(corpus, method="pcfg", layer=LayerLearner(folds=2, epochs=1, bits=8, least=1)).grammar
     network = NetworkLearner(input=3, half=2, layers=2, inner=3, epochs=1)
     beside = train(corpus, method="pcfg", network=network).grammar
-    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered, beside]
+    # Few trees are too few to learn from which cells to close, but not to close some.
+    weights = np.random.default_rng(0).normal(size=1 << 8).astype(np.float16).astype(np.float32)
+    closed = replace(latent, closing=Closing(weights, -1.0, np.arange(2, dtype=np.int32)))
+    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered, beside, closed]
 
 
 def _parse(grammars: list[TensorGrammar]) -> None:
@@ -137,6 +109,12 @@ def _use_corpus(path: Path) -> None:
 
 def _use_checkpoint(learner: Any, path: Path) -> None:
     learner.fit(_corpus(), checkpoint=path)
+
+
+def _search(path: Path) -> None:
+    """Search numbers of states with a checkpoint, or go on from one."""
+    scores = Scores(lambda states, *_: -float(np.abs(states - 3).sum()), path, {"run": 1})
+    search_states(scores, np.array([4, 4]), np.array([8, 8]), [0, 1])
 
 
 # Language models.
@@ -213,12 +191,6 @@ def _use_counts(path: Path) -> None:
 # Text.
 
 
-def _export() -> bytes:
-    return (
-        "#FORMAT 3\n" + "\n".join(format_as(Tree.parse(tree), "export", n) for n, tree in enumerate(TREES, 1))
-    ).encode()
-
-
 def _arpa() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.arpa"
@@ -229,32 +201,18 @@ def _arpa() -> list[bytes]:
         return found
 
 
-def _use_trees(path: Path) -> None:
-    trees = list(read_trees(path))
-    table = read_table(path)
-    assert [table.tree(number) for number in range(len(table))] == trees
-    for tree in trees:
-        for form in ("brackets", "pretty", "export", "tokens", "tagged", "draw", "conllu", "svg", "latex", "qtree"):
-            format_as(tree, form)
-    if trees:
-        Corpus.from_trees(trees)
+def _use_text(path: Path) -> None:
+    text = path.read_text("utf-8", "replace")
+    for name in ("penn", "blanks", "characters"):
+        for sentence in find_tokeniser(name)(text):
+            assert all(0 <= token.start < token.end <= len(text) for token in sentence)
 
 
-def _use_partial(path: Path) -> None:
-    found = list(read_partial(path))
-    assert [PartialTree.parse(str(one)) for one in found] == found
-    parser = Parser(PCFG().fit(_corpus()))
-    for one in found:
-        clean = one.normalised(parser.grammar.normaliser)
-        if clean is not None and len(clean.tree) <= 20:
-            words, required = requirements(clean.tree, "ROOT")
-            known = [(word, tag if tag in parser.grammar.emissions.tags else None) for word, tag in words]
-            parser.chart(known, phrases=required)
-            clean.error("", 0, 1)
-
-
-def _use_pattern(path: Path) -> None:
-    Searcher(path.read_text(encoding="utf-8", errors="replace"), timeout=5).count(map(Tree.parse, TREES))
+def _use_labels(path: Path) -> None:
+    clean = Normaliser(labels=read_labels(path))
+    for tree in TREES:
+        clean(Tree.parse(tree))
+    assert Normaliser.from_dict(clean.to_dict()) == clean
 
 
 def _matrices(kind: str) -> list[bytes]:
@@ -271,12 +229,6 @@ def _matrices(kind: str) -> list[bytes]:
         table = ",a,b,c\nx,1,0,2\ny,0,3,0.5\n"
         stream.write(table.replace(",", "\t" if kind == "tsv" else ",").encode())
     return [stream.getvalue()]
-
-
-def _written(tokens: str, *originals: str | bytes, ending: str = "", use: Callable[[Path], object]) -> Target:
-    raw = [each.encode() if isinstance(each, str) else each for each in originals]
-    odd = [*tokens.encode().split(), *[b"\n", b" ", b"\t"] * 3, b"\0", b"\xff", b"\xc2\xa0", b"\r\n"]
-    return Target(lambda: raw, partial(text, tokens=odd), use, ending)
 
 
 # Grammars in memory.
@@ -373,6 +325,7 @@ STORED = {
     "checkpoint-split-merge": Target(
         lambda: _content(_checkpointed(_SPLIT_MERGE)), stored, partial(_use_checkpoint, _SPLIT_MERGE), share=0.3
     ),
+    "checkpoint-search": Target(lambda: _content(_search), stored, _search, share=0.3),
     "checkpoint-lm": Target(
         lambda: _content(partial(_learn_language, "em")), stored, partial(_learn_language, "em"), share=0.3
     ),
@@ -387,55 +340,55 @@ STORED = {
     "language-model": Target(lambda: _content(*map(_saved, _models())), stored, _use_model),
 }
 TEXTS = {
-    "pattern": _written(
-        'NP =x < << $.. . !< [ ] ( ) | & @ __ / ^ $ * {2} <2 <# == " \\',
-        'NP=x < (PP !<< /^N(N|P){1,3}$/i) [ $.. @VP | .. "the" & > =x ]',
-        use=_use_pattern,
-    ),
-    "brackets": _written("( ) (( )) (NP -LRB- /* */ # *x* ( ) -NONE- *T*-1 | @ ^ ~", "\n".join(TREES), use=_use_trees),
-    "partial": _written("( ) (_ _ (NP -LRB- a b /* */ # -NONE- *T*-1 -U+005F-", _PARTIAL, use=_use_partial),
-    "export": _written("#BOS #EOS #FORMAT #500 500 0 501 #501 -- %% $. 4 3", _export(), use=_use_trees),
-    "arpa": _written(
+    **TREE_TEXTS,
+    "arpa": written(
         "\\data\\ \\end\\ \\1-grams: \\2-grams: ngram 1=3 ngram 2=99 <s> </s> <unk> -99 " + _NUMBERS,
         *_arpa(),
         ending=".arpa",
         use=_use_model,
     ),
-    "weighted-grammar": _written(
+    "weighted-grammar": written(
         "-> | ' \" [ ] [0.5] S NP # % 'a' \\ " + _NUMBERS,
         *_GRAMMARS,
         use=lambda path: format_grammar(read_grammar(path)),
     ),
-    "config": _written(
+    "berkeley": written("-> _0 _1 _99 [ ] , ( ) ROOT_0 @S_0 UNK \t " + _NUMBERS, *dumps(), use=use_dump),
+    "grammar-text": written('-> _0 _9 [ ] , { } : " < > null true ' + _NUMBERS, *texts(), use=use_text),
+    "arrow": written("text words PAR1 " + _NUMBERS, *tables(), ending=".arrow", use=use_table),
+    "parquet": written("text words PAR1 " + _NUMBERS, *parquets(), ending=".parquet", use=use_table),
+    "config": written(
         '= [ ] { } " \' """ true false 1979-05-27 [[a]] a.b ' + _NUMBERS,
         _SETTINGS,
         ending=".toml",
         use=lambda path: read_config(path, ["method", "states", "smoothing", "fix", "names"]),
     ),
-    "tokens": _written("-LRB- -RRB- / a/B", "the dog -LRB- barks\n\na b\n", use=lambda path: [*read_tokens(path)]),
-    "tagged": _written("-LRB- -RRB- / a/B", "the/DT dog/NN\n\na/NN b/VB\n", use=lambda path: [*read_tagged(path)]),
-    "plain-text": _written(
+    "tokens": written("-LRB- -RRB- / a/B", "the dog -LRB- barks\n\na b\n", use=lambda path: [*read_tokens(path)]),
+    "tagged": written("-LRB- -RRB- / a/B", "the/DT dog/NN\n\na/NN b/VB\n", use=lambda path: [*read_tagged(path)]),
+    "plain-text": written(
         ". ! ? Mr. e.g. ... '' `` -- n't 's $ % http://a.b",
         "Mr. Dog didn't bark. He said: \"No!\" (It's 3.5% e.g. of $5.)\n\nWhy not?\n",
-        use=lambda path: list(tokenise_text(path.read_text("utf-8", "replace"))),
+        use=_use_text,
     ),
-    "counted-text": _written("<s> </s> <unk> a b", "a b c\n\nb a\n", use=lambda path: count_text(path, order=3)),
-    "heads": _written(
+    "counted-text": written("<s> </s> <unk> a b", "a b c\n\nb a\n", use=lambda path: count_text(path, order=3)),
+    "labels": written(
+        "* IP* IP-MAT -LRB- # -U+0020-", "# a table\nIP-MAT* IP-MAT\nNP-SBJ NP\nN-* N\n", use=_use_labels
+    ),
+    "heads": written(
         "left right leftdis leftexcept * # VP", "S left VP S\nNP rightdis NN\n* left\n", use=HeadRules.read
     ),
-    "evalb": _written(
+    "evalb": written(
         "DELETE_LABEL EQ_LABEL CUTOFF_LEN # 10 -1 DEBUG MAX_ERROR",
         "DELETE_LABEL ROOT\nEQ_LABEL ADVP PRT\nCUTOFF_LEN 9\n",
         use=EvalbParameters.read,
     ),
-    "log": _written('{ } [ ] : , "event" "step" null true "start" "iteration" 1e99 ' + _NUMBERS, _LOG, use=read_log),
-    "manifest": _written(
+    "log": written('{ } [ ] : , "event" "step" null true "start" "iteration" 1e99 ' + _NUMBERS, _LOG, use=read_log),
+    "manifest": written(
         '{ } [ ] : , "key" "k" "input" "bad" "statuses" null true 1e99 ' + _NUMBERS,
         _MANIFEST,
         use=partial(read_manifest, key="k"),
     ),
     **{
-        f"matrix-{kind}": _written(
+        f"matrix-{kind}": written(
             "% %%MatrixMarket coordinate array real pattern symmetric , ; descr <f8 |O " + _NUMBERS,
             *_matrices(kind),
             ending=f".{kind}",

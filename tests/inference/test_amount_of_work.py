@@ -36,7 +36,7 @@ def work_of(name: str) -> dict[str, int]:
     parser = parser_of(name)
     workspace, edges, refined = Workspace(), 0, 0
     for words in sentences():
-        _, leaves = parser._read(words)
+        _, leaves = parser._words.read(words)
         forest = coarse_forest(parser.compiled, leaves, parser.threshold, workspace)
         if forest is None:  # and would be looked for again with less pruning
             continue
@@ -66,6 +66,6 @@ def test_pruning_is_seen():
     for threshold in (parser.threshold, parser.threshold / 1e4):
         workspace = Workspace()
         for words in sentences()[:10]:
-            coarse_forest(parser.compiled, parser._read(words)[1], threshold, workspace)
+            coarse_forest(parser.compiled, parser._words.read(words)[1], threshold, workspace)
         counts.append(workspace.native.rules_applied)
     assert counts[1] > 2 * counts[0]

@@ -127,7 +127,7 @@ def test_fits_equal_the_slow_twin(grammar, sentences):
     parser = Parser(grammar)
     tables = parser.compiled.contexts
     for sentence in sentences[:5]:
-        _, leaves = parser._read(sentence[:12])
+        _, leaves = parser._words.read(sentence[:12])
         words = np.zeros((len(leaves), parser.compiled.n_coarse))
         for row, leaf in zip(words, leaves, strict=True):
             row[leaf.symbols] = leaf.values
@@ -141,7 +141,7 @@ def test_fits_equal_the_slow_twin(grammar, sentences):
 
 def test_fits_of_a_long_sentence_are_numbers(grammar, sentences):
     parser = Parser(grammar)
-    _, leaves = parser._read([word for sentence in sentences * 4 for word in sentence][:500])
+    _, leaves = parser._words.read([word for sentence in sentences * 4 for word in sentence][:500])
     left, right, exponents, total, _ = fast_fits(leaves, parser.compiled)
     assert np.isfinite(left).all()
     assert np.isfinite(right).all()
@@ -260,7 +260,7 @@ def test_pruned_charts_equal_the_slow_twin(grammar, sentences, threshold):
     parser = Parser(grammar)
     compiled, pruned = parser.compiled, 0
     for sentence in sorted(sentences, key=len)[6:20]:
-        _, leaves = parser._read(sentence)
+        _, leaves = parser._words.read(sentence)
         inside, entries, edges = fast_chart(compiled, leaves, threshold)
         expected, expected_entries, posterior = slow_chart(compiled, leaves, threshold, compiled.contexts)
         assert inside.keys() == expected.keys()
@@ -282,7 +282,7 @@ def test_few_and_many_pairs_are_summed_alike(grammar, sentences, monkeypatch):
         monkeypatch.setattr("sapwood.inference.compiled._FEW", few)
         compiled = compile_grammar(grammar, np.float32)
         assert (compiled.pair_tables.dense_merit.shape[1] > 0) == (few < 1000)
-        forests.append([fast_chart(compiled, parser._read(words)[1], 1e-5) for words in sentences[:8]])
+        forests.append([fast_chart(compiled, parser._words.read(words)[1], 1e-5) for words in sentences[:8]])
     for other in forests[1:]:
         for (inside, _, edges), (others, _, other_edges) in zip(forests[0], other, strict=True):
             assert inside.keys() == others.keys()
@@ -298,7 +298,7 @@ def test_estimates_lose_little(grammar, sentences):
     exact = Parser(compiled.coarse, threshold=0)
     lost = total = 0.0
     for sentence in sorted(sentences, key=len)[:12]:
-        _, leaves = parser._read(sentence)
+        _, leaves = parser._words.read(sentence)
         whole = exact.chart(sentence)
         assert whole is not None
         spans = whole.spans()
@@ -323,7 +323,7 @@ def test_an_improbable_sentence_is_looked_at_again(grammar):
     parser = Parser(grammar)
     again = 0
     for _ in range(20):
-        _, leaves = parser._read(rng.choice(words, 30).tolist())
+        _, leaves = parser._words.read(rng.choice(words, 30).tolist())
         forest = coarse_forest(parser.compiled, leaves, 1e-6, Workspace())
         rounds = kernels.coarse_entries(parser.compiled.native_coarse, leaves, 1e-6)[0]
         again += rounds > 1

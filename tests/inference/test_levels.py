@@ -68,7 +68,7 @@ def test_what_survives_is_what_a_tree_of_likely_edges_can_use(grammar, sentences
     parser = Parser(grammar)
     threshold, tried = 1e-5, 0
     for sentence in sentences:
-        _, leaves = parser._read(sentence)
+        _, leaves = parser._words.read(sentence)
         forest = coarse_forest(compiled, leaves, threshold, Workspace())
         assert forest is not None
         (level,) = compiled.levels

@@ -58,7 +58,7 @@ def test_edges_stand_on_nodes(threshold):
     for seed in range(40):
         parser = Parser(extreme_grammar(np.random.default_rng(seed)), threshold=threshold)
         compiled = parser.compiled
-        forest = coarse_forest(compiled, parser._read(WORDS)[1], threshold, parser._workspace)
+        forest = coarse_forest(compiled, parser._words.read(WORDS)[1], threshold, parser._workspace)
         if forest is None:
             continue
         spans = [(i, j) for j in range(1, 6) for i in range(j)]

@@ -253,7 +253,7 @@ def test_threads_and_memory_do_not_change_results(treebank_members):
     assert list(one.parse(SENTENCES)) == list(two.parse(SENTENCES))
     ensemble, workspace = Ensemble(treebank_members, np.float32), Workspace()
     for sentence in SENTENCES[:6]:
-        _, leaves = one._read(sentence)
+        _, leaves = one._words.read(sentence)
         own = ensemble.chart(leaves, threshold=6e-6)
         shared = ensemble.chart(leaves, threshold=6e-6, workspace=workspace)
         assert isinstance(own, ProductChart)

@@ -128,6 +128,17 @@ def test_models_as_grammars_of_nltk():
     assert sum(tree.prob() for tree in theirs) == pytest.approx(math.exp(ours.log_probability), rel=1e-6)
 
 
+def test_models_as_grammars_without_probabilities():
+    grammar = Learner().fit(Corpus.from_trees(TREES))
+    converted = model_to_nltk(grammar, probabilities=False)
+    assert type(converted) is nltk.CFG
+    assert {(rule.lhs(), rule.rhs()) for rule in converted.productions()} == {
+        (rule.lhs(), rule.rhs()) for rule in model_to_nltk(grammar).productions()
+    }
+    assert list(nltk.ChartParser(converted).parse(["dogs", "see", "cats"]))
+    assert next(SapwoodParser(converted).parse(["dogs", "see", "cats"])).leaves() == ["dogs", "see", "cats"]
+
+
 def test_hidden_states_become_nonterminals():
     grammar = EM(states=2, iterations=2, support=1).fit(Corpus.from_trees(TREES))
     converted = model_to_nltk(grammar)

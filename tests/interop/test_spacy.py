@@ -76,6 +76,22 @@ def test_constituents(doc):
     assert doc[0:1]._.parse_string == "(DT The)"
 
 
+def test_documents_have_all_trees_and_their_alternatives(nlp, doc):
+    sentences = list(doc.sents)
+    assert doc._.trees == [sentence._.tree for sentence in sentences]
+    assert doc._.alternatives == [sentence._.alternatives for sentence in sentences]
+    assert [len(best) for best in doc._.alternatives] == [3, 3, 2]
+    assert all(sentence._.log_probability < 0 for sentence in sentences)
+    assert nlp("")._.trees == nlp("")._.alternatives == []
+    # The pipeline says what it is for.
+    assert "doc._.trees" in nlp.analyze_pipes()["summary"]["sapwood"]["assigns"]
+
+
+def test_several_processes_give_the_same(nlp, doc):
+    (found,) = nlp.pipe([TEXT], n_process=2)
+    assert found.user_data["sapwood"] == doc.user_data["sapwood"]
+
+
 def test_pipe_gives_the_same(nlp, doc):
     texts = [TEXT, "", "   ", "Dogs bark."] * 40
     docs = list(nlp.pipe(texts, batch_size=7))

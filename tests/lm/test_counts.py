@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from effort import examples
 from elsewhere import Elsewhere
 from lm.lm_twins import count_slowly, write
+from sapwood import zstd
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.lm import Counts, Vocabulary, count_shards, count_text, encode_sentences, encode_text, zstd
+from sapwood.files import open_binary
+from sapwood.lm import Counts, Vocabulary, count_shards, count_text, encode_sentences, encode_text
 from sapwood.lm.store import Store
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
@@ -430,12 +432,12 @@ def test_a_vocabulary_with_a_word_twice_or_an_empty_word_encodes_nothing(tmp_pat
 
 def test_frames_are_read_one_behind_the_other(tmp_path, monkeypatch):
     # Frames of bz2 stand in for those of zstd, for which there may be no library.
-    monkeypatch.setattr(zstd, "_library", lambda path: (bz2.BZ2Decompressor, OSError))
+    monkeypatch.setattr(zstd, "_library", lambda path: zstd._Library(bz2.BZ2Decompressor, lambda raw: raw, OSError))
     monkeypatch.setattr(zstd, "_STEP", 7)
     text = random_text(4, 300, 40).encode()
     content = bz2.compress(text[:500]) + bz2.compress(b"") + bz2.compress(text[500:])
     (tmp_path / "text.zst").write_bytes(content)
-    with zstd.open_zstd(tmp_path / "text.zst") as stream:
+    with open_binary(tmp_path / "text.zst") as stream:
         assert stream.read(3) == text[:3]
         assert stream.readline() == text[3:].splitlines(keepends=True)[0]
         assert stream.read() == text[3:].split(b"\n", 1)[1]

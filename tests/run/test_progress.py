@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import tqdm as tqdm_package
 
+from sapwood.run.notebook import in_notebook
 from sapwood.run.progress import Bars, Silent, track
 
 
@@ -149,3 +152,42 @@ def test_track():
     assert list(items) == ["b", "c"]
     assert recorder.events == [("spelling", 3, "letters"), 1, 1, 1, "end"]
     assert list(track([1, 2], Silent(), "x")) == [1, 2]
+
+
+class Kernel:
+    """Stands in for the shell of a notebook."""
+
+    config: ClassVar[dict[str, object]] = {"IPKernelApp": {}}
+
+
+def test_notebooks_have_bars_of_their_own(monkeypatch):
+    made = []
+
+    class Bar(contextlib.nullcontext):
+        def __init__(self, **options: object) -> None:
+            super().__init__(self)
+            made.append(options)
+
+        def update(self, amount: int) -> None:
+            made.append(amount)
+
+    assert not in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=Kernel))
+    assert in_notebook()
+    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    with Bars().stage("parsing", 9, "sentences") as stage:
+        stage.step(3)
+    # Not to standard error, which is no terminal there.
+    assert made == [{"total": 9, "desc": "parsing", "unit": " sentences", "delay": 1, "leave": False}, 3]
+
+
+def test_notebooks_without_widgets_have_plain_bars(monkeypatch):
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=Kernel))
+    for name in ("tqdm.auto", "tqdm.autonotebook", "tqdm.notebook"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    # No warning, which would be an error here.
+    with Bars().stage("parsing", 9, "sentences") as stage:
+        stage.step(9)

@@ -78,7 +78,7 @@ def test_unknown_formats(tmp_path):
         read_trees(tmp_path / "x", format="xml")
     with pytest.raises(UsageError, match=r"no output format 'xml'; choose from brackets, pretty"):
         format_as(TREE, "xml")
-    assert (len(INPUT_FORMATS), len(OUTPUT_FORMATS)) == (3, 10)
+    assert (len(INPUT_FORMATS), len(OUTPUT_FORMATS)) == (5, 12)
 
 
 def test_trees_are_read_as_they_are_asked_for(monkeypatch):
@@ -156,6 +156,13 @@ def test_whatever_is_written_is_read_back(tmp_path_factory, tree):
         assert list(read_trees(written(format), format="brackets")) == [tree]
     whole = tree.word is None and tree.label in ("", "ROOT", "TOP", "VROOT")
     assert list(read_trees(written("export"))) == [Tree("ROOT", tree.children if whole else [tree])]
+    header, footer = formats.file_header("tiger"), formats.file_footer("tiger")
+    path.write_bytes((header + format_as(tree, "tiger") + footer).encode("utf-8"))
+    assert list(read_trees(path)) == [Tree("ROOT", tree.children if whole else [tree])]
+    unnamed = tree.word is None and not tree.label
+    assert list(read_trees(written("discbracket"), format="discbracket")) == [
+        Tree("ROOT", tree.children) if unnamed else tree
+    ]
     assert list(read_tokens(written("tokens"))) == [tree.words()]
     assert list(read_tagged(written("tagged"))) == [list(zip(tree.words(), tree.tags(), strict=True))]
 

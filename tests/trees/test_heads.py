@@ -6,7 +6,9 @@ import pytest
 
 from sapwood.errors import InputError
 from sapwood.trees.brackets import read_brackets
+from sapwood.trees.formats import read_trees
 from sapwood.trees.heads import HeadRules, head_positions
+from sapwood.trees.normalise import Normaliser, cut_function_tag
 from sapwood.trees.tree import Tree
 from treebank_files import treebank
 
@@ -186,3 +188,59 @@ def test_heads_in_treebanks(name: str):
     assert share(head_tags["NP"], NOUNS) >= 0.9
     assert share(head_tags["VP"], {"VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "MD", "TO"}) >= 0.95
     assert share(head_tags["PP"], {"IN", "TO"}) >= 0.95
+
+
+ICELANDIC_EXAMPLES = [
+    ("IP-MAT", ["NP-SBJ", "MDPI", "ADVP", "VB", "NP-OB1"], 1),
+    ("IP-MAT-SPE", ["ADVP", "IP-INF", "BEDI", "VAN"], 2),
+    ("IP-SUB=2", ["IP-SUB-1", "CONJP"], 0),
+    ("IP-INF", ["TO", "HV", "VBN", "NP-OB1"], 1),
+    ("IP-SMC", ["NP-SBJ", "ADJP"], 0),
+    ("IP-SMC", ["NP-SBJ", "NP-PRD"], 1),
+    ("CP-REL", ["WNP-1", "C", "IP-SUB"], 1),
+    ("CP-QUE-SPE", ["WADVP", "IP-SUB"], 0),
+    ("CP-THT", ["IP-SUB"], 0),
+    ("PP", ["ADVP", "P", "NP"], 1),
+    ("NP-SBJ", ["D-N", "ADJ-N", "N-N", "D-N", "CP-REL"], 2),
+    ("NP", ["NPR-N", "NPR-N"], 0),
+    ("NP-OB2", ["PRO-D", "NP-PRN"], 0),
+    ("NP", ["NP", "CONJP"], 0),
+    ("NP-POS", ["Q-G", "CP-REL"], 0),
+    ("ADJP", ["ADVR", "ADJ-N", "PP"], 1),
+    ("ADVP-TMP", ["ADV", "ADV"], 1),
+    ("CONJP", ["CONJ", "NP"], 1),
+    ("CONJP", ["CONJ", "NS-G"], 1),
+    ("VB", ["VB", "CONJ", "VB"], 0),
+    ("ROOT", ["IP-MAT", "."], 0),
+    ("UNHEARD-OF", [",", "N-N"], 1),
+]
+
+
+@pytest.mark.parametrize(("label", "children", "head"), ICELANDIC_EXAMPLES)
+def test_icelandic_heads(label, children, head):
+    assert HeadRules.icelandic().head_index(label, children) == head
+
+
+def test_nearly_all_phrases_of_the_corpus_have_a_rule():
+    """Of phrases with several children, all but a few find their head by a rule of their own."""
+    rules, clean = HeadRules.icelandic(), Normaliser(function_tags="indices")
+    seen = without = 0
+    for tree in islice(read_trees(treebank("icepahc/dev.mrg.gz")), 500):
+        for node in () if (found := clean(tree)) is None else found.nodes():
+            if len(node.children) > 1:
+                children = {cut_function_tag(child.label) for child in node.children} | {c.label for c in node.children}
+                own = rules._rules.get(cut_function_tag(node.label), ())
+                seen += 1
+                without += not any(rule.kind != "except" and children & rule.ranks.keys() for rule in own)
+    assert seen > 1000
+    assert without < 0.01 * seen
+
+
+def test_rules_have_names(tmp_path):
+    assert HeadRules.named("english").name == "english"
+    assert HeadRules.named("icelandic").name == "icelandic"
+    path = tmp_path / "heads.txt"
+    path.write_text("* right\n")
+    assert HeadRules.named(path).head_index("X", ["A", "B"]) == 1
+    with pytest.raises(InputError, match="no such file"):
+        HeadRules.named("klingon")

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import examples
+from sapwood.errors import ModelError
+from sapwood.storage import pack_strings
 from sapwood.trees.lexicon import Lexicon, canonical
-from sapwood.trees.signatures import UNKNOWN, SignatureModel, count_tags, shape
+from sapwood.trees.signatures import UNKNOWN, BerkeleySignatures, SignatureModel, count_tags, shape
 
 MODEL = SignatureModel(frozenset({"g", "ng", "ing", "s", "ed"}), frozenset({"un", "re"}))
 RARE = [
@@ -196,3 +198,44 @@ def test_count_tags():
         "a": {"N": 3.0},
         "b": {"V": 1.0},
     }
+
+
+@pytest.mark.parametrize(
+    ("word", "initial", "lower_known", "signature"),
+    [
+        ("rebuilding", False, False, "UNK-LC-ing"),
+        ("Rebuilding", True, False, "UNK-INITC-ing"),
+        ("Rebuilding", True, True, "UNK-INITC-KNOWNLC-ing"),
+        ("Rebuilding", False, True, "UNK-CAPS-ing"),
+        ("McDonald", True, False, "UNK-CAPS"),
+        ("1990s", False, False, "UNK-LC-NUM-s"),
+        ("3-D", False, False, "UNK-CAPS-NUM-DASH"),
+        ("12", False, False, "UNK-NUM"),
+        ("--", False, False, "UNK-DASH"),
+        ("?!", False, False, "UNK-OTHER"),
+        ("class", False, False, "UNK-LC"),
+        ("this", False, False, "UNK-LC"),
+        ("bus", False, False, "UNK-LC"),
+        ("cats", False, False, "UNK-LC-s"),
+        ("is", False, False, "UNK-LC"),
+        ("quickly", False, False, "UNK-LC-ly"),
+        ("city", False, False, "UNK-LC"),
+        ("obscurity", False, False, "UNK-LC-ity"),
+        ("re-opened", False, False, "UNK-LC-DASH"),
+        ("B2Bing", False, False, "UNK-CAPS-NUM"),
+        ("", False, False, "UNK-OTHER"),
+    ],
+)
+def test_signatures_of_berkeleyparser(word, initial, lower_known, signature):
+    assert BerkeleySignatures().chain(word, initial, lower_known) == [signature, UNKNOWN]
+
+
+def test_the_scheme_of_signatures_is_stored_by_name():
+    lexicon = Lexicon.build(["dogs"], [("cats", False)] * 3, BerkeleySignatures())
+    arrays = lexicon.to_arrays()
+    again = Lexicon.from_arrays(arrays)
+    assert again.model == BerkeleySignatures()
+    assert again.name(again.terminal("hats", False)) == "<UNK-LC-s>"
+    assert "lexicon.scheme" not in Lexicon.build(["dogs"], [], MODEL).to_arrays()
+    with pytest.raises(ModelError, match="no scheme of signatures is called 'mine'"):
+        Lexicon.from_arrays({**arrays, "lexicon.scheme": pack_strings(["mine"])})

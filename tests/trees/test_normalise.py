@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sapwood.errors import UsageError
-from sapwood.trees.normalise import Normaliser, cut_function_tag, is_empty
+from sapwood.errors import InputError, UsageError
+from sapwood.schema import check_json
+from sapwood.trees.normalise import (
+    Normaliser,
+    cut_function_tag,
+    cut_indices,
+    is_empty,
+    parse_labels,
+    read_labels,
+)
 from sapwood.trees.tree import Tree
 from strategies import deep, trees
 
@@ -199,7 +207,7 @@ def test_settings_as_json():
 
 
 def test_wrong_settings():
-    with pytest.raises(UsageError, match="phrases, all or none, not 'some'"):
+    with pytest.raises(UsageError, match="phrases, all, indices or none, not 'some'"):
         Normaliser(function_tags="some")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="root label must not be empty"):
         Normaliser(root="")
@@ -233,3 +241,84 @@ def test_what_cannot_be_kept():
         Normaliser(keep=("NP",))
     with pytest.raises(UsageError, match="all function tags are kept"):
         Normaliser(keep=("NP-SBJ",), function_tags="none")
+
+
+@pytest.mark.parametrize(
+    ("label", "becomes"),
+    [
+        ("NP-SBJ-2", "NP-SBJ"),
+        ("NP-SBJ=2", "NP-SBJ"),
+        ("IP-MAT=1-2", "IP-MAT"),
+        ("IP-INF-PRP-SPE", "IP-INF-PRP-SPE"),
+        ("NP-OB1", "NP-OB1"),
+        ("NP-1-SBJ", "NP-SBJ"),
+        ("NP-2a", "NP-2a"),
+        ("-1", "-1"),
+        ("NP", "NP"),
+    ],
+)
+def test_indices_alone_are_cut(label, becomes):
+    assert cut_indices(label) == becomes
+    tree = Tree(label, [Tree("N-A-3", word="a"), Tree("N", word="b")])
+    clean = Normaliser(function_tags="indices")(tree)
+    assert clean is not None
+    assert str(clean) == f"(ROOT ({becomes} (N-A a) (N b)))"
+
+
+TABLE = """
+# clauses
+IP-MAT*     IP-MAT
+IP-MAT-SPE  SPEECH
+IP*         IP
+N-*         N
+-LRB-       X
+"""
+
+
+@pytest.mark.parametrize(
+    ("label", "becomes"),
+    [("IP-MAT-1", "IP-MAT"), ("IP-MAT-SPE", "SPEECH"), ("IP-MAT-SPE=2", "SPEECH"), ("IP-MAT-SPE-PRN", "IP-MAT"),
+     ("IP-SUB", "IP"), ("NP-SBJ", "NP"), ("IQ", "IQ")],
+)  # fmt: skip
+def test_labels_are_looked_up_in_a_table(label, becomes, tmp_path):
+    path = tmp_path / "labels.txt"
+    path.write_text(TABLE, encoding="utf-8")
+    clean = Normaliser(labels=read_labels(path))
+    assert clean.labels == parse_labels(TABLE)
+    tree = clean(Tree(label, [Tree("N-A", word="a"), Tree("-LRB-", word="b")]))
+    assert tree is not None
+    assert str(tree) == f"(ROOT ({becomes} (N a) (X b)))"
+
+
+def test_a_table_of_labels_is_stored():
+    clean = Normaliser(labels=parse_labels(TABLE), keep=("NP-SBJ",))
+    stored = json.loads(json.dumps(clean.to_dict()))
+    assert Normaliser.from_dict(stored) == clean
+    check_json(stored, Normaliser)
+    assert "labels" not in Normaliser().to_dict()
+    assert "keep" not in Normaliser().to_dict()
+    for bad in ([["a"]], [["a", "b", "c"]], ["ab"], [[1, 2]], [["", "b"]]):
+        with pytest.raises(UsageError, match="pairs of labels"):
+            Normaliser.from_dict({**stored, "labels": bad})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("NP", ":1: a line has a label and what it becomes"),
+        ("\nNP A B", ":2: a line has"),
+        ("NP A\nNP B", ":2: the label 'NP' is there twice"),
+        ("N*P A", ":1: a \\* stands only at the end"),
+        ("NP A*", ":1: a \\* stands only at the end"),
+        ("# nothing", "no labels in it"),
+    ],
+)
+def test_malformed_tables_of_labels_are_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_labels(text)
+
+
+def test_what_is_kept_whole_has_nothing_to_keep():
+    for choice in ("none", "indices"):
+        with pytest.raises(UsageError, match="all function tags are kept"):
+            Normaliser(function_tags=choice, keep=("NP-SBJ",))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 import click
 from click.core import ParameterSource
@@ -22,12 +23,14 @@ from sapwood.run.plugins import plugins
 from sapwood.run.progress import Bars, Progress, Silent
 from sapwood.trees.formats import GROUP as FORMATS
 from sapwood.trees.formats import INPUT_FORMATS, BadTrees, InputFormat, read_trees
-from sapwood.trees.normalise import FunctionTags, Normaliser
+from sapwood.trees.head_tables import HEAD_TABLES
+from sapwood.trees.normalise import FunctionTags, Normaliser, read_labels
 from sapwood.trees.transform import Direction, TreeTransform
 from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
     from sapwood.inference import Parser
+    from sapwood.inference.parser import Precision
     from sapwood.run.checkpoint import KeptFiles
     from sapwood.run.workers import Workers
 
@@ -146,12 +149,33 @@ def resampling_options(function: F) -> F:
     return function
 
 
-def normaliser_options(function: F) -> F:
-    """Add the options that say how trees are cleaned."""
+def normaliser_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how trees are cleaned; the command gets the `normaliser` that they ask for."""
+
+    @functools.wraps(function)
+    def command(
+        *arguments: Any,
+        function_tags: FunctionTags,
+        keep_tags: tuple[str, ...],
+        label_map: str | None,
+        keep_empties: bool,
+        keep_repeated: bool,
+        **options: Any,
+    ) -> Any:
+        normaliser = Normaliser(
+            function_tags=function_tags,
+            empties=not keep_empties,
+            repeated_unaries=not keep_repeated,
+            keep=keep_tags,
+            labels=() if label_map is None else read_labels(label_map),
+        )
+        return function(*arguments, normaliser=normaliser, **options)
+
     # Decorators apply from the last to the first, and so does this.
     for option in (
         click.option("--keep-repeated", is_flag=True, help="Keep unary nodes over the same label (NP over NP)."),
         click.option("--keep-empties", is_flag=True, help="Keep empty elements (traces, zero words)."),
+        click.option("--label-map", help="A table of labels, one a line with what it becomes: IP-MAT* IP-MAT."),
         click.option(
             "--keep-tag",
             "keep_tags",
@@ -160,14 +184,14 @@ def normaliser_options(function: F) -> F:
         ),
         click.option(
             "--function-tags",
-            type=Choice(["phrases", "all", "none"]),
+            type=Choice(["phrases", "all", "indices", "none"]),
             default="phrases",
             show_default=True,
-            help="Where to cut function tags (NP-SBJ to NP).",
+            help="Where to cut function tags (NP-SBJ to NP); indices: nothing but numbers (NP-SBJ=2 to NP-SBJ).",
         ),
     ):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
 def parser_options(function: F) -> F:
@@ -203,6 +227,17 @@ def parser_options(function: F) -> F:
     return function
 
 
+def precision_option(function: F) -> F:
+    """Add --precision."""
+    return click.option(
+        "--precision",
+        type=Choice(["single", "double"]),
+        default="single",
+        show_default=True,
+        help="Of the arithmetic in parsing.",
+    )(function)
+
+
 def transform_options(function: F) -> F:
     """Add the options that say how trees become a grammar's symbols."""
     for option in (
@@ -212,7 +247,9 @@ def transform_options(function: F) -> F:
             help="Whether part-of-speech tags know their parent too, with --vertical 2 or more. "
             "[default: no; pcfg: yes]",
         ),
-        click.option("--heads", help="Head table for --binarise head. [default: Penn-style English]"),
+        click.option(
+            "--heads", help="Head rules for --binarise head: english, icelandic or a file. [default: english]"
+        ),
         click.option(
             "--horizontal",
             type=click.IntRange(min=0),
@@ -227,6 +264,11 @@ def transform_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def head_file(heads: str | None) -> str | None:
+    """Return the file that an option names for head rules, if they are not ours."""
+    return None if heads in HEAD_TABLES else heads
 
 
 TRANSFORM_OPTIONS = ("vertical", "horizontal", "heads", "annotate_tags")
@@ -247,14 +289,14 @@ def make_transform(
         raise UsageError("--heads goes with --binarise head")
     table = ""
     if heads is not None:
-        table = "".join(line for _, line in read_lines(heads))
+        table = HEAD_TABLES.get(heads) or "".join(line for _, line in read_lines(heads))
         HeadRules.parse(table, source=name_of(heads))
     given = {"vertical": vertical, "horizontal": horizontal, "annotate_tags": annotate_tags}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return replace(base, direction=direction, heads=table, **changes)
 
 
-NORMALISER_OPTIONS = ("function_tags", "keep_tags", "keep_empties", "keep_repeated")
+NORMALISER_OPTIONS = ("function_tags", "keep_tags", "label_map", "keep_empties", "keep_repeated")
 
 
 def was_given(context: click.Context, name: str) -> bool:
@@ -276,16 +318,6 @@ def check_inputs(*paths: str | None) -> None:
     for path in paths:
         if path is not None:
             check_readable(path)
-
-
-def make_normaliser(
-    function_tags: str, keep_tags: Sequence[str], keep_empties: bool, keep_repeated: bool
-) -> Normaliser:
-    """Return the normaliser that the options ask for."""
-    where = cast(FunctionTags, function_tags)
-    return Normaliser(
-        function_tags=where, empties=not keep_empties, repeated_unaries=not keep_repeated, keep=tuple(keep_tags)
-    )
 
 
 @contextlib.contextmanager
@@ -385,6 +417,7 @@ class ParserOptions(TypedDict, total=False):
 
     decoder: str
     threshold: float
+    precision: Precision
     threads: int
     workers: Workers
     max_words: int
@@ -392,6 +425,8 @@ class ParserOptions(TypedDict, total=False):
     timeout: float | None
     marginals: bool
     alternatives: int
+    states: bool
+    tokeniser: str | None
 
 
 def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptions]) -> Parser:

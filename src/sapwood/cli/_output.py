@@ -15,6 +15,7 @@ from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM, open_output
 from sapwood.trees.draw import draw_to_fit
 from sapwood.trees.formats import GROUP, OUTPUT_FORMATS, file_footer, file_header, format_as
+from sapwood.trees.heads import HeadRules
 from sapwood.trees.tree import Tree
 
 _PNG = "png"
@@ -33,11 +34,24 @@ to_option = click.option(
 )
 
 
+def read_heads(context: click.Context, heads: str | None, output_format: str) -> HeadRules | None:
+    """Return the head rules that an option names, which are for dependencies alone."""
+    if heads is not None and output_format != "conllu":
+        common.refuse_given(context, ["heads"], "goes with --to conllu")
+    return None if heads is None else HeadRules.named(heads)
+
+
+heads_option = click.option(
+    "--heads", help="With --to conllu: head rules, english, icelandic or a file. [default: english]"
+)
+
+
 class TreeWriter:
     """Writes trees in a format, or lines as they are."""
 
-    def __init__(self, stream: IO[str] | None, format: str) -> None:
+    def __init__(self, stream: IO[str] | None, format: str, heads: HeadRules | None = None) -> None:
         self._stream = stream
+        self._heads = heads
         self._format = format
         self._number = 0
         self.waiting: list[Tree] = []
@@ -57,7 +71,7 @@ class TreeWriter:
         elif self._format == "draw":
             self.line(before + draw_to_fit(tree, self._width) + "\n")
         else:
-            self.line(before + format_as(tree, self._format, self._number))
+            self.line(before + format_as(tree, self._format, self._number, heads=self._heads))
 
     def line(self, text: str) -> None:
         """Write a line, and let whoever reads it have it."""
@@ -67,8 +81,11 @@ class TreeWriter:
 
 
 @contextlib.contextmanager
-def tree_output(path: str | None, format: str | None) -> Iterator[TreeWriter]:
-    """Open an output, standard output without a path, for trees in that format or, without one, for lines of text."""
+def tree_output(path: str | None, format: str | None, heads: HeadRules | None = None) -> Iterator[TreeWriter]:
+    """Open an output, standard output without a path, for trees in that format or, without one, for lines of text.
+
+    `heads` are the rules for dependencies.
+    """
     if format == _PNG:
         if path is None or path == STANDARD_STREAM or not path.endswith(".png"):
             raise UsageError("--to png goes with -o and a name that ends in .png")
@@ -81,7 +98,7 @@ def tree_output(path: str | None, format: str | None) -> Iterator[TreeWriter]:
         draw_trees(writer.waiting, path)
         return
     with open_output(path) as stream:
-        writer = TreeWriter(stream, format or "brackets")
+        writer = TreeWriter(stream, format or "brackets", heads)
         stream.write(file_header(format or ""))
         yield writer
         if format == "svg":

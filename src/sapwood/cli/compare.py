@@ -12,6 +12,7 @@ from sapwood.files import STANDARD_STREAM, is_regular, name_of
 from sapwood.models import find_model
 from sapwood.storage import read_header
 from sapwood.trees.formats import InputFormat
+from sapwood.trees.normalise import Normaliser
 
 
 @click.command("compare", short_help="Test which of two parsers is better.")
@@ -46,10 +47,7 @@ def command(
     sentences: int,
     no_normalise: bool,
     threads: int | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: InputFormat,
     as_json: bool,
     quiet: bool,
@@ -77,12 +75,12 @@ def command(
     common.check_inputs(gold, *(path for path, model in zip((a, b), models, strict=True) if not model))
     progress = common.make_progress(quiet)
     parameters = get_parameters(params)
-    normaliser = None if no_normalise else common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
+    cleaned = None if no_normalise else normaliser
 
     def score(path: str, model: bool) -> EvaluationResult:
         if not model:
             return score_files(
-                gold, path, format=input_format, normaliser=normaliser, parameters=parameters, progress=progress
+                gold, path, format=input_format, normaliser=cleaned, parameters=parameters, progress=progress
             )
         from sapwood.evaluate.held_out import evaluate_parser
 

@@ -10,6 +10,8 @@ from sapwood.cli import _common as common
 from sapwood.cli._output import to_option, tree_output
 from sapwood.errors import InputError, UsageError
 from sapwood.files import name_of
+from sapwood.trees.heads import HeadRules
+from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import parse_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
@@ -47,10 +49,7 @@ def command(
     heads: str | None,
     annotate_tags: bool | None,
     invert: bool,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: Any,
     skip_bad: bool,
     quiet: bool,
@@ -65,19 +64,21 @@ def command(
     """
     if invert and (normalise or direction):
         raise UsageError("--invert undoes --binarise; it does not go with --binarise or --normalise")
+    rules = HeadRules.named(heads) if heads is not None and output_format == "conllu" else None
     if not direction:
-        common.refuse_given(context, common.TRANSFORM_OPTIONS, "goes with --binarise")
+        others = [name for name in common.TRANSFORM_OPTIONS if name != "heads" or rules is None]
+        common.refuse_given(context, others, "goes with --binarise" + ", or --to conllu" * ("heads" in others))
         if not normalise:
             common.refuse_given(context, common.NORMALISER_OPTIONS, "goes with --normalise or --binarise")
-    common.check_inputs(file, heads)
+    common.check_inputs(file, common.head_file(heads))
     if output is not None:
         common.check_output(output)
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     base = TreeTransform(root=normaliser.root)
-    transform = common.make_transform(base, direction or "right", vertical, horizontal, heads, annotate_tags)
+    table = heads if direction else None
+    transform = common.make_transform(base, direction or "right", vertical, horizontal, table, annotate_tags)
     written = dropped = 0
-    with tree_output(output, output_format) as writer, progress.stage("converting", unit="trees") as stage:
+    with tree_output(output, output_format, rules) as writer, progress.stage("converting", unit="trees") as stage:
         for tree in common.trees_from([file], input_format, skip_bad, progress):
             stage.step()
             if normalise or direction:

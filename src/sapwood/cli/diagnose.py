@@ -9,6 +9,7 @@ import click
 from sapwood.cli import _common as common
 from sapwood.errors import InputError
 from sapwood.files import name_of
+from sapwood.trees.normalise import Normaliser
 
 
 @click.command("diagnose", short_help="Tell what hidden states a treebank can carry.")
@@ -58,10 +59,7 @@ def command(
     top: int,
     seed: int,
     threads: int | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: Any,
     skip_bad: bool,
     as_json: bool,
@@ -80,7 +78,6 @@ def command(
     """
     common.check_inputs(treebank)
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     from sapwood.learn.diagnosis import diagnose
     from sapwood.trees.corpus import Corpus
 

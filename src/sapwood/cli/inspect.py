@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
 
 from sapwood.cli import _common as common
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import is_regular, name_of
+from sapwood.files import explained, is_regular, name_of
 from sapwood.models import default_model_path, find_model
+from sapwood.run.progress import Progress
 from sapwood.storage import read_header
+from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
 
 
@@ -27,6 +30,7 @@ from sapwood.trees.tree import Tree
 )
 @click.option("--symbol", help="Of a model: what the hidden states of this symbol have learned.")
 @click.option("--treebank", help="With --symbol: also show phrases of this treebank that are in each state.")
+@click.option("--export", help="Of a model: write it as text into this folder, for people and other programs.")
 @common.normaliser_options
 @common.format_option
 @common.skip_bad_option
@@ -40,10 +44,8 @@ def command(
     tree_number: int | None,
     symbol: str | None,
     treebank: str | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    export: str | None,
+    normaliser: Normaliser,
     input_format: Any,
     skip_bad: bool,
     as_json: bool,
@@ -59,6 +61,7 @@ def command(
       sapwood inspect model.sapwood --json
       sapwood inspect train.mrg --tree 3
       sapwood inspect model.sapwood --symbol NP --treebank dev.mrg
+      sapwood inspect model.sapwood --export text/
 
     With --symbol, rules, words and contexts are those that tell a state from the others of the symbol, with their
     probability and how many times larger it is than the symbol's mean.
@@ -67,9 +70,14 @@ def command(
     common.check_inputs(path, treebank)
     if symbol is None:
         common.refuse_given(context, ["treebank"], "goes with --symbol")
+    if export is not None:
+        common.refuse_given(context, ["symbol", "tree_number", "top"], "does not go with --export")
     if is_regular(path) and is_sapwood_file(path):
         if tree_number:
             raise UsageError("--tree is for treebanks; a model has no trees")
+        if export is not None:
+            _export(path, export, as_json, common.make_progress(quiet))
+            return
         if symbol is not None:
             progress = common.make_progress(quiet)
             gold = None if treebank is None else list(common.trees_from([treebank], input_format, skip_bad, progress))
@@ -77,10 +85,11 @@ def command(
             return
         _inspect_model(path, top, as_json)
         return
+    if export is not None:
+        raise UsageError("--export is for models; for the trees of a treebank, use `sapwood convert`")
     if symbol is not None:
         raise UsageError("--symbol is for models; to find a label in a treebank, use `sapwood search`")
     progress = common.make_progress(quiet)
-    normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
     trees = common.trees_from([path], input_format, skip_bad, progress)
     if tree_number:
         number = 0
@@ -112,6 +121,28 @@ def is_sapwood_file(path: str) -> bool:
             raise
         return False
     return True
+
+
+def _export(path: str, folder: str, as_json: bool, progress: Progress) -> None:
+    """Write the grammars of a model as text, and say what was written."""
+    from sapwood.grammar.bundle import load_models
+    from sapwood.grammar.text_files import write_text
+
+    grammars = load_models(path)
+    with explained(folder, "write"):
+        Path(folder).mkdir(exist_ok=True)
+    names = ["model"] if len(grammars) == 1 else [f"model-{number}" for number in range(1, len(grammars) + 1)]
+    written = []
+    for name, grammar in zip(names, grammars, strict=True):
+        written += write_text(grammar, Path(folder, name), progress=progress)
+        if grammar.layer is not None:
+            progress.note(f"{path}: its layer is not written")
+    sizes = {str(file): file.stat().st_size for file in written}
+    if as_json:
+        common.print_json({"files": sizes})
+    else:
+        for file, size in sizes.items():
+            click.echo(f"{size:>13,} bytes  {file}")
 
 
 def _inspect_model(path: str, top: int, as_json: bool) -> None:

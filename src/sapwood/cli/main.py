@@ -23,6 +23,7 @@ _COMMANDS = {
     "serve": "sapwood.cli.serve",
     "next": "sapwood.cli.next",
     "convert": "sapwood.cli.convert",
+    "import": "sapwood.cli.import_",
     "search": "sapwood.cli.search",
     "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",

@@ -15,12 +15,12 @@ from sapwood.files import name_of, open_output
 from sapwood.models import find_model
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
+from sapwood.trees.normalise import Normaliser
 
 if TYPE_CHECKING:
     from sapwood.inference.parser import Parser
     from sapwood.learn.annotating import Proposal
     from sapwood.run.workers import Workers
-    from sapwood.trees.normalise import Normaliser
     from sapwood.trees.tree import Tree
 
 # What learns the parser if none is given: quick, and the best of our methods on some hundred trees.
@@ -90,10 +90,7 @@ def command(
     outliers: float,
     diversity: float,
     threads: int | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: InputFormat,
     skip_bad: bool,
     as_json: bool,
@@ -137,7 +134,6 @@ def command(
     if models:
         parser = common.load_parser(models, workers=workers)
     else:
-        normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
         parser = _learned(trees, normaliser, workers, progress)
     clean = (tree for tree in map(parser.grammar.normaliser, trees) if tree is not None)
     proposals = propose(

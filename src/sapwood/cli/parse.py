@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sapwood.cli import _common as common
-from sapwood.cli._output import PICTURES, to_option, tree_output
+from sapwood.cli._output import PICTURES, heads_option, read_heads, to_option, tree_output
+from sapwood.cli._tables import TABLES, check_table, parse_into_table
 from sapwood.errors import InputError, UsageError
 from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular
 from sapwood.models import default_model_path, find_model
@@ -19,7 +20,7 @@ from sapwood.run.progress import Progress
 
 if TYPE_CHECKING:
     from sapwood.inference.parse_files import TextFormat
-    from sapwood.inference.parser import Parser
+    from sapwood.inference.parser import Parser, Precision
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
@@ -35,16 +36,23 @@ if TYPE_CHECKING:
 @click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
 @click.option("--tags", is_flag=True, help="Tokens are word/TAG, and the tags must hold.")
 @to_option
+@heads_option
 @click.option(
     "-o", "--output", help="Output file, or a folder (OUT/) for one of each input. [default: standard output]"
 )
 @common.parser_options
+@common.precision_option
 @click.option("--exact", is_flag=True, help="Do not prune (slow).")
 @click.option(
     "--max-words", type=click.IntRange(min=1), default=500, show_default=True, help="Longer sentences get a flat tree."
 )
 @click.option("--marginals", is_flag=True, help="With --json: how probable each phrase and tag of the tree is.")
 @click.option("--alternatives", type=click.IntRange(min=0), default=0, help="With --json: this many of the best trees.")
+@click.option("--states", is_flag=True, help="Show the hidden states of the tree: NP-3 for state 3 of NP.")
+@click.option(
+    "--tokeniser", help="How to cut plain text up: penn, blanks, characters, spacy:de. [default: the model's]"
+)
+@click.option("--column", help="Of a table (.parquet, .arrow, .feather): the column with the sentences.")
 @common.threads_option
 @common.cluster_option
 @common.json_option
@@ -58,15 +66,20 @@ def command(
     raw: bool,
     tags: bool,
     output_format: str,
+    heads: str | None,
     output: str | None,
     decoder: str,
     threshold: float,
+    precision: Precision,
     exact: bool,
     max_words: int,
     max_memory: int | None,
     timeout: float | None,
     marginals: bool,
     alternatives: int,
+    states: bool,
+    tokeniser: str | None,
+    column: str | None,
     threads: int | None,
     cluster: str | None,
     as_json: bool,
@@ -85,7 +98,11 @@ def command(
     left no parse), coarse (only a simpler grammar had one), fallback, too long, out of memory or timed out (a flat tree
     over the best tags), empty (a blank line; its tree is null). Of plain text it also has offsets: [start, end] of each
     word, in characters of the text. --marginals adds [start, end, label, probability] for each phrase and tag,
-    --alternatives the best trees with their log probabilities.
+    --alternatives the best trees with their log probabilities, --states [start, end, symbol, state, probability] of the
+    nodes of the tree as the grammar sees it.
+
+    A table (.parquet, .arrow, .feather) is parsed into another one, -o OUT.parquet: its rows with all their columns,
+    and new columns tree, log_probability and status, or with --raw the column parses, a list.
 
     Several models (-m more than once, or a file that holds several) must have been trained on the same trees. The
     product of their posteriors chooses the tree; probabilities are means over the models.
@@ -99,6 +116,8 @@ def command(
       sapwood parse crawl/*.txt.gz -o trees/ --cluster tcp://scheduler:8786
       echo "time/NN flies/VBZ" | sapwood parse --tags
       sapwood parse -s "I saw her duck." --json --marginals --alternatives 3
+      sapwood parse -s "I saw her duck." --states
+      sapwood parse reviews.parquet --column text --raw -o trees.parquet
     """
     if text is not None and files:
         raise UsageError("give either -s TEXT or a FILE, not both")
@@ -109,14 +128,22 @@ def command(
         raise UsageError("several files are parsed into a folder: -o OUT/")
     if into_folder and output_format in PICTURES:
         raise UsageError(f"--to {output_format} is for one file: -o trees.{output_format}")
+    is_table = any(file.endswith(TABLES) for file in files)
+    if is_table:
+        check_table(context, files, column, output)
+    else:
+        common.refuse_given(context, ["column"], "is for tables: .parquet, .arrow or .feather")
+    if tokeniser is not None and not raw and text is None:
+        raise UsageError("--tokeniser is for plain text: --raw, or -s")
     if tags and (raw or text is not None):
         raise UsageError("--tags is for tokens (word/TAG), not for plain text")
     if as_json:
         common.refuse_given(context, ["output_format"], "does not go with --json, which has brackets in it")
-    else:
+    elif not is_table:
         common.refuse_given(context, ["marginals", "alternatives"], "goes with --json")
     if exact:
         common.refuse_given(context, ["threshold"], "does not go with --exact, which prunes nothing")
+    rules = read_heads(context, heads, output_format)
     if text is not None and not text.isprintable():
         _check_text(text)
     source = files[0] if files else STANDARD_STREAM
@@ -136,16 +163,22 @@ def command(
         models,
         decoder=decoder,
         threshold=0.0 if exact else threshold,
+        precision=precision,
         workers=workers,
         max_words=max_words,
         max_memory=max_memory,
         timeout=timeout,
         marginals=marginals,
         alternatives=alternatives,
+        states=states,
+        tokeniser=tokeniser,
     )
+    if is_table:
+        parse_into_table(parser, source, str(output), str(column), raw, progress)
+        return
     from sapwood.inference.parse_files import TextFormat
 
-    form = TextFormat(raw, tags, output_format, as_json)
+    form = TextFormat(raw, tags, output_format, as_json, states, heads)
     if output is not None and into_folder:
         for target in (str(Path(output, form.output_name(file))) for file in files):
             if is_regular(target):
@@ -154,14 +187,14 @@ def command(
         return
     results = form.results(parser, source) if text is None else parser.parse_text(text)
     with (
-        tree_output(output, None if as_json else output_format) as writer,
+        tree_output(output, None if as_json else output_format, rules) as writer,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
         for result in results:
             if as_json:
                 writer.line(form.written(result, 1))
             else:
-                writer.tree(result.tree)
+                writer.tree(form.shown(result))
             stage.step()
 
 

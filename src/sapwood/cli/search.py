@@ -29,7 +29,7 @@ from sapwood.trees.table import TreeTable, read_tables
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many trees, or subtrees. [default: no limit]")
 @to_option
 @click.option("-o", "--output", help="Output file. [default: standard output]")
-@click.option("--heads", help="Head table for <# and its like. [default: Penn-style English]")
+@click.option("--heads", help="Head rules for <# and its like: english, icelandic or a file. [default: english]")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -79,9 +79,9 @@ def command(
     if invert_match:
         common.refuse_given(context, ["subtrees"], "does not go with -v: what does not match has no part that does")
     paths = list(treebank) or [STANDARD_STREAM]
-    common.check_inputs(*paths, heads)
-    common.refuse_replacing({"-o": output}, [*paths, heads])
-    searcher = Searcher(pattern, heads=None if heads is None else HeadRules.read(heads), timeout=timeout)
+    common.check_inputs(*paths, common.head_file(heads))
+    common.refuse_replacing({"-o": output}, [*paths, common.head_file(heads)])
+    searcher = Searcher(pattern, heads=None if heads is None else HeadRules.named(heads), timeout=timeout)
     progress = common.make_progress(quiet)
 
     def tables() -> Iterator[tuple[str, TreeTable]]:
@@ -107,7 +107,7 @@ def command(
             else:
                 stream.write(f"{matches:,} matches in {matching:,} of {trees:,} trees\n")
         return
-    with tree_output(output, None if as_json else output_format) as writer:
+    with tree_output(output, None if as_json else output_format, searcher.heads) as writer:
         found = (
             (path, table, number, matches)
             for path, table in tables()

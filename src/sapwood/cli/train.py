@@ -17,6 +17,7 @@ from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
+from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import Direction
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
 # Options that say nothing of sequences.
 _OF_TREES = (
-    "direction", "vertical", "horizontal", "heads", "annotate_tags", "function_tags", "keep_tags", "keep_empties",
-    "keep_repeated", "input_format", "partial",
+    "direction", "vertical", "horizontal", "heads", "annotate_tags", *common.NORMALISER_OPTIONS, "input_format",
+    "partial",
 )  # fmt: skip
 _TREES = (
-    "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-empties", "keep-repeated",
+    "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-tag",
+    "label-map", "keep-empties", "keep-repeated",
     "from", "skip-bad",
 )  # fmt: skip
 
@@ -73,6 +75,9 @@ class _TrainCommand(GroupedCommand):
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
+@click.option(
+    "--tokeniser", help="How the model cuts plain text up: penn, blanks, characters, spacy:de. [default: penn]"
+)
 @config_options
 @common.threads_option
 @common.cluster_option
@@ -104,6 +109,7 @@ def command(
     network: bool,
     partial: tuple[str, ...],
     text: tuple[str, ...],
+    tokeniser: str | None,
     seed: int,
     resume: bool,
     log_path: str | None,
@@ -117,10 +123,7 @@ def command(
     horizontal: int | None,
     heads: str | None,
     annotate_tags: bool | None,
-    function_tags: str,
-    keep_tags: tuple[str, ...],
-    keep_empties: bool,
-    keep_repeated: bool,
+    normaliser: Normaliser,
     input_format: InputFormat,
     skip_bad: bool,
     features: str | None,
@@ -165,7 +168,7 @@ def command(
     refuse_foreign(method, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
-    files = (*treebank, *partial, *text, dev, heads, init)
+    files = (*treebank, *partial, *text, dev, common.head_file(heads), init)
     common.check_inputs(*files)
     common.refuse_replacing({"-o": output, "--log": log_path, "--save-config": save_config}, files)
     if init is not None:
@@ -183,8 +186,9 @@ def command(
     brackets, plain = teaching.read_partial_trees(partial, skip_bad, progress), teaching.read_text(text)
     student, learner = learner, teaching.teach(learner, brackets, plain, lessons)
     run = TrainingRun(
-        learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log_path
-    )
+        learner, ensemble=ensemble, layer=layer, network=network, tokeniser=tokeniser, output=output, resume=resume,
+        log=log_path,
+    )  # fmt: skip
     if save_config is not None:
         write_config(save_config, _kept(context))
     started = time.perf_counter()
@@ -192,7 +196,6 @@ def command(
     if sequences:
         corpus, held_out = _read_sequences(student, treebank, dev, skip_bad, progress)
     else:
-        normaliser = common.make_normaliser(function_tags, keep_tags, keep_empties, keep_repeated)
         base = replace(student.preparation, root=normaliser.root)
         transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
         trees = common.trees_from(treebank, input_format, skip_bad, progress)

@@ -18,6 +18,7 @@ from sapwood.evaluate.mistakes import MISTAKES
 from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.evaluate.resampling import COLUMNS, COUNTED, FIGURES, Interval, figures, intervals
 from sapwood.evaluate.tables import format_table
+from sapwood.run.notebook import html_table
 from sapwood.shapes import Array, Float64, Int, Int64
 
 if TYPE_CHECKING:
@@ -185,9 +186,11 @@ _FIGURE_TITLES = {
 _LENGTH_FIGURES = ("precision", "recall", "f1", "exact")
 _LABEL_COUNTS = ("gold", "predicted", "matched")
 _LABEL_FIGURES = ("precision", "recall", "f1")
+# How many labels notebooks show.
+_SHOWN_LABELS = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EvaluationResult(Summary):
     """The figures over all sentences, and in parts.
 
@@ -220,6 +223,17 @@ class EvaluationResult(Summary):
     counts: Int64[Array, "sentences columns"] = field(repr=False, compare=False)
     texts: tuple[str, ...] = field(repr=False)
     negative: int = 0
+
+    def __repr__(self) -> str:
+        figures = f"F1 {self.f1:.2f} (precision {self.precision:.2f}, recall {self.recall:.2f}), exact {self.exact:.1f}"
+        return f"<EvaluationResult: {figures}, tags {self.tag_accuracy:.1f}, {self.scored:,} sentences>"
+
+    def _repr_html_(self) -> str:
+        """Return the figures as tables for notebooks: of all sentences, by length, and of the most frequent labels."""
+        tables = self._tables()
+        hidden = len(self.labels) - _SHOWN_LABELS
+        parts = [html_table(rows[: _SHOWN_LABELS + 1] if name == "labels" else rows) for name, rows in tables.items()]
+        return "".join(parts) + (f"<p>... and {hidden} more labels</p>" if hidden > 0 else "")
 
     @classmethod
     def of_scores(
@@ -323,6 +337,16 @@ class EvaluationResult(Summary):
 
     def format(self, intervals: Mapping[str, Interval] | None = None, title: str = "interval") -> str:
         """Return the figures as tables for the terminal, with `intervals` of some in a column of this title."""
+        parts = [format_table(rows) for rows in self._tables(intervals, title).values()]
+        merged = [f"{label} as {name}" for label, name in self.parameters.label_names.items() if label != name]
+        if merged and self.parameters.labeled:
+            parts.append("Counted as the same label: " + ", ".join(merged))
+        return "\n\n".join(parts)
+
+    def _tables(
+        self, intervals: Mapping[str, Interval] | None = None, title: str = "interval"
+    ) -> dict[str, list[list[str]]]:
+        """Return the rows of all tables that are not empty, the headings first."""
         both = (self, self.cutoff)
         rows = [[f"parameters: {self.parameters.name}", "all", f"length <= {self.parameters.cutoff_len}"]]
         for name, key in _COUNT_TITLES.items():
@@ -337,25 +361,16 @@ class EvaluationResult(Summary):
             rows[0].append(title)
             for row in rows[1:]:
                 row.append("[{:.2f}, {:.2f}]".format(*known[row[0]]) if row[0] in known else "")
-        parts = [format_table(rows)]
-
-        rows = [["length", "sentences", "precision", "recall", "F1", "exact"]]
+        lengths = [["length", "sentences", "precision", "recall", "F1", "exact"]]
         for name, length in self.lengths.items():
             if length.scored:
-                rows.append([name, str(length.scored), *_figures(length, _LENGTH_FIGURES)])
-        if len(rows) > 1:
-            parts.append(format_table(rows))
-
-        rows = [["label", "gold", "predicted", "matched", "precision", "recall", "F1"]]
+                lengths.append([name, str(length.scored), *_figures(length, _LENGTH_FIGURES)])
+        labels = [["label", "gold", "predicted", "matched", "precision", "recall", "F1"]]
         for name, label in self.labels.items():
             counts = (str(getattr(label, key)) for key in _LABEL_COUNTS)
-            rows.append([name, *counts, *_figures(label, _LABEL_FIGURES)])
-        if len(rows) > 1:
-            parts.append(format_table(rows))
-        merged = [f"{label} as {name}" for label, name in self.parameters.label_names.items() if label != name]
-        if merged and self.parameters.labeled:
-            parts.append("Counted as the same label: " + ", ".join(merged))
-        return "\n\n".join(parts)
+            labels.append([name, *counts, *_figures(label, _LABEL_FIGURES)])
+        tables = {"all": rows, "lengths": lengths, "labels": labels}
+        return {name: table for name, table in tables.items() if len(table) > 1}
 
 
 def _row(score: SentenceScore) -> list[int]:

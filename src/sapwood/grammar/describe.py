@@ -1,4 +1,4 @@
-"""A grammar in words and figures."""
+"""A grammar in words and figures, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -8,41 +8,57 @@ from typing import Any
 import numpy as np
 
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.run.notebook import html_table
 
 
 def describe(grammar: TensorGrammar, *, top: int) -> str:
     """Return a readable summary of the grammar."""
+    lines = [f"{name:<12} {value}" for name, value in _facts(grammar)]
+    for title, rows in _most_frequent(grammar, top).items():
+        lines += ["", title, *(f"  {count:>12,.6g}  {name}" for name, count in rows)]
+    return "\n".join(lines)
+
+
+def describe_html(grammar: TensorGrammar, *, top: int = 5) -> str:
+    """Return the summary as tables in HTML."""
+    tables = [html_table([[name, value] for name, value in _facts(grammar)], title=repr(grammar), headings=False)]
+    for title, rows in _most_frequent(grammar, top).items():
+        tables.append(html_table([[title, "expected"], *([name, f"{count:,.6g}"] for name, count in rows)]))
+    return "".join(tables)
+
+
+def _facts(grammar: TensorGrammar) -> list[tuple[str, str]]:
+    """Return sizes and how the grammar was made, by name."""
     transform = grammar.transform
     states, n_inner = grammar.states, grammar.n_interminals
     spread = f"{states.min()}" if states.min() == states.max() else f"{states.min()} to {states.max()}"
     weights = len(grammar.tensors) + len(grammar.emissions.values) + len(grammar.root)
     kind = "probabilistic" if grammar.probabilistic else "real-valued"
-    lines = [
-        f"method       {grammar.info.get('method', 'unknown')} ({kind})",
-        f"symbols      {n_inner:,} interminals, {len(states) - n_inner:,} preterminals, {spread} state(s) each",
-        f"rules        {len(grammar.rules):,} binary",
-        f"words        {grammar.lexicon.n_words:,} known, {len(grammar.lexicon.signatures):,} signatures",
-        f"weights      {weights:,}",
-        f"trees        v = {transform.vertical}, h = {transform.horizontal}, binarised {transform.direction}",
+    facts = [
+        ("method", f"{grammar.info.get('method', 'unknown')} ({kind})"),
+        ("symbols", f"{n_inner:,} interminals, {len(states) - n_inner:,} preterminals, {spread} state(s) each"),
+        ("rules", f"{len(grammar.rules):,} binary"),
+        ("words", f"{grammar.lexicon.n_words:,} known, {len(grammar.lexicon.signatures):,} signatures"),
+        ("weights", f"{weights:,}"),
+        ("trees", f"v = {transform.vertical}, h = {transform.horizontal}, binarised {transform.direction}"),
     ]
-    for key in sorted(set(grammar.info) - {"method"}):
-        if words := _in_words(grammar.info[key]):
-            lines.append(f"{key:<12} {words}")
-    offsets = grammar.state_offsets
-    occupancy = np.add.reduceat(grammar.occupancy, offsets[:-1])
+    told = [(key, _in_words(grammar.info[key])) for key in sorted(set(grammar.info) - {"method"})]
+    return facts + [(key, words) for key, words in told if words]
+
+
+def _most_frequent(grammar: TensorGrammar, top: int) -> dict[str, list[tuple[str, float]]]:
+    """Return the most frequent symbols and rules, each with how often it is expected."""
+    occupancy = np.add.reduceat(grammar.occupancy, grammar.state_offsets[:-1])
+    found: dict[str, list[tuple[str, float]]] = {}
     for title, numbers in (
         ("interminals", range(grammar.n_interminals)),
         ("preterminals", range(grammar.n_interminals, len(grammar.symbols))),
     ):
         best = sorted(numbers, key=lambda number: -occupancy[number])[:top]
-        lines.append("")
-        lines.append(f"most frequent {title}")
-        lines += [f"  {occupancy[n]:>12,.6g}  {grammar.symbols[n]}" for n in best]
-    lines.append("")
-    lines.append("most frequent rules")
+        found[f"most frequent {title}"] = [(str(grammar.symbols[number]), float(occupancy[number])) for number in best]
     order = np.argsort(-grammar.rule_counts, kind="stable")[:top]
-    lines += [f"  {grammar.rule_counts[rule]:>12,.6g}  {grammar.rule_name(rule)}" for rule in order]
-    return "\n".join(lines)
+    found["most frequent rules"] = [(grammar.rule_name(rule), float(grammar.rule_counts[rule])) for rule in order]
+    return found
 
 
 def _in_words(value: Any) -> str:

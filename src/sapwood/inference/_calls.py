@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from sapwood.grammar.tensor_grammar import TensorGrammar
-    from sapwood.inference.parser import Parser, Sentence
+    from sapwood.inference.parser import Parser
     from sapwood.inference.result import ParseResult
+    from sapwood.inference.words import Sentence
     from sapwood.trees.tokenise import Token
 
 R = TypeVar("R")

@@ -13,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
 from typing import Any, TypedDict
@@ -34,6 +35,8 @@ from sapwood.run.progress import Progress, Silent, Stage
 from sapwood.schema import check_json
 from sapwood.storage import content_digest
 from sapwood.trees.formats import file_footer, file_header, format_as, read_tagged, read_tokens
+from sapwood.trees.heads import HeadRules
+from sapwood.trees.tree import Tree
 
 MANIFEST = "manifest.jsonl"
 # What the names of outputs end in, by format; others end in the format's name.
@@ -45,6 +48,7 @@ _ENDINGS = {
     "draw": "txt",
     "latex": "tex",
     "qtree": "tex",
+    "tiger": "xml",
 }
 _CHUNK = 1 << 20
 
@@ -63,12 +67,18 @@ class TextFormat:
         The format of trees.
     as_json
         Whether each line is an object of JSON instead.
+    states
+        Whether trees are written with their hidden states; one without states as it is.
+    heads
+        The head rules for dependencies, by name or file (`HeadRules.named`).
     """
 
     raw: bool = False
     tags: bool = False
     output: str = "brackets"
     as_json: bool = False
+    states: bool = False
+    heads: str | None = None
 
     def results(self, parser: Parser, source: str | Path, bad: list[str] | None = None) -> Iterator[ParseResult]:
         """Parse the sentences of a file. What is wrong with a line goes to the list, if there is one."""
@@ -93,7 +103,16 @@ class TextFormat:
         """Return a result as it is written, without the final line end; `number` counts sentences from 1."""
         if self.as_json:
             return json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)
-        return "" if result.tree is None else format_as(result.tree, self.output, number)
+        tree = self.shown(result)
+        return "" if tree is None else format_as(tree, self.output, number, heads=self._rules)
+
+    @cached_property
+    def _rules(self) -> HeadRules | None:
+        return None if self.heads is None else HeadRules.named(self.heads)
+
+    def shown(self, result: ParseResult) -> Tree | None:
+        """Return the tree of a result as it is written."""
+        return (result.state_tree or result.tree) if self.states else result.tree
 
     def output_name(self, path: str | Path) -> str:
         """Return the name of the output of a file of a crawl: `news.txt.gz` becomes `news.mrg.gz`."""

@@ -1,9 +1,9 @@
 """`Parser`: sentences in, trees out, in order, as they come, and never without an answer.
 
-If pruning leaves no parse, the sentence is parsed again with less of it (up to 150 words) and then with hardly any (up
-to 60); if the grammar has no parse, with the coarse grammar that it implies, every word being allowed the tags of
-unknown words, too; if even that has none, a flat tree over the most probable tags is returned. The result's `status`
-says which happened.
+If pruning leaves no parse, the sentence is parsed again: without closed cells, if the grammar has any
+(`sapwood.grammar.closing`), with less pruning (up to 150 words), and with hardly any (up to 60). If the grammar has no
+parse, the coarse grammar that it implies takes its place, every word being allowed the tags of unknown words, too; if
+even that has none, a flat tree over the most probable tags is returned. The result's `status` says which happened.
 
 With several grammars all of this is done with the product of their posteriors (`sapwood.inference.product`).
 """
@@ -15,43 +15,38 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, repeat
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
-from sapwood.errors import GrammarError, InputError, NoParse, OutOfMemory, TimedOut, UsageError
+from sapwood.errors import GrammarError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _calls as calls
+from sapwood.inference.attempts import Attempt, attempts
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Requirement, as_requirements
 from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import AnyChart, Ensemble, Model, gather_grammars
-from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of
+from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of, with_states
+from sapwood.inference.words import Sentence, WordReader
 from sapwood.models import default_model_path
 from sapwood.run.workers import Kept, Threads, Workers
-from sapwood.trees.sentences import tokenise_text
 from sapwood.trees.tokenise import Token
+from sapwood.trees.tokenisers import PENN, Sentences, Tokeniser, find_tokeniser, from_function
 from sapwood.trees.transform import base_tree
 from sapwood.trees.tree import Tree
 
-# How much lower the threshold is at the second attempt, how low at the third, and the longest sentences to get them:
-# beyond, their charts would take too much memory.
-_LOOSER = 1e-3
-_LOOSE_WORDS = 150
-_HARDLY = 1e-15
-_EXACT_WORDS = 60
-# How unlikely it is for a word to be used as an unknown one, when nothing else helps.
-_UNLIKELY = 1e-3
 # Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence. Workers
 # elsewhere get so many at a time.
 _WINDOW = 32
-# Words whose lexical weights are kept at hand, divided by the number of grammars.
-_KEPT_WORDS = 8192
-# What results depend on beside the grammars; those from the fourth on can be others for the same grammars.
-_SETTINGS = ("decoder", "threshold", "layer", "max_words", "max_memory", "timeout", "marginals", "alternatives")
-Sentence = Iterable[str | tuple[str, str | None]]
+# What results depend on beside the grammars; those from the fifth on can be others for the same grammars.
+_SETTINGS = (
+    "decoder", "threshold", "layer", "precision", "max_words", "max_memory", "timeout", "marginals", "alternatives",
+    "states", "tokeniser",
+)  # fmt: skip
+Precision = Literal["single", "double"]
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -87,6 +82,15 @@ class Parser:
     layer
         Whether to use the layer on top of the first grammar's posteriors, if it has one (`sapwood.inference.layered`),
         and its network.
+    states
+        Whether results tell the hidden states of the tree (`sapwood.inference.tree_states`); of one probabilistic
+        grammar only.
+    tokeniser
+        How plain text is cut up: the name of a tokeniser (`sapwood.trees.tokenisers`), or a function that returns the
+        sentences of a text as lists of words. Without one, as the model says.
+    precision
+        Of the grammar's own pass, `single` or `double`; with a threshold of 0, and for weights beyond single
+        precision, it is double either way.
 
     Attributes
     ----------
@@ -117,14 +121,19 @@ class Parser:
         marginals: bool = False,
         alternatives: int = 0,
         layer: bool = True,
+        states: bool = False,
+        tokeniser: str | Callable[[str], Sentences] | None = None,
+        precision: Precision = "single",
     ) -> None:
         self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
+        if precision not in get_args(Precision):
+            raise UsageError(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
         self.workers = workers if workers is not None else Threads(threads)
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
-        self.layer = layer
+        self.layer, self.precision = layer, precision
         used = self.grammar.layer if layer else None
         if len(self.grammars) > 1 and (decoder == "max-rule-absolute" or (decoder == "viterbi" and used is None)):
             raise UsageError(
@@ -140,14 +149,17 @@ class Parser:
         self.timeout = timeout
         self.marginals = marginals
         self.alternatives = alternatives
+        self.states = states
+        self.tokeniser = tokeniser
         self._check_limits()
         # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
-        self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
+        double = precision == "double" or threshold == 0 or largest > 1e30
+        self._dtype = np.float64 if double else np.float32
         self._ensemble = Ensemble(self.grammars, self._dtype, used, self.grammar.network if layer else None)
         self.compiled = self._ensemble.joint
-        self._leaves: dict[int, Leaf] = {}
+        self._words = WordReader(self.grammars, self._ensemble)
         self._workspace = Workspace()
         # Whether nothing but the tree is asked for, which takes one call then.
         self._direct = decoder in PRODUCT_DECODERS and not marginals and not alternatives
@@ -158,15 +170,18 @@ class Parser:
 
     def adapted(self, **settings: Any) -> Parser:
         """Return a parser with other limits or results that shares what is large with this one."""
-        if unknown := settings.keys() - {*_SETTINGS[3:]}:
+        if unknown := settings.keys() - {*_SETTINGS[4:]}:
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))
-        vars(other).update({name: value for name, value in vars(self).items() if name != "shared"} | settings)
+        kept = {name: value for name, value in vars(self).items() if name not in ("shared", "_cut")}
+        vars(other).update(kept | settings)
         other._check_limits()
         other._direct = other.decoder in PRODUCT_DECODERS and not other.marginals and not other.alternatives
         return other
 
     def _check_limits(self) -> None:
+        if self.states and (len(self.grammars) > 1 or not self.grammar.probabilistic):
+            raise UsageError("hidden states are told of one probabilistic grammar; these are several, or real-valued")
         for name, value in (("max_words", self.max_words), ("alternatives", self.alternatives)):
             if value < 0:
                 raise UsageError(f"{name} must not be negative: {value}")
@@ -188,13 +203,22 @@ class Parser:
         The results' `offsets` say where in the text their words stand. Text can also be given in pieces, such as the
         lines of an open file, which are read only as they are needed.
         """
-        return self.map(calls.parse_tokens, self.tokenise(text))
+        return self.parse_tokens(self.tokenise(text))
+
+    def parse_tokens(self, sentences: Iterable[Sequence[Token]]) -> Iterator[ParseResult]:
+        """Return an iterator of one result per sentence, given by its tokens, with their `offsets`."""
+        return self.map(calls.parse_tokens, sentences)
 
     def tokenise(self, text: str | Iterable[str]) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence of plain text, cut and spelt as the grammar's treebank does."""
+        return self._cut(text)
+
+    @cached_property
+    def _cut(self) -> Tokeniser:
+        if self.tokeniser is not None and not isinstance(self.tokeniser, str):
+            return from_function(self.tokeniser)
         style = self.grammar.info.get("tokeniser", {})
-        rewrite, split_hyphens = bool(style.get("rewrite", True)), bool(style.get("split_hyphens", False))
-        return tokenise_text(text, rewrite=rewrite, split_hyphens=split_hyphens)
+        return find_tokeniser(self.tokeniser or style.get("name", PENN), style)
 
     def map(self, call: Callable[[Parser, T], R], sentences: Iterable[T]) -> Iterator[R]:
         """Return an iterator of `call(parser, sentence)` for each sentence, in order, made where parsing is."""
@@ -214,7 +238,10 @@ class Parser:
 
     def key(self) -> dict[str, Any]:
         """Return what results depend on, as JSON values."""
-        return {"grammars": [grammar.digest() for grammar in self.grammars], **self._settings()}
+        settings = self._settings()
+        if callable(self.tokeniser):
+            settings["tokeniser"] = f"{self.tokeniser.__module__}.{self.tokeniser.__qualname__}"
+        return {"grammars": [grammar.digest() for grammar in self.grammars], **settings}
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.
@@ -228,19 +255,18 @@ class Parser:
 
         Raises `NoParse` if the grammar has no parse like that.
         """
-        words, leaves = self._read(sentence)
+        words, leaves = self._words.read(sentence)
         phrases = as_requirements(phrases)
         if not words:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
             return ParseResult(words, self._ensemble.flat_tree(words, leaves), None, "too long")
-        attempt = self._attempt_tree if self._direct else self._attempt_chart
+        parse = self._tree if self._direct else self._tree_of_chart
         failure: Status = "fallback"
         try:
             with self._limits():
-                for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
-                    result = attempt(status, ensemble, words, attempt_leaves, threshold, phrases)
-                    if result is not None:
+                for attempt in self._attempts(leaves):
+                    if (result := parse(attempt, words, phrases)) is not None:
                         return result
         except (OutOfMemory, TimedOut) as error:
             if phrases:
@@ -266,43 +292,30 @@ class Parser:
                 f"a sentence takes longer than {self.timeout:g} seconds; raise `timeout` or `threshold`"
             ) from error
 
-    def _attempt_tree(
-        self,
-        status: Status,
-        ensemble: Ensemble,
-        words: list[str],
-        leaves: Sequence[Leaf],
-        threshold: float,
-        phrases: Sequence[Requirement],
-    ) -> ParseResult | None:
+    def _tree(self, attempt: Attempt, words: list[str], phrases: Sequence[Requirement]) -> ParseResult | None:
         """Parse without a chart to look at."""
-        found = ensemble.parse(
-            leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words
-        )
+        settings = attempt.settings(self._workspace, phrases, words)
+        found = attempt.ensemble.parse(attempt.leaves, self.decoder, **settings)
         if found is None:
             return None
-        coarse = ensemble.joint.coarse
+        coarse = attempt.ensemble.joint.coarse
         tree = self.grammar.transform.invert_symbols(found[0], coarse.symbols.chain, coarse.n_interminals, words)
-        return ParseResult(words, tree, known_log_probability(status, found[1]), status)
+        result = ParseResult(words, tree, known_log_probability(attempt.status, found[1]), attempt.status)
+        return with_states(result, self.compiled, attempt.leaves) if self.states else result
 
-    def _attempt_chart(
-        self,
-        status: Status,
-        ensemble: Ensemble,
-        words: list[str],
-        leaves: Sequence[Leaf],
-        threshold: float,
-        phrases: Sequence[Requirement],
-    ) -> ParseResult | None:
+    def _tree_of_chart(self, attempt: Attempt, words: list[str], phrases: Sequence[Requirement]) -> ParseResult | None:
         """Parse with all that the chart knows."""
-        chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words)
+        status, ensemble, leaves = attempt.status, attempt.ensemble, attempt.leaves
+        chart = ensemble.chart(leaves, **attempt.settings(self._workspace, phrases, words))
         tree = None if chart is None else self._decode(chart, words)
         if tree is None or chart is None:
             return None
         clean = self.grammar.transform.invert(tree)
         marginals = marginals_of(clean, chart.label_posteriors()) if self.marginals else None
         best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
-        return ParseResult(words, clean, known_log_probability(status, chart.log_probability), status, marginals, best)
+        score = known_log_probability(status, chart.log_probability)
+        result = ParseResult(words, clean, score, status, marginals, best)
+        return with_states(result, self.compiled, leaves) if self.states else result
 
     def chart(self, sentence: Sentence, *, phrases: Sequence[Requirement] = (), brief: bool = False) -> AnyChart | None:
         """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse.
@@ -310,18 +323,16 @@ class Parser:
         If it is `brief`, that of several grammars is without the charts of each, which takes less memory and time.
         """
         workspace = self._workspace if brief else None
-        return self._chart(*self._read(sentence), workspace, as_requirements(phrases))
+        return self._chart(*self._words.read(sentence), workspace, as_requirements(phrases))
 
     def _chart(
         self, words: list[str], leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Requirement] = ()
     ) -> AnyChart | None:
         if not leaves:
             return None
-        for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
-            if status != "coarse":
-                chart = ensemble.chart(
-                    attempt_leaves, threshold=threshold, workspace=workspace, phrases=phrases, words=words
-                )
+        for attempt in self._attempts(leaves):
+            if attempt.status != "coarse":
+                chart = attempt.ensemble.chart(attempt.leaves, **attempt.settings(workspace, phrases, words))
                 if chart is not None:
                     return chart
         return None
@@ -330,7 +341,7 @@ class Parser:
         self, sentence: Sentence, *, phrases: Sequence[Requirement] = (), least: float = 0.0
     ) -> list[Marginal]:
         """Return all phrases and tags of all parses whose posterior is `least` or more, in the order of their words."""
-        words, leaves = self._read(sentence)
+        words, leaves = self._words.read(sentence)
         with self._limits():
             chart = self._chart(words, leaves, self._workspace, as_requirements(phrases))
             found = {} if chart is None else chart.label_posteriors()
@@ -346,7 +357,7 @@ class Parser:
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
-        words, leaves = self._read(sentence)
+        words, leaves = self._words.read(sentence)
         with self._limits():
             chart = self._chart(words, leaves, self._workspace, as_requirements(phrases))
             return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
@@ -373,7 +384,7 @@ class Parser:
         """
         if count < 0:
             raise UsageError(f"the number of trees must not be negative: {count}")
-        words, leaves = self._read(sentence)
+        words, leaves = self._words.read(sentence)
         # Of several grammars all charts are needed, not only the last.
         workspace = self._workspace if len(self.grammars) == 1 else None
         with self._limits():
@@ -394,57 +405,13 @@ class Parser:
         clean = (self.grammar.normaliser if has_empties else replace(self.grammar.normaliser, empties=False))(tree)
         if clean is None:
             raise UsageError("nothing is left of the tree after normalising")
-        _, leaves = self._read(clean.words())
+        _, leaves = self._words.read(clean.words())
         # Ancestors and siblings follow from the tree itself, so base symbols say everything.
         return self._ensemble.tree_log_probability(leaves, base_tree(self.grammar.transform(clean)))
 
-    def _read(self, sentence: Sentence) -> tuple[list[str], list[Leaf]]:
-        if isinstance(sentence, str):
-            raise UsageError("a sentence is a sequence of words, not a string: `parse_text` takes plain text")
-        words: list[str] = []
-        leaves: list[Leaf] = []
-        for token in sentence:
-            pair = (token, None) if isinstance(token, str) else token
-            if not (isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[0], str)):
-                raise UsageError(f"a token is a word or a (word, tag) pair, not {token!r}")
-            leaves.append(self._leaf(pair[0], pair[1], not words))
-            words.append(pair[0])
-        return words, leaves
-
-    def _attempts(self, leaves: list[Leaf]) -> Iterator[tuple[Status, Ensemble, list[Leaf], float]]:
-        """Yield what to try in turn: status, grammars, lexical weights, threshold."""
-        yield "parsed", self._ensemble, leaves, self.threshold
-        if self.threshold > 0:
-            if len(leaves) <= _LOOSE_WORDS:
-                yield "loosened", self._ensemble, leaves, self.threshold * _LOOSER
-            if len(leaves) <= _EXACT_WORDS:
-                yield "loosened", self._ensemble, leaves, _HARDLY
-        # As a last resort any word may also be what an unknown word can be, if it must.
-        rows = np.tile(self._ensemble.unknown_row, (len(leaves), 1))
-        for row, leaf in zip(rows, leaves, strict=True):
-            row *= 0.0 if leaf.fixed else _UNLIKELY * leaf.values.max(initial=0.0)
-            row[leaf.symbols] += leaf.values
-        first = self.compiled.coarse.n_interminals
-        coarse = self._coarse_ensemble
-        yield "coarse", coarse, [coarse.leaf([row[first:]]) for row in rows], self.threshold
+    def _attempts(self, leaves: list[Leaf]) -> Iterator[Attempt]:
+        return attempts(self._ensemble, lambda: self._coarse_ensemble, leaves, self.threshold)
 
     @cached_property
     def _coarse_ensemble(self) -> Ensemble:
         return Ensemble([self.compiled.coarse], self._dtype)
-
-    def _leaf(self, word: str, tag: str | None, initial: bool) -> Leaf:
-        """Return the lexical weights of a word, only those of the given tag if there is one."""
-        terminal = self.grammar.lexicon.terminal(word, initial)
-        if tag is None:
-            leaf = self._leaves.get(terminal)
-            if leaf is None:
-                if len(self._leaves) >= _KEPT_WORDS // len(self.grammars):
-                    self._leaves.clear()
-                leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self.grammars])
-                self._leaves[terminal] = leaf
-            return leaf
-        tags = self.grammar.emissions.tags
-        if tag not in tags:
-            raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {' '.join(tags)}")
-        rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self.grammars]
-        return self._ensemble.leaf(rows, fixed=True)

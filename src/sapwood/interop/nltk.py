@@ -47,15 +47,20 @@ def model_from_nltk(grammar: nltk.CFG) -> TensorGrammar:
     return model_of_productions(str(grammar.start()), productions())
 
 
-def model_to_nltk(grammar: TensorGrammar) -> nltk.PCFG:
-    """Return a probabilistic model as an `nltk.PCFG`: a nonterminal for each state of each symbol.
+def model_to_nltk(grammar: TensorGrammar, *, probabilities: bool = True) -> nltk.CFG:
+    """Return a probabilistic model as an `nltk.PCFG`, or without `probabilities` as an `nltk.CFG`.
+
+    There is a nonterminal for each state of each symbol.
 
     Names are those of `WeightedGrammar.from_tensor_grammar`: `NP_3` is a state, signatures of unknown words stand in
     angle brackets. Signs that NLTK's notation has no place for become `_`.
     """
     if not grammar.probabilistic:
         raise UsageError("only a probabilistic model is a PCFG; this one has real-valued weights")
-    return nltk.PCFG.fromstring(format_grammar(WeightedGrammar.from_tensor_grammar(grammar), format="nltk"))
+    found = nltk.PCFG.fromstring(format_grammar(WeightedGrammar.from_tensor_grammar(grammar), format="nltk"))
+    if probabilities:
+        return found
+    return nltk.CFG(found.start(), [nltk.Production(rule.lhs(), rule.rhs()) for rule in found.productions()])
 
 
 class SapwoodParser(ParserI):  # type: ignore[misc]

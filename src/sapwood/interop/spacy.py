@@ -7,8 +7,8 @@ document, and is read from there by extensions:
 - `doc._.constituents`, `span._.constituents`: the phrases as labelled spans, parents before children;
 - `span._.labels`: the labels of the phrases over just these tokens, top first; `span._.confidence`: the least probable
   one's probability; `span._.parent` and `span._.children`: phrases as spans; `span._.parse_string`: brackets;
-- of the span of a sentence, `span._.tree` (a `Tree`), `span._.alternatives` (pairs of a tree and its log probability)
-  and `span._.parse_status`.
+- of the span of a sentence, `span._.tree` (a `Tree`), `span._.alternatives` (pairs of a tree and its log probability),
+  `span._.parse_status` and `span._.log_probability`; of all sentences, `doc._.trees` and `doc._.alternatives`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,11 @@ class SapwoodComponent:
             return self.from_disk(folder, exclude=exclude)
 
 
-@Language.factory("sapwood", default_config=_SETTINGS)
+@Language.factory(
+    "sapwood",
+    default_config=_SETTINGS,
+    assigns=["doc._.constituents", "doc._.trees", "doc._.alternatives", "span._.constituents", "span._.labels"],
+)
 def make_component(
     nlp: Language,  # noqa: ARG001
     name: str,  # noqa: ARG001
@@ -263,8 +267,19 @@ def _tree(span: Span) -> Tree | None:
 
 
 def _alternatives(span: Span) -> list[tuple[Tree, float]]:
-    found = _parse_of(span).get("alternatives", ())
-    return [(Tree.parse(one["tree"]), one["log_probability"]) for one in found]
+    return _best(_parse_of(span))
+
+
+def _best(parse: dict[str, Any]) -> list[tuple[Tree, float]]:
+    return [(Tree.parse(one["tree"]), one["log_probability"]) for one in parse.get("alternatives", ())]
+
+
+def _trees(doc: Doc) -> list[Tree]:
+    return [Tree.parse(parse["tree"]) for parse in doc.user_data.get(_KEY, ()) if parse["tree"] is not None]
+
+
+def _all_alternatives(doc: Doc) -> list[list[tuple[Tree, float]]]:
+    return [_best(parse) for parse in doc.user_data.get(_KEY, ())]
 
 
 def _parse_string(span: Span) -> str:
@@ -284,7 +299,8 @@ def _parse_string(span: Span) -> str:
 
 def _register() -> None:
     """Give documents and spans their new attributes."""
-    Doc.set_extension("constituents", getter=_constituents, force=True)
+    for name, of_doc in (("constituents", _constituents), ("trees", _trees), ("alternatives", _all_alternatives)):
+        Doc.set_extension(name, getter=of_doc, force=True)
     for name, getter in (
         ("constituents", _constituents),
         ("labels", _labels),
@@ -295,5 +311,6 @@ def _register() -> None:
         ("tree", _tree),
         ("alternatives", _alternatives),
         ("parse_status", lambda span: _parse_of(span)["status"]),
+        ("log_probability", lambda span: _parse_of(span)["log_probability"]),
     ):
         Span.set_extension(name, getter=getter, force=True)

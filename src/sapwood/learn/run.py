@@ -33,6 +33,7 @@ from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.partial import PartialTree
+from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
 
 # What a log has of a training: event, step and figures of each line.
@@ -76,6 +77,7 @@ def train(
     partial: Iterable[PartialTree] | None = None,
     text: Iterable[Sequence[str]] | PlainText | None = None,
     teaching: Mapping[str, Any] | None = None,
+    tokeniser: str | None = None,
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
@@ -105,6 +107,9 @@ def train(
         Partly bracketed sentences and plain ones, as lists of words, to learn from as well (`sapwood.learn.teaching`).
     teaching
         Settings of that: `{"text_weight": 0.5}`.
+    tokeniser
+        How the model is to cut plain text up: the name of a tokeniser (`sapwood.trees.tokenisers`). Without one, as is
+        usual for English, with quotes and hyphens as in the trees.
     output
         Where to write the model. What is done is kept beside it until then, so that
     resume
@@ -143,7 +148,10 @@ def train(
         brackets = None if partial is None else PartialTrees(list(partial))
         plain = text if text is None or isinstance(text, PlainText) else PlainText(list(text))
         learner = Taught.of(learner, partial=brackets, text=plain, **(teaching or {}))
-    run = TrainingRun(learner, ensemble=ensemble, layer=layer, network=network, output=output, resume=resume, log=log)
+    run = TrainingRun(
+        learner, ensemble=ensemble, layer=layer, network=network, tokeniser=tokeniser, output=output, resume=resume,
+        log=log,
+    )  # fmt: skip
     grammars = run(corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
@@ -163,7 +171,7 @@ class TrainingRun:
     ----------
     learner
         What to train with; members of an ensemble differ by their seeds.
-    ensemble, layer, network, output, resume, log
+    ensemble, layer, network, tokeniser, output, resume, log
         As for `train`.
 
     Attributes
@@ -179,6 +187,7 @@ class TrainingRun:
         ensemble: int = 1,
         layer: bool | LayerLearner = False,
         network: bool | NetworkLearner = False,
+        tokeniser: str | None = None,
         output: str | Path | None = None,
         resume: bool = False,
         log: str | Path | None = None,
@@ -192,6 +201,9 @@ class TrainingRun:
         self.learner, self.ensemble, self.resume, self.log = learner, ensemble, resume, log
         self.layer = (LayerLearner() if layer else None) if isinstance(layer, bool) else layer
         self.network = (NetworkLearner() if network else None) if isinstance(network, bool) else network
+        if tokeniser is not None:
+            find_tokeniser(tokeniser)
+        self.tokeniser = tokeniser
         self.output, self.kept = output, KeptFiles(output)
         self.kept.check(resume=resume, log=log)
 
@@ -241,6 +253,9 @@ class TrainingRun:
                 done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
                 steps += self.layer.epochs
             log.write("end", step=steps)
+        if self.tokeniser is not None:
+            named = {"name": self.tokeniser}
+            done = [grammar.with_info(tokeniser={**grammar.info.get("tokeniser", {}), **named}) for grammar in done]
         if self.output is not None:
             save_grammars(done, self.output)
             self.kept.clear()

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from sapwood.errors import InputError, UsageError
-from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, name_of
+from sapwood.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, name_of, open_binary
 from sapwood.lm.counts import Counts, choose_words, from_tables
 from sapwood.lm.grouping import Bucket, Grouping, blocks, merge_buckets
 from sapwood.lm.methods import Boundaries
-from sapwood.lm.text import Piece, Sources, cut_pieces, encode_pieces, open_text, read_pieces, source_list, tokenise
+from sapwood.lm.text import Piece, Sources, cut_pieces, encode_pieces, read_pieces, source_list, tokenise
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.lm.word_table import NotText, WordTable
 from sapwood.run.progress import Progress, track
@@ -46,7 +46,7 @@ class TextShard:
     def chunks(self) -> Iterator[bytes]:
         """Yield the bytes."""
         left = None if self.end is None else self.end - self.begin
-        with open_text(self.path) as stream:
+        with open_binary(self.path) as stream:
             if self.begin:
                 stream.seek(self.begin)
             while more := stream.read(_CHUNK if left is None else min(left, _CHUNK)):
@@ -92,7 +92,7 @@ def cut_shards(sources: Sources, size: int = _SHARD) -> list[TextShard]:
         path = str(Path(source).resolve())
         if str(source) == STANDARD_STREAM or not is_regular(source):
             raise UsageError(f"{name_of(source)}: workers elsewhere cannot read it; name a file that all of them see")
-        if path.endswith((*COMPRESSED, ".zst")):
+        if path.endswith(COMPRESSED):
             shards.append(TextShard(path))
             continue
         with explained(source), Path(source).open("rb") as stream:

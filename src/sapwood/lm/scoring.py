@@ -12,7 +12,6 @@ import numpy as np
 
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import name_of, read_lines
-from sapwood.lm import zstd
 from sapwood.lm.evaluation import Evaluation, evaluate
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.models import AnyModel, held, kind_of
@@ -122,25 +121,10 @@ def _boundaries(model: AnyModel, boundaries: Boundaries | None) -> Boundaries:
 def _lines(path: str | Path, boundaries: Boundaries) -> Iterator[tuple[str, list[str]]]:
     """Yield each line, and its words with the marks of sentences."""
     marks = SPECIAL[BEGIN], SPECIAL[END]
-    for line in _texts(path):
+    for _, line in read_lines(path):
         words = _WORD.findall(line)
         text = " ".join(words)
         if boundaries == "sentence":
             sentences = [list(part) for is_mark, part in itertools.groupby(words, marks.__contains__) if not is_mark]
             words = [word for sentence in sentences for word in (marks[0], *sentence, marks[1])]
         yield text, words
-
-
-def _texts(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a file; of a .zst file too."""
-    if not str(path).endswith(".zst"):
-        yield from (line for _, line in read_lines(path))
-        return
-    with zstd.open_zstd(path) as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{path}:{number}:{error.start + 1}: not valid UTF-8; convert the file to UTF-8 first"
-                ) from None

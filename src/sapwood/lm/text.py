@@ -8,14 +8,13 @@ and lines without words are no sentences. With `"stream"` line ends mean nothing
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from queue import LifoQueue
-from typing import BinaryIO, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from sapwood.files import COMPRESSED, is_regular, name_of, open_binary
 from sapwood.lm.methods import Boundaries
 from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN, Vocabulary
 from sapwood.lm.word_table import FIRST_WORD, LONGEST_WORD, NotText, WordTable
-from sapwood.lm.zstd import open_zstd
 from sapwood.run.workers import Threads
 from sapwood.shapes import Array, Int32, UInt8
 
@@ -48,15 +46,10 @@ def check_boundaries(boundaries: str) -> None:
         raise UsageError(f'boundaries are "sentence" or "stream", not {boundaries!r}')
 
 
-def open_text(path: str | Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    """Open a file for reading bytes: `-` is standard input, `.gz`, `.bz2`, `.xz` and `.zst` are decompressed."""
-    return open_zstd(path) if str(path).endswith(".zst") else open_binary(path)
-
-
 def total_size(sources: Sources) -> int | None:
     """Return how many bytes of text there are to read, or None if that is not known before."""
     paths = source_list(sources)
-    if any(not is_regular(path) or str(path).endswith((*COMPRESSED, ".zst")) for path in paths):
+    if any(not is_regular(path) or str(path).endswith(COMPRESSED) for path in paths):
         return None
     return sum(Path(path).stat().st_size for path in paths)
 
@@ -86,7 +79,7 @@ class Piece:
 def read_pieces(sources: Sources, size: int = _PIECE) -> Iterator[Piece]:
     """Yield the bytes of the files in pieces of about `size`, cut between words."""
     for source in source_list(sources):
-        with open_text(source) as stream:
+        with open_binary(source) as stream:
             yield from cut_pieces(iter(lambda stream=stream: stream.read(size), b""), name_of(source))  # type: ignore[misc]
 
 

@@ -1,4 +1,4 @@
-"""What other installed packages add by their entry points: formats, decoders, learners, features.
+"""What other installed packages add by their entry points: formats, decoders, learners, features, tokenisers.
 
 A package offers something by naming it in its own `pyproject.toml`:
 

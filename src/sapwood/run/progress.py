@@ -2,7 +2,7 @@
 
 A learner or a reader calls `report.step()`; whether that draws a bar in a terminal or does nothing
 is the caller's choice. Bars go to standard error, show rate and time left, and appear only after a
-second, so that quick work stays silent.
+second, so that quick work stays silent. In a notebook they are the browser's, below the cell.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeVar
+
+from sapwood.run.notebook import in_notebook
 
 T = TypeVar("T")
 
@@ -64,18 +66,20 @@ class _BarStage:
 
 
 class Bars:
-    """Progress bars on standard error, only if that is a terminal; notes are printed either way."""
+    """Progress bars on standard error, only if that is a terminal, or in a notebook; notes are printed either way."""
 
     @contextlib.contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "it") -> Iterator[Stage]:
         """Begin a stage with a bar."""
-        from tqdm import tqdm
-
-        disabled = not sys.stderr.isatty()
         # With a total unknown until the end tqdm shows count, rate and time spent.
-        with tqdm(
-            total=total, desc=name, unit=f" {unit}", file=sys.stderr, delay=1, disable=disabled, leave=False
-        ) as bar:
+        options: dict[str, Any] = {"total": total, "desc": name, "unit": f" {unit}", "delay": 1, "leave": False}
+        if in_notebook():
+            bars: Any = _notebook_bars()
+        else:
+            from tqdm import tqdm as bars
+
+            options |= {"file": sys.stderr, "disable": not sys.stderr.isatty()}
+        with bars(**options) as bar:
             yield _BarStage(bar)
 
     def note(self, message: str) -> None:
@@ -83,6 +87,16 @@ class Bars:
         from tqdm import tqdm
 
         tqdm.write(message, file=sys.stderr)
+
+
+def _notebook_bars() -> Any:
+    """Return tqdm's bars for notebooks or, without the package ipywidgets, its plain ones."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is no ipywidgets
+        from tqdm.auto import tqdm
+    return tqdm
 
 
 def track(items: Iterable[T], progress: Progress, name: str, total: int | None = None, unit: str = "it") -> Iterator[T]:

@@ -9,42 +9,24 @@ from 500 up is a phrase; any other first column is a word. What cannot stand in 
 a code (`sapwood.trees.codes`), so is the first character of a word that would be read as a mark.
 Parent 0 is the root: the tree gets a node `ROOT` over all that hangs there, be it one node or several.
 
-Phrases of this format may have gaps, trees here may not. `discontinuous="raise-nodes"` closes the
-gaps of a sentence that has any, in two steps:
-
-1. A token without a letter or digit that hangs on the root (where the format puts punctuation) is
-   moved down to the lowest phrase over both the nearest other word before and the one after it.
-   At either end of the sentence it stays on the root.
-2. Phrases are taken children first. The children of a phrase form blocks of adjacent ones. The
-   block with the head stays: the first own child with edge `HD`; without one, the block with the
-   most words, the leftmost of equals. The children in the other blocks move to the phrase's parent,
-   which is treated in its turn, so that each ends at the closest ancestor where it leaves no gap.
-
-A sentence without gaps is never changed, and no phrase loses all its children.
+Phrases of this format may have gaps, trees here may not; `sapwood.trees.graph` says how they are closed.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO
 
 from sapwood.errors import TreeFormatError, UsageError
 from sapwood.files import name_of, read_lines
 from sapwood.trees.brackets import OnBad
 from sapwood.trees.codes import Codes, code
+from sapwood.trees.graph import NOTHING, VIRTUAL_ROOTS, Discontinuous, Graph, Row
 from sapwood.trees.tree import Tree
 
-Discontinuous = Literal["raise-nodes", "error"]
-
-ROOT = "ROOT"
 _FIRST_NODE = 500
-_NOTHING = "--"
-_HEAD_EDGE = "HD"
-# Root labels that stand for "the whole sentence" and are not written as a phrase of their own.
-_VIRTUAL_ROOTS = frozenset({"", ROOT, "TOP", "VROOT"})
 
 _CODES = Codes(r" \t\r\n")
 _BLANKS = re.compile(r"[ \t]+")
@@ -52,39 +34,13 @@ _NODE = re.compile(r"#([0-9]{3,9})")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-class _Row(NamedTuple):
-    """A line of a sentence: a word, or a phrase with its number."""
-
-    text: str
-    label: str
-    edge: str
-    parent: int
-    line: int
-
-
-class _Item(NamedTuple):
-    """A finished subtree over the words `start` to `end`, with the parent and edge the file gave it."""
-
-    start: int
-    end: int
-    tree: Tree
-    parent: int
-    edge: str
-
-
-class _Sentence:
-    """The rows between `#BOS` and `#EOS`, and how they become a tree."""
+class _Sentence(Graph):
+    """The rows between `#BOS` and `#EOS`."""
 
     def __init__(self, number: int, line: int, source: str) -> None:
+        super().__init__(f"sentence {number}", line, source)
         self.number = number
-        self.line = line
-        self.source = source
         self.version = 0
-        self.words: list[_Row] = []
-        self.phrases: dict[int, _Row] = {}
-
-    def error(self, problem: str, line: int, text: str = "") -> TreeFormatError:
-        return TreeFormatError(f"sentence {self.number}: {problem}", source=self.source, line=line, text=text)
 
     def add(self, line: str, number: int, version: int) -> None:
         """Take in one line of the sentence."""
@@ -106,7 +62,7 @@ class _Sentence:
             if not _NUMBER.fullmatch(columns[number_column]):
                 raise self.error(f"the parent {columns[number_column]!r} is not a number", number, line)
         parent = int(columns[wanted - 1])
-        row = _Row(_CODES.read(columns[0]), _CODES.read(columns[version - 2]), columns[wanted - 2], parent, number)
+        row = Row(_CODES.read(columns[0]), _CODES.read(columns[version - 2]), columns[wanted - 2], parent, number)
         node = _NODE.fullmatch(columns[0])
         if node is None or int(node[1]) < _FIRST_NODE:
             self.words.append(row)
@@ -115,121 +71,6 @@ class _Sentence:
             raise self.error(f"node {columns[0]} is already on line {first}", number, line)
         else:
             self.phrases[int(node[1])] = row
-
-    def tree(self, discontinuous: Discontinuous, functions: bool) -> Tree:
-        """Build the tree of the complete sentence."""
-        if not self.words:
-            raise self.error("no words between #BOS and #EOS", self.line)
-        order = self._order()
-        gap = self._first_gap(order)
-        parents = [word.parent for word in self.words]
-        if gap is not None:
-            if discontinuous == "error":
-                row = self.phrases[gap]
-                raise self.error(
-                    f"the words below node #{gap} ({row.label}) are not adjacent; "
-                    'discontinuous="raise-nodes" closes such gaps',
-                    row.line,
-                )
-            self._lower_punctuation(parents, order)
-        return self._build(order, parents, functions)
-
-    def _order(self) -> list[int]:
-        """Return the phrase numbers, the root (0) first and every parent before its children."""
-        phrases = self.phrases
-        below: dict[int, list[int]] = {number: [] for number in (0, *phrases)}
-        childless = set(phrases)
-        for row in [*self.words, *phrases.values()]:
-            if row.parent not in below:
-                raise self.error(f"there is no node #{row.parent} to be the parent of this line", row.line, row.text)
-            childless.discard(row.parent)
-        if childless:
-            row = phrases[min(childless)]
-            raise self.error(f"node {row.text} ({row.label}) has no children", row.line)
-        for number, row in phrases.items():
-            below[row.parent].append(number)
-        order = [0]
-        for number in order:
-            order.extend(below[number])
-        if len(order) <= len(phrases):
-            # Parents exist, yet the root is out of reach: every way up from here runs into a cycle.
-            seen: set[int] = set()
-            number = min(set(phrases) - set(order))
-            while number not in seen:
-                seen.add(number)
-                number = phrases[number].parent
-            raise self.error(f"node #{number} is its own ancestor", phrases[number].line)
-        return order
-
-    def _first_gap(self, order: list[int]) -> int | None:
-        """Return the number of a phrase whose words are not adjacent, or None."""
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        size = dict.fromkeys(order, 0)
-        for position, word in enumerate(self.words):
-            first.setdefault(word.parent, position)
-            last[word.parent] = position
-            size[word.parent] += 1
-        for number in reversed(order[1:]):
-            if last[number] - first[number] + 1 != size[number]:
-                return number
-            parent = self.phrases[number].parent
-            first[parent] = min(first.get(parent, first[number]), first[number])
-            last[parent] = max(last.get(parent, last[number]), last[number])
-            size[parent] += size[number]
-        return None
-
-    def _lower_punctuation(self, parents: list[int], order: list[int]) -> None:
-        """Step 1: change `parents` so that punctuation on the root hangs in the phrase around it."""
-        depth = {0: 0}
-        for number in order[1:]:
-            depth[number] = depth[self.phrases[number].parent] + 1
-        loose = [word.parent == 0 and not any(map(str.isalnum, word.text)) for word in self.words]
-        positions = [position for position, is_loose in enumerate(loose) if not is_loose]
-        for before, after in itertools.pairwise(positions):
-            if after == before + 1:
-                continue
-            a, b = parents[before], parents[after]
-            while a != b:
-                if depth[a] < depth[b]:
-                    a, b = b, a
-                a = self.phrases[a].parent
-            parents[before + 1 : after] = [a] * (after - before - 1)
-
-    def _build(self, order: list[int], parents: list[int], functions: bool) -> Tree:
-        """Step 2, which changes nothing without gaps, and the making of the tree."""
-        below: dict[int, list[_Item]] = {number: [] for number in order}
-        for position, (word, parent) in enumerate(zip(self.words, parents, strict=True)):
-            tag = _with_function(word, functions)
-            below[parent].append(_Item(position, position + 1, Tree(tag, word=word.text), word.parent, word.edge))
-        for number in reversed(order[1:]):
-            row = self.phrases[number]
-            items = sorted(below.pop(number))
-            blocks = [[items[0]]]
-            for item in items[1:]:
-                if item.start == blocks[-1][-1].end:
-                    blocks[-1].append(item)
-                else:
-                    blocks.append([item])
-            kept = blocks[0] if len(blocks) == 1 else _kept_block(blocks, number)
-            children = [item.tree for item in kept]
-            for block in blocks:
-                if block is not kept:
-                    below[row.parent].extend(block)
-            tree = Tree(_with_function(row, functions), children)
-            below[row.parent].append(_Item(kept[0].start, kept[-1].end, tree, row.parent, row.edge))
-        return Tree(ROOT, [item.tree for item in sorted(below[0])])
-
-
-def _kept_block(blocks: list[list[_Item]], number: int) -> list[_Item]:
-    for block in blocks:
-        if any(item.edge == _HEAD_EDGE and item.parent == number for item in block):
-            return block
-    return max(blocks, key=lambda block: block[-1].end - block[0].start)
-
-
-def _with_function(row: _Row, functions: bool) -> str:
-    return f"{row.label}-{row.edge}" if functions and row.edge != _NOTHING else row.label
 
 
 class _Reader:
@@ -405,17 +246,17 @@ def format_export(tree: Tree, number: int) -> str:
     waiting: list[tuple[list[str], int]] = []
     for node in postorder:
         if node.word is not None:
-            lines.append(f"{_written(node.word)}\t{_CODES.write(node.label)}\t{_NOTHING}\t{_NOTHING}\t")
+            lines.append(f"{_written(node.word)}\t{_CODES.write(node.label)}\t{NOTHING}\t{NOTHING}\t")
             waiting.append((lines, len(lines) - 1))
             continue
-        virtual = node is tree and node.label in _VIRTUAL_ROOTS
+        virtual = node is tree and node.label in VIRTUAL_ROOTS
         own = 0 if virtual else _FIRST_NODE + len(phrases)
         count = len(node.children)
         for column, index in waiting[-count:]:
             column[index] += str(own)
         del waiting[-count:]
         if not virtual:
-            phrases.append(f"#{own}\t{_CODES.write(node.label)}\t{_NOTHING}\t{_NOTHING}\t")
+            phrases.append(f"#{own}\t{_CODES.write(node.label)}\t{NOTHING}\t{NOTHING}\t")
             waiting.append((phrases, len(phrases) - 1))
     for column, index in waiting:
         column[index] += "0"

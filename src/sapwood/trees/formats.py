@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from sapwood.errors import InputError, TreeFormatError, UsageError
+from sapwood.errors import InputError, TreeFormatError, UsageError, listed
 from sapwood.files import name_of, read_lines
 from sapwood.run.plugins import named
 from sapwood.trees.brackets import (
@@ -28,9 +28,12 @@ from sapwood.trees.brackets import (
 )
 from sapwood.trees.codes import code
 from sapwood.trees.dependencies import format_conllu
+from sapwood.trees.discbracket import format_discbracket, parse_discbracket
 from sapwood.trees.export import format_export, parse_export
+from sapwood.trees.heads import HeadRules
 from sapwood.trees.latex import LATEX_FOOTER, format_latex, latex_header
 from sapwood.trees.svg import format_svg
+from sapwood.trees.tiger import TIGER_FOOTER, TIGER_HEADER, format_tiger, is_tiger, parse_tiger
 from sapwood.trees.tree import Tree
 
 T = TypeVar("T")
@@ -71,7 +74,8 @@ def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad 
     path
         The file.
     format
-        `brackets`, `export` (NEGRA), `auto` to tell these two by the first line, or what another package adds.
+        `brackets`, `export` (NEGRA), `tiger` (TIGER XML), `auto` to tell these three by the first line;
+        `discbracket`, or what another package adds.
     on_bad
         Called with each malformed tree, which is then skipped; without it, and in formats of other packages, the first
         one raises `TreeFormatError`.
@@ -105,10 +109,12 @@ def _reader(format: InputFormat, on_bad: OnBad | None) -> Callable[..., Iterator
     return _find(format, own, "read", "input format")
 
 
-def detect_format(lines: Lines) -> Literal["brackets", "export"]:
+def detect_format(lines: Lines) -> Literal["brackets", "export", "tiger"]:
     """Return the format of numbered lines, going by the first that is not blank."""
     first = next((text for _, text in lines if text.strip()), "")
-    return "export" if first.startswith(_EXPORT_STARTS) else "brackets"
+    if first.startswith(_EXPORT_STARTS):
+        return "export"
+    return "tiger" if is_tiger(first) else "brackets"
 
 
 def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None) -> Iterator[Tree]:
@@ -121,8 +127,13 @@ def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None) -> Iter
     return _READERS[detect_format(seen)](chain(seen, lines), source=source, on_bad=on_bad)
 
 
-def format_as(tree: Tree, format: str, number: int = 1) -> str:
-    """Return a tree in an output format, without the final line end; `number` counts sentences (for `export`)."""
+def format_as(tree: Tree, format: str, number: int = 1, *, heads: HeadRules | None = None) -> str:
+    """Return a tree in an output format, without the final line end.
+
+    `number` counts sentences, and `heads` are the rules for `conllu`, those of English if there are none.
+    """
+    if format == "conllu":
+        return format_conllu(tree, number, heads)
     return _find(format, _WRITERS, "write", "output format")(tree, number)
 
 
@@ -155,21 +166,30 @@ _READERS: dict[str, Callable[..., Iterator[Tree]]] = {
     "auto": _read_any,
     "brackets": parse_trees,
     "export": parse_export,
+    "tiger": parse_tiger,
+    "discbracket": parse_discbracket,
 }
 _WRITERS: dict[str, Callable[[Tree, int], str]] = {
     "brackets": lambda tree, _: format_tree(tree),
     "pretty": lambda tree, _: format_pretty(tree),
     "export": lambda tree, number: format_export(tree, number).rstrip("\n"),
+    "tiger": lambda tree, number: format_tiger(tree, number).rstrip("\n"),
+    "discbracket": lambda tree, _: format_discbracket(tree),
     "tokens": _tokens,
     "tagged": _tagged,
     "draw": lambda tree, _: tree.draw() + "\n",
-    "conllu": lambda tree, number: format_conllu(tree, number),
+    "conllu": format_conllu,
     "svg": lambda tree, _: format_svg(tree).rstrip("\n"),
     "latex": lambda tree, _: format_latex(tree) + "\n",
     "qtree": lambda tree, _: format_latex(tree, "qtree") + "\n",
 }
-_HEADERS = {"export": "#FORMAT 3\n", "latex": latex_header("forest"), "qtree": latex_header("qtree")}
-_FOOTERS = {"latex": LATEX_FOOTER, "qtree": LATEX_FOOTER}
+_HEADERS = {
+    "export": "#FORMAT 3\n",
+    "tiger": TIGER_HEADER,
+    "latex": latex_header("forest"),
+    "qtree": latex_header("qtree"),
+}
+_FOOTERS = {"tiger": TIGER_FOOTER, "latex": LATEX_FOOTER, "qtree": LATEX_FOOTER}
 # What is told of a line that cannot be read.
 BadLine: TypeAlias = Callable[[InputError], object]
 INPUT_FORMATS, OUTPUT_FORMATS = tuple(_READERS), tuple(_WRITERS)
@@ -223,6 +243,6 @@ def _pairs(line: str, tags: Collection[str] | None, place: str) -> list[tuple[st
             raise InputError(f"{place}: expected word/TAG, found {token!r}")
         tag = unescape_label(tag)
         if tags is not None and tag not in tags:
-            raise InputError(f"{place}: the model has no tag {tag!r}; it has: {' '.join(sorted(tags))}")
+            raise InputError(f"{place}: the model has no tag {tag!r}; it has: {listed(sorted(tags))}")
         pairs.append((TOKENS.read(word), tag))
     return pairs

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 
 from sapwood.errors import InputError
 from sapwood.files import name_of, read_lines
+from sapwood.trees.head_tables import HEAD_TABLES
 from sapwood.trees.tree import Tree
 
 DEFAULT_LABEL: Final = "*"
@@ -48,7 +49,7 @@ class _Rule(NamedTuple):
 
 
 class HeadRules:
-    """A table of head rules; make one with `parse`, `read`, `english`, `leftmost` or `rightmost`.
+    """A table of head rules; make one with `parse`, `read`, `named`, `english`, `icelandic`, `leftmost` or `rightmost`.
 
     Attributes
     ----------
@@ -82,7 +83,18 @@ class HeadRules:
     @classmethod
     def english(cls) -> HeadRules:
         """Return rules for Penn-style English labels."""
-        return cls.parse(_ENGLISH, source="english")
+        return cls.named("english")
+
+    @classmethod
+    def icelandic(cls) -> HeadRules:
+        """Return rules for the labels of IcePaHC, the Icelandic Parsed Historical Corpus."""
+        return cls.named("icelandic")
+
+    @classmethod
+    def named(cls, name: str | Path) -> HeadRules:
+        """Return the rules for `english` or `icelandic`; any other name is that of a file."""
+        table = HEAD_TABLES.get(str(name))
+        return cls.read(name) if table is None else cls.parse(table, source=str(name))
 
     @classmethod
     def leftmost(cls) -> HeadRules:
@@ -194,83 +206,3 @@ def head_positions(tree: Tree, rules: HeadRules) -> list[int]:
 def _without_decoration(label: str) -> str:
     mark = _DECORATION.search(label, 1)
     return label[: mark.start()] if mark else label
-
-
-# Heads by syntax: a clause is headed by its verb phrase, a verb phrase by its first verb (auxiliaries
-# and modals head those below them), a prepositional phrase by its preposition, a coordination by its
-# first conjunct. The labels are those of the Penn Treebank, OntoNotes and GUM.
-_ENGLISH = """
-# clauses
-S       left       VP
-S       left       SQ SINV S
-S       leftdis    VBZ VBD VBP VB MD VBN VBG TO
-S       leftdis    ADJP-PRD NP-PRD PP-PRD ADVP-PRD UCP-PRD SBAR-PRD
-S       left       SBAR ADJP UCP NP PP ADVP FRAG INTJ
-S       leftexcept , : . `` '' -LRB- -RRB- HYPH CC -NONE-
-SINV    leftdis    VBZ VBD VBP MD VB
-SINV    left       VP SINV S SQ
-SINV    leftexcept , : . `` '' -LRB- -RRB- HYPH CC -NONE-
-SQ      leftdis    VBZ VBD VBP MD VB
-SQ      left       VP SQ S
-SQ      leftexcept , : . `` '' -LRB- -RRB- HYPH CC INTJ UH -NONE-
-SBARQ   left       SQ SBARQ S SINV VP
-SBARQ   leftexcept , : . `` '' -LRB- -RRB- HYPH CC INTJ UH -NONE-
-SBAR    leftdis    IN WHNP WHADVP WHPP WHADJP WDT WP WRB
-SBAR    left       SBAR S SQ SINV TO VP DT
-SBAR    leftexcept , : . `` '' -LRB- -RRB- HYPH CC ADVP RB -NONE-
-RRC     left       VP RRC NP ADJP PP ADVP
-# verb phrases
-VP      leftdis    VBZ VBD VBP MD VB VBN VBG TO AUX AUXG
-VP      left       VP
-VP      leftdis    NN NNS NNP JJ
-VP      left       ADJP NP UCP S SBAR PP ADVP
-VP      leftexcept , : . `` '' -LRB- -RRB- HYPH CC -NONE-
-# noun phrases: their own last noun (after a possessor, which is a phrase), else the first noun phrase
-NP      rightdis   NN NNS NNP NNPS NX NML FW GW ADD NAC
-NP      leftdis    NP
-NP      rightdis   PRP EX WP
-NP      rightdis   CD QP $ #
-NP      rightdis   JJ JJS JJR VBG DT WDT PRP$ ADJP RBS RB SYM UCP LS
-NP      left       WHNP S SBAR VP PP ADVP INTJ PRN
-NP      rightexcept , : . `` '' -LRB- -RRB- HYPH POS CC -NONE-
-NX      rightdis   NN NNS NNP NNPS NML FW GW ADD
-NX      leftdis    NX NP
-NX      rightexcept , : . `` '' -LRB- -RRB- HYPH POS CC -NONE-
-NML     rightdis   NN NNS NNP NNPS NX FW GW ADD
-NML     leftdis    NML NP
-NML     rightexcept , : . `` '' -LRB- -RRB- HYPH POS CC -NONE-
-NAC     leftdis    NN NNS NNP NNPS NP NAC NX
-NAC     leftexcept , : . `` '' -LRB- -RRB- HYPH POS CC -NONE-
-QP      left       $ #
-QP      rightdis   CD QP NN NNS
-QP      right      JJR RBR DT JJ RB IN
-WHNP    rightdis   NN NNS NNP NNPS NX NML
-WHNP    leftdis    WHNP NP
-WHNP    leftdis    WP WDT WP$ WHADJP WHPP DT
-# other phrases
-PP      leftdis    IN TO VBG VBN
-PP      left       PP RP FW JJ RB NP ADVP
-PP      leftexcept , : . `` '' -LRB- -RRB- HYPH CC -NONE-
-WHPP    leftdis    IN TO WHPP
-ADJP    leftdis    ADJP
-ADJP    rightdis   JJ JJR JJS VBN VBG
-ADJP    right      NN NNS CD $ QP RB RBR RBS IN DT FW NP ADVP
-WHADJP  rightdis   JJ JJR JJS VBN WHADJP
-WHADJP  leftdis    WRB
-ADVP    leftdis    ADVP
-ADVP    rightdis   RB RBR RBS
-ADVP    right      WRB IN RP JJ JJR NN NNP CD DT FW NP PP
-WHADVP  leftdis    WRB WHADVP
-CONJP   right      CC RB IN
-PRT     rightdis   RP
-INTJ    leftdis    UH INTJ
-UCP     leftexcept , : . `` '' -LRB- -RRB- HYPH CC CONJP RB ADVP -NONE-
-LST     leftdis    LS CD
-EDITED  leftexcept , : . `` '' -LRB- -RRB- HYPH CC UH INTJ -NONE-
-# ROOT, TOP, PRN, FRAG, X and all others: the first main phrase, else the first that is no punctuation
-*       left       S SINV SQ SBARQ
-*       leftdis    VP NP SBAR PP ADJP FRAG UCP WHNP PRN
-*       leftexcept , : . `` '' -LRB- -RRB- HYPH CC UH INTJ SYM NFP -NONE-
-*       leftexcept , : . `` '' -LRB- -RRB- HYPH SYM NFP -NONE-
-*       left
-"""

@@ -3,11 +3,13 @@
 Words stand in one row at the bottom, tags in the row above them, and a phrase one row above the highest of its
 children. Each subtree has a strip of its own, as wide as its widest label or as its children side by side, and a node
 stands in the middle of its children. So labels never meet, however long they are, and a line that goes straight up from
-a node to just below its parent meets nothing (`Box.joint`).
+a node to just below its parent meets nothing (`Box.joint`). A sentence most of whose words are in a script from right
+to left is laid out from right to left. The explorer draws trees by the same algorithm (`web/static/layout.js`).
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -24,6 +26,7 @@ _USUAL = 0.6
 # The most pixels of a picture.
 _LARGEST = 400_000_000
 _NO_LABEL = "·"
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 
 
 def text_width(text: str) -> float:
@@ -156,6 +159,8 @@ def lay_out(
             f"a tree of {root.words} words and {root.height} levels is too large for a picture; write brackets instead"
         )
     boxes: list[Box] = []
+    words = tree.words()
+    mirrored = sum(_RIGHT_TO_LEFT.search(word) is not None for word in words) > len(words) / 2
 
     def row(height: int) -> float:
         return ((root.height - height) * row_height + 0.7 + margin) * font_size
@@ -166,6 +171,7 @@ def lay_out(
     while waiting:
         strip, left, parent, start, joint = waiting.pop()
         x, y = (left + strip.centre) * font_size, row(strip.height)
+        x = width - x if mirrored else x
         number, end = len(boxes), start + strip.words
         size = strip.text_width * font_size
         boxes.append(Box(strip.text, x, y, size, nodes, False, start, end, parent, joint))

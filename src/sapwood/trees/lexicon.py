@@ -16,10 +16,11 @@ from itertools import pairwise, repeat
 
 import numpy as np
 
+from sapwood.errors import ModelError
 from sapwood.schema import Column
 from sapwood.shapes import Array, Int32, Shaped
 from sapwood.storage import pack_strings, unpack_strings
-from sapwood.trees.signatures import UNKNOWN, SignatureModel
+from sapwood.trees.signatures import BERKELEY, UNKNOWN, BerkeleySignatures, SignatureModel, Signatures
 
 _MIN_SEEN = 3
 # The arrays of a lexicon in a file.
@@ -30,6 +31,7 @@ LEXICON = (
     Column("lexicon.word_signature", "int32", "words", least=0, below="signatures"),
     Column("lexicon.endings", "text", "endings"),
     Column("lexicon.beginnings", "text", "beginnings"),
+    Column("lexicon.scheme", "text", "1", along="lexicon.scheme"),
 )
 # Spellings of the same token in different treebanks and in plain text.
 _ALIASES = {"-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "“": "``", "”": "''", "’": "'", "‘": "`"}
@@ -60,14 +62,14 @@ class Lexicon:
     word_signature
         The signature that the word would have if it were unknown.
     model
-        Which endings and beginnings signatures look at.
+        How words get their signatures: which endings and beginnings these look at, or another scheme.
     """
 
     words: list[str]
     signatures: list[str]
     parent: Int32[Array, "signatures"]
     word_signature: Int32[Array, "words"]
-    model: SignatureModel
+    model: Signatures
 
     @property
     def n_words(self) -> int:
@@ -92,7 +94,7 @@ class Lexicon:
         cls,
         words: Sequence[str],
         rare: Iterable[tuple[str, bool]],
-        model: SignatureModel,
+        model: Signatures,
         times: Iterable[float] | None = None,
     ) -> Lexicon:
         """Number the words and the signatures that the given rare `(word, sentence-initial)` tokens show.
@@ -163,22 +165,31 @@ class Lexicon:
 
     def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
         """Return everything as arrays, for storage."""
+        learned = self.model if isinstance(self.model, SignatureModel) else SignatureModel()
+        # Not in files whose signatures are learned, which all were once.
+        scheme = {} if learned is self.model else {"lexicon.scheme": pack_strings([BERKELEY])}
         return {
+            **scheme,
             "lexicon.words": pack_strings(self.words),
             "lexicon.signatures": pack_strings(self.signatures),
             "lexicon.parent": self.parent,
             "lexicon.word_signature": self.word_signature,
-            "lexicon.endings": pack_strings(sorted(self.model.endings)),
-            "lexicon.beginnings": pack_strings(sorted(self.model.beginnings)),
+            "lexicon.endings": pack_strings(sorted(learned.endings)),
+            "lexicon.beginnings": pack_strings(sorted(learned.beginnings)),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]]) -> Lexicon:
-        """Build from `to_arrays`' result."""
-        model = SignatureModel(
+        """Build from `to_arrays`' result; raises `ModelError` for a scheme of signatures that is not known."""
+        model: Signatures = SignatureModel(
             frozenset(unpack_strings(arrays["lexicon.endings"])),
             frozenset(unpack_strings(arrays["lexicon.beginnings"])),
         )
+        if "lexicon.scheme" in arrays:
+            (scheme,) = unpack_strings(arrays["lexicon.scheme"])
+            if scheme != BERKELEY:
+                raise ModelError(f"lexicon.scheme: no scheme of signatures is called {scheme[:40]!r}")
+            model = BerkeleySignatures()
         return cls(
             unpack_strings(arrays["lexicon.words"]),
             unpack_strings(arrays["lexicon.signatures"]),

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
@@ -165,3 +166,50 @@ def count_tags(pairs: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, f
     for word, tag, count in pairs:
         table[word][tag] = table[word].get(tag, 0.0) + count
     return table
+
+
+BERKELEY_OTHER = "UNK-OTHER"
+# Endings that the signatures of BerkeleyParser tell apart, in the order in which it looks for them.
+_ENGLISH_ENDINGS = ("ed", "ing", "ion", "er", "est", "ly", "ity", "y", "al")
+
+
+@dataclass(frozen=True)
+class BerkeleySignatures:
+    """The signatures of unknown words in grammars of BerkeleyParser, which are for English.
+
+    What it calls `UNK`, a word that has neither letters nor digits nor dashes, is `UNK-OTHER` here, for `UNK` is any
+    unknown word.
+
+    >>> scheme = BerkeleySignatures()
+    >>> [scheme.chain(word, False)[0] for word in ("rebuilding", "Reykjavik", "e-mails", "30-year")]
+    ['UNK-LC-ing', 'UNK-CAPS', 'UNK-LC-DASH-s', 'UNK-LC-NUM-DASH']
+    >>> scheme.chain("Usually", True, lower_known=True)
+    ['UNK-INITC-KNOWNLC-ly', 'UNK']
+    """
+
+    def chain(self, word: str, initial: bool, lower_known: bool = False) -> list[str]:
+        """Return the signature of a word, and `UNK` behind it."""
+        capitals = sum(char.isupper() or char.istitle() for char in word)
+        has_digit = any(char.isdigit() for char in word)
+        first, lowered = word[:1], word.lower()
+        found = UNKNOWN
+        if first.isupper() or first.istitle():
+            if initial and capitals == 1:
+                found += "-INITC-KNOWNLC" if lower_known else "-INITC"
+            else:
+                found += "-CAPS"
+        elif capitals and not first.isalpha():
+            found += "-CAPS"
+        elif any(char.islower() for char in word):
+            found += "-LC"
+        found += "-NUM" * has_digit + "-DASH" * ("-" in word)
+        if lowered.endswith("s") and len(word) >= 3:
+            found += "" if lowered[-2] in "siu" else "-s"
+        elif len(word) >= 5 and "-" not in word and not (has_digit and capitals):
+            found += next((f"-{ending}" for ending in _ENGLISH_ENDINGS if lowered.endswith(ending)), "")
+        return [BERKELEY_OTHER if found == UNKNOWN else found, UNKNOWN]
+
+
+# How words get their signatures: stored by these names.
+Signatures: TypeAlias = SignatureModel | BerkeleySignatures
+BERKELEY = "berkeley"

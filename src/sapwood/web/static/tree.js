@@ -1,16 +1,18 @@
-// A tree in a frame: laid out so that no label is squeezed, with zoom, pan, collapsing, hover and keyboard.
+// A tree in a frame, as layout.js has it, with zoom, pan, collapsing, hover and keyboard.
 
 import { element, hint, percent, shorten, svg } from "./common.js";
 import { keyOf, nodesOf } from "./brackets.js";
+import { isRightToLeft, layOut } from "./layout.js";
 
 const ROW = 58;
 const GAP = 16;
 const PILL = 24;
 const MARGIN = 22;
-const ALIGNED = 32;
+// How far words are below their tags.
+const BELOW = 36;
+const CORNER = 7;
 // Smaller than this nobody reads it.
 const LEAST = 0.7;
-const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
 
 const ruler = document.createElement("canvas").getContext("2d");
 const widths = new Map();
@@ -24,59 +26,30 @@ function widthOf(text, font) {
   return widths.get(key);
 }
 
-// Give every node that is seen its place. Words stand on the last row, in long sentences below their tags; a node stands
-// over the middle of its first and last child; what is wider than its children pushes its neighbours away.
+// Give every node that is seen its place.
 function arrange(root, collapsed) {
   const family = getComputedStyle(document.documentElement).getPropertyValue("--sans");
-  const nodes = [];
-  const stack = [[root, 0]];
-  let depth = 0;
-  while (stack.length) {
-    const [node, level] = stack.pop();
-    const closed = collapsed.has(node);
-    const place = { node, level, closed, leaf: node.word !== null, children: [] };
-    place.text = closed ? shorten(wordsBelow(node), 34) : node.word;
-    place.pill = Math.max(30, widthOf(node.label || " ", place.leaf ? `500 12.5px ${family}` : `600 14px ${family}`) + 18);
-    const below = place.text === null ? 0 : widthOf(place.text, `15px ${family}`) + 4;
-    place.own = Math.max(place.pill, below) + GAP;
-    nodes.push(place);
-    depth = Math.max(depth, level);
-    if (!closed) for (let i = node.children.length - 1; i >= 0; i--) stack.push([node.children[i], level + 1]);
+  const { places, width, rows, mirrored } = layOut(root, {
+    labelWidth: (node) => Math.max(30, widthOf(node.label || " ", `${node.word === null ? "600 14" : "500 12.5"}px ${family}`) + 18),
+    textWidth: (text) => widthOf(text, `15px ${family}`) + 4,
+    textOf: (node) => (collapsed.has(node) ? shorten(wordsBelow(node), 34) : node.word),
+    gap: GAP,
+  });
+  for (const place of places) {
+    place.y = place.row * ROW;
+    place.closed = collapsed.has(place.node);
+    place.leaf = place.node.word !== null;
   }
-  // Parents come before their children: sums of widths go up, places go down.
-  const at = new Map(nodes.map((place) => [place.node, place]));
-  for (const place of nodes) if (!place.closed) place.children = place.node.children.map((child) => at.get(child));
-  for (let i = nodes.length - 1; i >= 0; i--) {
-    const place = nodes[i];
-    place.inner = place.children.reduce((sum, child) => sum + child.width, 0);
-    place.width = Math.max(place.own, place.inner);
-  }
-  nodes[0].left = 0;
-  for (const place of nodes) {
-    let left = place.left + (place.width - place.inner) / 2;
-    for (const child of place.children) {
-      child.left = left;
-      left += child.width;
-    }
-  }
-  for (let i = nodes.length - 1; i >= 0; i--) {
-    const place = nodes[i];
-    const { children } = place;
-    place.x = children.length ? (children[0].x + children.at(-1).x) / 2 : place.left + place.width / 2;
-    place.y = place.level * ROW;
-  }
-  // A label wider than what is below it must stay in its own strip.
-  for (const place of nodes) {
-    const half = place.own / 2;
-    place.x = Math.max(place.left + half, Math.min(place.left + place.width - half, place.x));
-  }
-  const base = (depth + 1) * ROW - 4;
-  const total = nodes[0].width;
-  const words = nodes.filter((place) => place.leaf).map((place) => place.text);
-  for (const place of nodes) place.base = place.leaf && words.length > ALIGNED ? place.y + 36 : base;
-  const mirrored = words.filter((word) => RIGHT_TO_LEFT.test(word)).length > words.length / 2;
-  if (mirrored) for (const place of nodes) place.x = total - place.x;
-  return { nodes, at, width: total, height: base + 12, mirrored };
+  const at = new Map(places.map((place) => [place.node, place]));
+  return { nodes: places, at, width, height: (rows - 2) * ROW + BELOW + 12, mirrored };
+}
+
+// From a parent down to a child: across just below the parent, with a round corner, then straight down, past nothing.
+function line(above, place) {
+  const [top, joint, bottom] = [above.y + PILL / 2, above.y + ROW / 2, place.y - PILL / 2];
+  const corner = Math.min(CORNER, Math.abs(place.x - above.x), bottom - joint);
+  const side = place.x > above.x ? corner : -corner;
+  return `M${above.x},${top}V${joint}H${place.x - side}Q${place.x},${joint} ${place.x},${joint + corner}V${bottom}`;
 }
 
 function wordsBelow(node) {
@@ -136,12 +109,7 @@ export class TreeView {
     const nodes = svg("g");
     this.groups = new Map();
     for (const place of plan.nodes) {
-      for (const child of place.children) {
-        const middle = (place.y + child.y) / 2;
-        edges.append(
-          svg("path", { class: "edge", d: `M${place.x},${place.y + PILL / 2}C${place.x},${middle} ${child.x},${middle} ${child.x},${child.y - PILL / 2}` }),
-        );
-      }
+      for (const child of place.children) edges.append(svg("path", { class: "edge", d: line(place, child) }));
       nodes.append(this.group(place, edges));
     }
     this.layer.replaceChildren(edges, nodes);
@@ -163,18 +131,16 @@ export class TreeView {
         "aria-label": `${node.label} over “${shorten(over, 80)}”${sure}${place.closed ? ", closed" : ""}`,
         "data-key": keyOf(node),
       },
-      svg("rect", { class: "pill", x: place.x - place.pill / 2, y: place.y - PILL / 2, width: place.pill, height: PILL, rx: PILL / 2 }),
+      svg("rect", { class: "pill", x: place.x - place.label / 2, y: place.y - PILL / 2, width: place.label, height: PILL, rx: PILL / 2 }),
       svg("text", { class: "label", x: place.x, y: place.y + (place.leaf ? 4.5 : 5), text: node.label }),
     );
     if (place.text !== null) {
-      const y = place.leaf ? place.base : place.y + 46;
-      if (place.leaf) {
-        if (y - place.y > ROW - 8) edges.append(svg("path", { class: "edge to-word", d: `M${place.x},${place.y + PILL / 2}V${y - 16}` }));
-      } else {
-        const half = Math.max(place.own - GAP, 30) / 2;
+      const y = place.y + (place.leaf ? BELOW : 46);
+      if (!place.leaf) {
+        const half = Math.max(place.label, place.below, 30) / 2;
         group.append(svg("path", { class: "roof", d: `M${place.x},${place.y + PILL / 2}l${-half},18h${2 * half}z` }));
       }
-      group.append(svg("text", { class: "word", x: place.x, y, text: place.text, direction: RIGHT_TO_LEFT.test(place.text) ? "rtl" : undefined }));
+      group.append(svg("text", { class: "word", x: place.x, y, text: place.text, direction: isRightToLeft(place.text) ? "rtl" : undefined }));
     }
     group.addEventListener("click", (event) => this.moved || this.activate(node, event.clientX, event.clientY));
     group.addEventListener("dblclick", () => this.toggle(node));
@@ -251,7 +217,7 @@ export class TreeView {
   // The nearest node on the same row.
   beside(node, step) {
     const here = this.plan.at.get(node);
-    const row = this.plan.nodes.filter((place) => place.level === here.level).sort((a, b) => a.x - b.x);
+    const row = this.plan.nodes.filter((place) => place.row === here.row).sort((a, b) => a.x - b.x);
     const direction = this.plan.mirrored ? -step : step;
     return row[row.indexOf(here) + direction]?.node;
   }

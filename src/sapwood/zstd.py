@@ -1,4 +1,4 @@
-"""Reading Zstandard files, with Python's own library (from 3.14 on) or the package zstandard."""
+"""Zstandard files, with Python's own library (from 3.14 on) or the package zstandard."""
 
 from __future__ import annotations
 
@@ -7,37 +7,53 @@ import importlib
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from sapwood.errors import InputError
-from sapwood.files import explained
 
 # How much is decompressed at a time: the most that this can become is some hundred megabytes.
 _STEP = 1 << 14
 
 
+class _Library(NamedTuple):
+    """Makes a decompressor of one frame and a file that compresses what is written to it; and the error raised."""
+
+    decompressor: Callable[[], Any]
+    compressing: Callable[[BinaryIO], Any]
+    error: type[Exception]
+
+
 @contextlib.contextmanager
-def open_zstd(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a `.zst` file for reading what is in it; a damaged or truncated one raises an `InputError`."""
-    new, problem = _library(path)
-    with explained(path), Path(path).open("rb") as raw:
-        try:
-            yield io.BufferedReader(Frames(raw, new))
-        except (problem, Truncated) as error:
-            raise InputError(f"{path}: damaged or truncated zstd file ({error})") from error
+def through_zstd(raw: BinaryIO, path: str | Path, mode: str) -> Iterator[BinaryIO]:
+    """Yield what decompresses (`rb`) or compresses (`wb`) a file; a damaged or truncated one raises `EOFError`."""
+    library = _library(path)
+    try:
+        if mode == "rb":
+            yield io.BufferedReader(Frames(raw, library.decompressor))
+        else:
+            with library.compressing(raw) as stream:
+                yield stream
+    except (library.error, Truncated) as error:
+        raise EOFError(str(error)) from error
 
 
-def _library(path: str | Path) -> tuple[Callable[[], Any], type[Exception]]:
-    """Return what makes a decompressor of one frame, and the error that it raises."""
+def _library(path: str | Path) -> _Library:
     with contextlib.suppress(ImportError):
         standard = importlib.import_module("compression.zstd")
-        return standard.ZstdDecompressor, standard.ZstdError
+        checked = {standard.CompressionParameter.checksum_flag: 1}
+        return _Library(
+            standard.ZstdDecompressor, lambda raw: standard.ZstdFile(raw, "wb", options=checked), standard.ZstdError
+        )
     with contextlib.suppress(ImportError):
         package = importlib.import_module("zstandard")
-        return package.ZstdDecompressor().decompressobj, package.ZstdError
+        return _Library(
+            package.ZstdDecompressor().decompressobj,
+            lambda raw: package.ZstdCompressor(write_checksum=True).stream_writer(raw, closefd=False),
+            package.ZstdError,
+        )
     raise InputError(
-        f"{path}: reading .zst files needs the package zstandard (pip install zstandard); "
-        f"or decompress the file first (zstd -d)"
+        f"{path}: .zst files need the package zstandard (pip install zstandard); or have the file without compression "
+        "(zstd -d)"
     )
 
 

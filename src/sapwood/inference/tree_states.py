@@ -1,0 +1,164 @@
+"""The hidden states of a tree: its most probable derivation, and how probable each state is.
+
+Given a tree, the states of its nodes are a tree-shaped chain. With `m(v)` the inside vector of node `v` where sums are
+maxima, and `T` the tensor of the rule at `v`,
+
+    m(v)_a = max over y, z of T(a, y, z) m(left)_y m(right)_z
+
+and the choices that reach the maximum at the root are the most probable derivation. The probability of a state given
+the tree is inside times outside over the tree's probability. Symbols that know ancestors or siblings are like states
+here: the derivation says which of them a node has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sapwood.inference.compiled import CompiledGrammar, Leaf
+from sapwood.trees.symbols import as_symbol, make_symbol
+from sapwood.trees.transform import TreeTransform
+from sapwood.trees.tree import Tree, from_preorder
+
+
+class NodeState(NamedTuple):
+    """The state of a node of a skeletal tree over words `start .. end - 1`, and how probable it is given the tree."""
+
+    start: int
+    end: int
+    symbol: str
+    state: int
+    probability: float
+
+
+class _Node:
+    """What is known of a node: where it is, its vectors, and the best choices of its children's states."""
+
+    __slots__ = ("best", "children", "choice", "end", "inside", "outside", "rule", "start", "symbol")
+
+    def __init__(self, symbol: int, start: int, end: int, inside: np.ndarray, best: np.ndarray) -> None:
+        self.symbol, self.start, self.end = symbol, start, end
+        self.inside, self.best = _scaled(inside), _scaled(best)
+        self.outside = np.zeros(0)
+        self.children: tuple[_Node, _Node] | None = None
+        self.choice = np.zeros((0, 2), np.int64)
+        self.rule = -1
+
+
+def _scaled(vector: np.ndarray) -> np.ndarray:
+    largest = float(vector.max(initial=0.0))
+    return vector / largest if largest > 0 else vector
+
+
+def tree_states(compiled: CompiledGrammar, leaves: Sequence[Leaf], tree: Tree, row: int = 0) -> list[NodeState] | None:
+    """Return the states of a skeletal tree over base symbols, in preorder; None if the grammar does not have the tree.
+
+    The grammar must be probabilistic. `leaves` and `row` are as for `tree_log_probability`.
+    """
+    remaining = enumerate(leaves)
+
+    def visit(node: Tree, below: list[_Node | None]) -> _Node | None:
+        if node.word is not None:
+            place, leaf = next(remaining)
+            symbol = _number(compiled, node)
+            vector = np.asarray(leaf.vector(row, symbol), float)
+            return _Node(symbol, place, place + 1, vector, vector) if vector.any() else None
+        left, right = below
+        return None if left is None or right is None else _join(compiled, _number(compiled, node), left, right)
+
+    top = tree.fold(visit)
+    if top is None:
+        return None
+    offsets = compiled.symbol_offsets
+    root = compiled.root[offsets[top.symbol] : offsets[top.symbol + 1]].astype(float)
+    if not (root * top.best).any():
+        return None
+    top.outside = _scaled(root)
+    return list(_found(compiled, top, int(np.argmax(root * top.best))))
+
+
+def _number(compiled: CompiledGrammar, node: Tree) -> int:
+    try:
+        return compiled.coarse.symbol_number(node.label, preterminal=node.word is not None)
+    except KeyError:
+        return -1
+
+
+def _parts(compiled: CompiledGrammar, rule: int) -> Iterator[tuple[slice, slice, slice, np.ndarray]]:
+    """Yield the tensors of a coarse rule's rules, and which parts of the vectors they are about."""
+    for fine in range(compiled.fine_offsets[rule], compiled.fine_offsets[rule + 1]):
+        places, sizes = compiled.fine_places[fine].tolist(), compiled.fine_states[fine].tolist()
+        begin = compiled.tensor_offsets[fine]
+        tensor = compiled.tensors[begin : begin + int(np.prod(sizes))].reshape(sizes).astype(float)
+        first, second, third = (slice(at, at + size) for at, size in zip(places, sizes, strict=True))
+        yield first, second, third, tensor
+
+
+def _join(compiled: CompiledGrammar, symbol: int, left: _Node, right: _Node) -> _Node | None:
+    rule = compiled.rule_numbers.get((symbol, left.symbol, right.symbol))
+    if rule is None:
+        return None
+    size = int(compiled.vector_sizes[symbol])
+    inside, best, choice = np.zeros(size), np.zeros(size), np.zeros((size, 2), np.int64)
+    for at, one, other, tensor in _parts(compiled, rule):
+        inside[at] += np.einsum("abc,b,c->a", tensor, left.inside[one], right.inside[other])
+        weights = (tensor * left.best[one][:, None] * right.best[other]).reshape(len(tensor), -1)
+        which = weights.argmax(axis=1)
+        value = weights[np.arange(len(which)), which]
+        better = value > best[at]
+        y, z = np.divmod(which, tensor.shape[2])
+        best[at] = np.where(better, value, best[at])
+        choice[at] = np.where(better[:, None], np.stack([one.start + y, other.start + z], axis=1), choice[at])
+    if not best.any():
+        return None
+    node = _Node(symbol, left.start, right.end, inside, best)
+    node.children, node.choice, node.rule = (left, right), choice, rule
+    return node
+
+
+def _found(compiled: CompiledGrammar, top: _Node, state: int) -> Iterator[NodeState]:
+    grammar = compiled.grammar
+    waiting = [(top, state)]
+    while waiting:
+        node, chosen = waiting.pop()
+        posterior = node.inside * node.outside
+        place = int(compiled.symbol_offsets[node.symbol]) + chosen
+        symbol = int(compiled.symbol_of_place[place])
+        number = int(compiled.state_order[place] - grammar.state_offsets[symbol])
+        share = float(posterior[chosen] / posterior.sum())
+        yield NodeState(node.start, node.end, grammar.symbols[symbol], number, share)
+        if node.children is not None:
+            left, right = node.children
+            left.outside, right.outside = np.zeros(len(left.inside)), np.zeros(len(right.inside))
+            for at, one, other, tensor in _parts(compiled, node.rule):
+                left.outside[one] += np.einsum("abc,a,c->b", tensor, node.outside[at], right.inside[other])
+                right.outside[other] += np.einsum("abc,a,b->c", tensor, node.outside[at], left.inside[one])
+            left.outside, right.outside = _scaled(left.outside), _scaled(right.outside)
+            y, z = node.choice[chosen].tolist()
+            waiting += [(right, z), (left, y)]
+
+
+def show_states(states: Sequence[NodeState], words: Sequence[str], root: str = "ROOT") -> Tree:
+    """Return the tree with the state behind each label, `NP-3`; of a unary chain behind its last label.
+
+    `states` are those of its skeletal tree, in preorder, and `root` is the label at the top. States of intermediate
+    symbols are not seen.
+
+    Examples
+    --------
+    >>> states = [NodeState(0, 2, "S", 1, 0.9), NodeState(0, 1, "NP|N", 0, 0.8), NodeState(1, 2, "V", 2, 0.7)]
+    >>> print(show_states(states, ["dogs", "bark"]))
+    (ROOT (S-1 (NP (N-0 dogs)) (V-2 bark)))
+    """
+    events = [
+        (_with_state(node), words[node.start], 0) if node.end == node.start + 1 else (_with_state(node), None, 2)
+        for node in states
+    ]
+    return TreeTransform(root=root).invert(from_preorder(events))
+
+
+def _with_state(node: NodeState) -> str:
+    labels, _, _, intermediate = as_symbol(node.symbol).parts
+    return make_symbol((*labels[:-1], f"{labels[-1]}-{node.state}"), intermediate=intermediate)
