@@ -19,6 +19,7 @@ from sapwood.inference.forests import Reading, read_forests
 from sapwood.learn.annotating import Candidate, Proposal, choose, propose, rate_sentences
 from sapwood.learn.pcfg import PCFG
 from sapwood.trees.partial import UNKNOWN, PartialTree
+from sapwood.trees.tree import Tree
 
 TREES = made_up_treebank(120)
 FEW, MORE = TREES[:30], [tree.words() for tree in TREES[30:]]
@@ -117,8 +118,10 @@ def test_what_is_sure_is_left_and_nothing_else_is_claimed(sure):
         assert known_tags <= sure_tags
         gone = [span for span in tree.spans() if span not in spans]
         left_out += len(gone)
-        # Around each phrase that is left out something is unknown, so that nothing there is taken for whole.
+        # In each phrase that is left out, or may be missing, something is unknown: nothing is taken for whole there.
+        gone += [(one.start, one.end, one.label) for one in proposal.missing if one.probability > 1 - sure]
         assert all(not known_tags.issuperset(range(start, end)) for start, end, _ in gone)
+        assert {one[:3] for one in proposal.missing}.isdisjoint(tree.spans())
         if not gone and known_tags == set(range(len(tree))):
             assert partial.tree == tree
         # It agrees with what the grammar can make.
@@ -131,9 +134,31 @@ def test_doubtful_phrases_come_first_where_they_are_least_probable():
     (proposal,) = propose(PARSER, MORE, 1)
     assert isinstance(proposal, Proposal)
     doubtful = proposal.doubtful(0.9)
-    assert [one[1] for one in doubtful] == sorted(one[1] for one in doubtful)
-    assert all(probability < 0.9 for _, probability, _ in doubtful)
-    assert len(proposal.doubtful(1.1)) == len(proposal.result.marginals or [])
+    there = {(one.label, one.probability) for one in proposal.result.marginals or []}
+    sureness = [value if (label, value) in there else 1 - value for label, value, _ in doubtful]
+    assert sureness == sorted(sureness)
+    assert sureness[-1] < 0.9
+    assert len(proposal.doubtful(1.1)) == len(proposal.result.marginals or []) + len(proposal.missing)
+
+
+def test_a_phrase_that_may_be_missing_is_doubtful():
+    """Where a prepositional phrase goes is open; the tree that has it high lacks a noun phrase that is probable."""
+    low = "(S (NP (N we)) (VP (V saw) (NP (NP (N men)) (PP (P with) (NP (N dogs))))))"
+    high = "(S (NP (N we)) (VP (V saw) (NP (N men)) (PP (P with) (NP (N dogs)))))"
+    corpus = PCFG.prepare([Tree.parse(low)] * 2 + [Tree.parse(high)] * 3)
+    parser = Parser(PCFG().fit(corpus), threshold=0)
+    (proposal,) = propose(parser, [["we", "saw", "men", "with", "dogs"]], 1, shortest=1)
+    assert str(proposal.result.tree) == f"(ROOT {high})"
+    (missing,) = proposal.missing
+    assert missing[:3] == (2, 5, "NP")
+    assert proposal.doubtful(0.9) == [("NP", missing.probability, "men with dogs")]
+    partial = proposal.partial(0.9)
+    assert not partial.is_whole
+    reading = Reading(*requirements(partial.tree, "ROOT"))
+    (forest,) = read_forests(parser, [reading], least=0.0)
+    assert forest is not None
+    assert (2, 5) in zip(forest.start.tolist(), forest.end.tolist(), strict=True)
+    assert proposal.partial(0.5).is_whole
 
 
 @pytest.mark.parametrize(

@@ -101,11 +101,12 @@ def command(
     TEXT has one sentence a line, tokens separated by blanks. Chosen are sentences of whose trees the parser is
     undecided (the entropy of what it makes of them, per word) and that differ from each other. They are written as
     trees to be corrected, the most useful first; lines with `#` before each say where it stands in TEXT, how undecided
-    the parser is, and which phrases and tags are the most doubtful ones, with their probabilities. With --partial all
-    doubtful ones are left out, and `sapwood train --partial` can learn from the file as it is.
+    the parser is, and which phrases and tags are the most doubtful ones, with their probabilities (those of phrases
+    that the tree does not have are small). With --partial what is doubtful is left open, and `sapwood train --partial`
+    can learn from the file as it is.
 
     Sentences that TREEBANK has are left out. With --json each line is an object as of `sapwood parse --json
-    --marginals`, with place (the line in TEXT) and entropy.
+    --marginals`, with place (the line in TEXT), entropy, and missing: probable phrases that the tree does not have.
 
     \b
     Examples:

@@ -14,7 +14,7 @@ longer to annotate. Three things keep that from going wrong:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ import scipy.sparse
 from sapwood.errors import UsageError
 from sapwood.inference.forests import Reading, entropy, read_forests
 from sapwood.inference.parser import Parser
-from sapwood.inference.result import ParseResult
+from sapwood.inference.result import Marginal, ParseResult
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.shapes import Array, Float64
 from sapwood.trees.partial import UNKNOWN, PartialTree
@@ -54,61 +54,66 @@ class Proposal:
         How undecided the parser is, in nats for each word.
     result
         Its parse, with `marginals`.
+    missing
+        Phrases that the tree does not have, with how probable they are all the same.
     """
 
     place: int
     entropy: float
     result: ParseResult
+    missing: tuple[Marginal, ...] = ()
 
     def doubtful(self, sure: float = 0.9) -> list[tuple[str, float, str]]:
-        """Return label, probability and words of phrases and tags that are less probable, the least probable first."""
+        """Return label, probability and words of what may well be wrong, the most doubtful first.
+
+        These are phrases and tags of the tree that are less probable than that, and phrases that it does not have
+        although they are not that improbable: `1 - sure` or more.
+        """
         words = self.result.words
-        found = sorted((one for one in self.result.marginals or []), key=lambda one: (one.probability, one))
-        return [
-            (one.label, one.probability, " ".join(words[one.start : one.end]))
-            for one in found
-            if one.probability < sure
-        ]
+        found = [(one.probability, one) for one in self.result.marginals or [] if one.probability < sure]
+        found += [(1 - one.probability, one) for one in self.missing if one.probability > 1 - sure]
+        return [(one.label, one.probability, " ".join(words[one.start : one.end])) for _, one in sorted(found)]
 
     def partial(self, sure: float) -> PartialTree:
         """Return the phrases and tags that are at least so probable, the rest being unknown.
 
         A phrase that is left out makes way for what is below it. What is above must not be taken for whole then, so
-        that one of its words goes without its tag, if none does.
+        that one of its words goes without its tag, if none does; and so it is where a phrase may be missing.
         """
         tree = self.result.tree
         assert tree is not None
         probable = {(one.start, one.end, one.label): one.probability for one in self.result.marginals or []}
         kept: list[tuple[Tree, int]] = []
-        gone: list[tuple[Tree, int]] = []
+        gaps = [(one.start, one.end) for one in self.missing if one.probability > 1 - sure]
         unknown: set[int] = set()
+        depth = np.zeros(len(tree), np.int64)
         stack = [(tree, 0)]
         while stack:
             node, start = stack.pop()
-            known = probable.get((start, start + len(node), node.label), 1.0) >= sure
+            end = start + len(node)
+            known = probable.get((start, end, node.label), 1.0) >= sure
             if node.word is not None and not known:
                 unknown.add(start)
-            (kept if node.word is not None or known else gone).append((node, start))
-            stack.extend(reversed(list(_placed(node, start))))
-        # From below, so that a word that is missing inside counts outside.
-        for node, start in reversed(gone):
-            if unknown.isdisjoint(range(start, start + len(node))):
-                own = (place for child, place in _placed(node, start) if child.word is not None)
-                unknown.add(next(own, start))
+            if node.word is not None or known:
+                kept.append((node, start))
+                depth[start:end] += 1
+            else:
+                gaps.append((start, end))
+            for child in reversed(node.children):
+                end -= len(child)
+                stack.append((child, end))
+        # Shorter ones first: a word that is missing inside counts outside. It is one that few phrases need.
+        for start, end in sorted(gaps, key=lambda gap: (gap[1] - gap[0], gap)):
+            if unknown.isdisjoint(range(start, end)):
+                unknown.add(start + int(np.argmin(depth[start:end])))
         if tree is not kept[0][0]:
             kept.insert(0, (Tree(UNKNOWN, tree.children), 0))
         return PartialTree(from_preorder(_events(kept, unknown)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        return {"place": self.place, "entropy": round(self.entropy, 6), **self.result.to_dict()}
-
-
-def _placed(node: Tree, start: int) -> Iterator[tuple[Tree, int]]:
-    """Yield the children of a node that begins at a word, and where they begin."""
-    for child in node.children:
-        yield child, start
-        start += len(child)
+        missing = [[*phrase, round(probability, 6)] for *phrase, probability in self.missing]
+        return {"place": self.place, "entropy": round(self.entropy, 6), **self.result.to_dict(), "missing": missing}
 
 
 def _events(kept: Sequence[tuple[Tree, int]], unknown: Set[int]) -> list[tuple[str, str | None, int]]:
@@ -250,5 +255,21 @@ def propose(
     """
     rated = rate_sentences(parser, sentences, known=known, shortest=shortest, longest=longest, progress=progress)
     chosen = choose(rated, count, outliers=outliers, diversity=diversity)
-    results = parser.adapted(marginals=True).parse(one.words for one in chosen)
-    return [Proposal(one.place, one.entropy, result) for one, result in zip(chosen, results, strict=True)]
+    parsed = parser.adapted(marginals=True).map(_parsed, (one.words for one in chosen))
+    return [Proposal(one.place, one.entropy, *found) for one, found in zip(chosen, parsed, strict=True)]
+
+
+def _parsed(parser: Parser, words: Sequence[str]) -> tuple[ParseResult, tuple[Marginal, ...]]:
+    """Parse a sentence, and tell which phrases the tree lacks."""
+    result = parser.parse_one(words)
+    there = {(one.start, one.end, one.label) for one in result.marginals or []}
+    tags = set(parser.grammar.emissions.tags)
+    root = parser.grammar.transform.root
+    missing = (
+        one
+        for one in parser.posteriors(words, least=_LEAST)
+        if (one.start, one.end, one.label) not in there
+        and one.label != root
+        and not (one.end - one.start == 1 and one.label in tags)
+    )
+    return result, tuple(missing)
