@@ -98,9 +98,11 @@ def evaluate_tagger(
 
     Examples
     --------
-    >>> from sapwood import Parser
-    >>> evaluate_tagger(Parser(), [[("dogs", "NNS"), ("sleep", "VBP"), (".", ".")]]).figures()["all"]
-    100.0
+    >>> import sapwood
+    >>> sequences = [[("rain", "N"), ("fell", "V")], [("snow", "N"), ("fell", "V"), ("again", "R")]]
+    >>> grammar = sapwood.train(sequences * 5, sequences=True, method="pcfg").grammar
+    >>> evaluate_tagger(sapwood.Parser(grammar), sequences)
+    <TaggingResult: 100.00 % of 5 words>
     """
     gold = [list(sequence) for sequence in sequences if len(sequence)]
     if not gold:

@@ -160,23 +160,23 @@ class ObservedForests(Observed):
 class ForestShard:
     """Consecutive sentences, prepared; see `native/inference/forests.cpp` for the order of the nodes."""
 
-    nodes: np.ndarray
-    symbol: np.ndarray
+    nodes: Int64[Array, "nodes"]
+    symbol: Int32[Array, "nodes"]
     n_leaves: int
-    pairs: np.ndarray
-    pair_nodes: np.ndarray
-    node_groups: np.ndarray
-    group_rule: np.ndarray
-    group_parent: np.ndarray
-    group_edges: np.ndarray
-    children: np.ndarray
-    factor: np.ndarray
-    rules: np.ndarray
-    rule_groups: np.ndarray
-    members: np.ndarray
-    roots: np.ndarray
-    root_offsets: np.ndarray
-    root_factor: np.ndarray
+    pairs: Int64[Array, "pairs"]
+    pair_nodes: Int64[Array, "pair_bounds"]
+    node_groups: Int64[Array, "inner_bounds"]
+    group_rule: Int32[Array, "groups"]
+    group_parent: Int32[Array, "groups"]
+    group_edges: Int64[Array, "group_bounds"]
+    children: Int32[Array, "edges 2"]
+    factor: Float32[Array, "edges"]
+    rules: Int32[Array, "rules"]
+    rule_groups: Int64[Array, "rule_bounds"]
+    members: Int64[Array, "groups"]
+    roots: Int32[Array, "roots"]
+    root_offsets: Int64[Array, "sentence_bounds"]
+    root_factor: Float32[Array, "roots"]
 
     @property
     def n_sentences(self) -> int:
@@ -185,7 +185,7 @@ class ForestShard:
 
 
 def prepare_forests(
-    parts: tuple[Part, Part, Part, Part], first: int, n_words: int, pair_keys: np.ndarray
+    parts: tuple[Part, Part, Part, Part], first: int, n_words: int, pair_keys: Int64[Array, "all_pairs"]
 ) -> ForestShard:
     """Put the nodes of whole sentences in order; the first of them has the number `first`."""
     nodes, edges, roots, sentences = parts

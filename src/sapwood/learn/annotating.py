@@ -248,9 +248,13 @@ def propose(
     Examples
     --------
     >>> import sapwood
-    >>> trees = [sapwood.Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 9
+    >>> trees = [
+    ...     sapwood.Tree.parse("(S (N we) (VP (V saw) (NP (N men)) (PP (P with) (NP (N dogs)))))"),
+    ...     sapwood.Tree.parse("(S (N we) (VP (V saw) (NP (NP (N men)) (PP (P with) (NP (N dogs))))))"),
+    ... ]
     >>> parser = sapwood.Parser(sapwood.PCFG().fit(sapwood.PCFG.prepare(trees)))
-    >>> [one.place for one in propose(parser, [["dogs", "sleep"], ["dogs", "bark"]], 1, shortest=1)]
+    >>> text = [["we", "saw", "dogs"], ["we", "saw", "dogs", "with", "men"]]
+    >>> [one.place for one in propose(parser, text, 1, shortest=1)]
     [2]
     """
     rated = rate_sentences(parser, sentences, known=known, shortest=shortest, longest=longest, progress=progress)
