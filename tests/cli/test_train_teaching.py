@@ -18,6 +18,7 @@ from sapwood.trees.formats import read_trees
 from sapwood.trees.partial import read_partial
 
 QUICK = ("--cycles", 1, "--iterations", 3, "--settle", 2, "--threads", 1)
+TEXT = ("--text", "text.txt", "--text-use", "trees")
 SETTINGS = {"cycles": 1, "iterations": 3, "settle": 2, "threads": 1}
 
 
@@ -40,7 +41,18 @@ def train(sapwood: Sapwood, *arguments: object, code: int = 0) -> str:
 
 
 def test_command_and_library_train_the_same_bytes(sapwood: Sapwood, folder: Path) -> None:
-    arguments = ("--text", "text.txt", "--partial", "some.mrg", "--text-weight", 0.5, "--partial-weight", 2)
+    arguments = (
+        "--text",
+        "text.txt",
+        "--text-use",
+        "trees",
+        "--partial",
+        "some.mrg",
+        "--text-weight",
+        0.5,
+        "--partial-weight",
+        2,
+    )
     train(sapwood, *QUICK, *arguments, "--rounds", 1, "--trust", 0, "--dev", "dev.mrg", "--log", "log", "-q")
     train_in_python(
         read_trees("train.mrg"),
@@ -78,7 +90,7 @@ def test_malformed_brackets(sapwood: Sapwood, folder: Path) -> None:
 
 
 def test_settings_files_remember_how_and_not_where(sapwood: Sapwood, folder: Path) -> None:
-    train(sapwood, *QUICK, "--text", "text.txt", "--rounds", 1, "--text-weight", 0.5, "--save-config", "run.toml", "-q")
+    train(sapwood, *QUICK, *TEXT, "--rounds", 1, "--text-weight", 0.5, "--save-config", "run.toml", "-q")
     saved = (folder / "run.toml").read_text()
     assert "text-weight = 0.5" in saved
     assert "text.txt" not in saved
@@ -88,9 +100,9 @@ def test_settings_files_remember_how_and_not_where(sapwood: Sapwood, folder: Pat
 
 
 def test_ensembles_and_best_trees(sapwood: Sapwood, folder: Path) -> None:
-    train(sapwood, *QUICK, "--text", "text.txt", "--rounds", 1, "--ensemble", 2, "-q")
+    train(sapwood, *QUICK, *TEXT, "--rounds", 1, "--ensemble", 2, "-q")
     assert len(load_models("m")) == 2
-    train(sapwood, "--method", "pcfg", "--text", "text.txt", "-q")
+    train(sapwood, "--method", "pcfg", *TEXT, "-q")
     grammar = TensorGrammar.load("m")
     assert grammar.transform.vertical == 2
     assert grammar.info["settings"]["teaching"]["rounds"] == 2
@@ -102,7 +114,10 @@ def test_ensembles_and_best_trees(sapwood: Sapwood, folder: Path) -> None:
     [
         (("--text-weight", 0.5), "--text-weight goes with --text"),
         (("--partial-weight", 0.5, "--text", "text.txt"), "--partial-weight goes with --partial"),
-        (("--rounds", 3), "--rounds goes with --partial and --text"),
+        (("--rounds", 3), "--rounds goes with --partial or --text"),
+        (("--rounds", 3, "--text", "text.txt"), "--rounds goes with --partial or --text and --text-use trees"),
+        (("--text-use", "best"), "--text-use goes with --text and --partial"),
+        ((*TEXT, "--ensemble", "em,spectral"), "cannot share a teacher: name one method"),
         (("--text", "none.txt"), "none.txt: no such file"),
         (("--text", "text.txt", "--method", "spectral", "--text-use", "forests"), "spectral cannot take forests"),
         (("--text", "m"), "-o m: is one of the input files"),

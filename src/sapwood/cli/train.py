@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -46,9 +47,10 @@ class _TrainCommand(GroupedCommand):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         names = [parameter.name for parameter in self.params]
         if "method" not in names:
-            from sapwood.cli._settings import headings, method_option, setting_options
+            from sapwood.cli._settings import ensemble_option, headings, method_option, setting_options
 
-            self.params.insert(names.index("output") + 1, method_option())
+            place = names.index("output") + 1
+            self.params[place:place] = [method_option(), ensemble_option()]
             self.params += setting_options()
             self.groups |= {heading: tuple(names) for heading, names in headings().items()}
         return super().get_params(ctx)
@@ -64,13 +66,17 @@ class _TrainCommand(GroupedCommand):
 @click.option("--sequences", is_flag=True, help="TREEBANK and --dev are tagged sequences, word/TAG: learn a tagger.")
 @click.option("-o", "--output", required=True, help="Where to write the model.")
 @click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
+@click.option("--fast", is_flag=True, help="Only count rules: --method pcfg, in seconds, and much less accurate.")
 @click.option(
-    "--ensemble", type=click.IntRange(1, 64), default=1, help="Grammars to train, from as many seeds. [default: 1]"
+    "--layer/--no-layer",
+    default=None,
+    help="Learn weights of words and spans on top, by cross-validation: more accurate. [default: without --method]",
 )
 @click.option(
-    "--layer", is_flag=True, help="Learn weights of words and spans on top, by cross-validation: more accurate."
+    "--network/--no-network",
+    default=None,
+    help="Learn a small neural network beside the grammar: more accurate. [default: without --method]",
 )
-@click.option("--network", is_flag=True, help="Learn a small neural network beside the grammar: more accurate.")
 @teaching.teaching_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
@@ -102,11 +108,12 @@ def command(
     treebank: tuple[str, ...],
     sequences: bool,
     output: str,
-    method: str,
+    method: str | None,
     dev: str | None,
-    ensemble: int,
-    layer: bool,
-    network: bool,
+    ensemble: int | tuple[str, ...] | None,
+    fast: bool,
+    layer: bool | None,
+    network: bool | None,
     partial: tuple[str, ...],
     text: tuple[str, ...],
     tokeniser: str | None,
@@ -133,6 +140,9 @@ def command(
 ) -> None:
     """Learn a grammar from one or more TREEBANK files and write it to a model file.
 
+    Without --method it learns what is best for a treebank of that size: of few trees several grammars by different
+    methods, of many one by split-merge, and in both cases a layer and a network on top.
+
     Training can be interrupted at any time: what is done is kept beside the model, in MODEL.checkpoint, and the same
     command with --resume goes on from there to the same result. (Methods that take seconds begin anew.)
 
@@ -143,29 +153,35 @@ def command(
     Examples:
       sapwood train train.mrg -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --log train.jsonl -o model.sapwood
-      sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
+      sapwood train train.mrg --text raw.txt -o model.sapwood
+      sapwood train train.mrg --fast -o model.sapwood
+      sapwood train wsj/*.mrg --ensemble 4 --layer --network -o model.sapwood
+      sapwood train train.mrg --ensemble split-merge,pivot+em,spectral -o model.sapwood
       sapwood train train.mrg --method split-merge --layer -o model.sapwood
-      sapwood train train.mrg --method split-merge --network -o model.sapwood
-      sapwood train train.mrg --text more.txt --partial some.mrg -o model.sapwood
+      sapwood train train.mrg --text raw.txt --text-use trees --partial some.mrg -o model.sapwood
       sapwood train --sequences tagged.txt -o tagger.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
       sapwood train train.mrg --config run.toml -o model.sapwood
     """
-    from sapwood.cli._settings import naming_options, read_pairs, refuse_foreign
+    from sapwood.cli._settings import check_methods, naming_options, read_pairs
     from sapwood.evaluate.held_out import HeldOut
     from sapwood.grammar.tensor_grammar import TensorGrammar
-    from sapwood.learn.methods import make_learner
+    from sapwood.learn.methods import DEFAULT_METHOD
+    from sapwood.learn.recipe import make_recipe
     from sapwood.learn.run import TrainingRun
     from sapwood.learn.settings import declared
+    from sapwood.lm import word_classes
     from sapwood.trees import Corpus
 
     if sequences:
         common.refuse_given(context, _OF_TREES, "is for trees, and --sequences are none")
-    lessons = teaching.take_settings(given, partial, text)
+    lessons = teaching.take_lessons(given, partial, text)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
-    refuse_foreign(method, [*settings, *(["init"] if init else [])])
+    if (sequences or lessons.wanted) and not (method or fast or ensemble):
+        method = DEFAULT_METHOD
+    method = check_methods(method, ensemble, fast, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
     files = (*treebank, *partial, *text, dev, common.head_file(heads), init)
@@ -176,27 +192,25 @@ def command(
     settings = {"threads": common.default_threads(threads), **settings, **read_pairs(more)}
     if settings.get("stop", "iterations") != "iterations" and dev is None:
         raise UsageError(f"--stop {settings['stop']} needs --dev")
+    run = TrainingRun(tokeniser=tokeniser, output=output, resume=resume, log=log_path)
+    make = functools.partial(make_recipe, method, ensemble=ensemble, layer=layer, network=network, **settings)
     with naming_options(settings):
-        learner = make_learner(method, **settings)
-    if "random_state" in declared(learner) and "random_state" not in settings:
-        learner = learner.replace(random_state=seed)
+        recipe = make()
+    learner = recipe.first
+    if "random_state" not in settings and any("random_state" in declared(one) for one in recipe.learners):
+        make = functools.partial(make, random_state=seed)
     if cluster is not None:
-        learner = learner.replace(workers=common.open_workers(context, cluster, learner.threads))
-    progress = common.make_progress(quiet)
-    brackets, plain = teaching.read_partial_trees(partial, skip_bad, progress), teaching.read_text(text)
-    student, learner = learner, teaching.teach(learner, brackets, plain, lessons)
-    run = TrainingRun(
-        learner, ensemble=ensemble, layer=layer, network=network, tokeniser=tokeniser, output=output, resume=resume,
-        log=log_path,
-    )  # fmt: skip
+        make = functools.partial(make, workers=common.open_workers(context, cluster, learner.threads))
     if save_config is not None:
         write_config(save_config, _kept(context))
+    progress = common.make_progress(quiet)
+    lessons.read(skip_bad, progress)
     started = time.perf_counter()
     held_out = None
     if sequences:
-        corpus, held_out = _read_sequences(student, treebank, dev, skip_bad, progress)
+        corpus, held_out = _read_sequences(make().first, treebank, dev, skip_bad, progress)
     else:
-        base = replace(student.preparation, root=normaliser.root)
+        base = replace(learner.preparation, root=normaliser.root)
         transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
         trees = common.trees_from(treebank, input_format, skip_bad, progress)
         with common.naming(treebank):
@@ -206,21 +220,25 @@ def command(
         if dev is not None:
             with common.naming([dev]):
                 trees = common.trees_from([dev], input_format, skip_bad, progress)
-                held_out = HeldOut(trees, corpus, workers=learner.where)
+                held_out = HeldOut(trees, corpus, workers=make().first.where)
     with common.resumable(run.kept):
-        grammars = run(corpus, held_out, progress)
+        classes = None
+        if lessons.classes:
+            workers = make().first.where
+            classes = word_classes(list(text), random_state=seed, workers=workers, progress=progress)
+        recipe = lessons.added(make(n_trees=corpus.n_trees, classes=classes))
+        grammars = run(recipe, corpus, held_out, progress)
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
     what = "sequences" if sequences else "trees"
     progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} {what} in {seconds:.1f} s")
     report: dict[str, Any] = {
         "model": output,
-        "method": method,
+        "method": recipe.method,
         "trees": corpus.n_trees,
         "words": corpus.n_words,
         "dropped": corpus.dropped,
-        "partial": 0 if brackets is None else len(brackets.trees),
-        "text": 0 if plain is None else len(plain.sentences),
+        **lessons.counts,
         "grammars": len(grammars),
         "symbols": len(grammars[0].symbols),
         "states": int(grammars[0].states.sum()),

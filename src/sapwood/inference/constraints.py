@@ -49,10 +49,14 @@ Requirement: TypeAlias = Phrase | Subtree
 
 
 class Constraints(NamedTuple):
-    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed`; empty if all are free."""
+    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed`; empty if all are free.
+
+    `close` is whether the grammar may close others (`sapwood.grammar.closing`).
+    """
 
     cells: Int32[Array, "cells_or_none"]
     allowed: Bool[Array, "rows symbols"]
+    close: bool = True
 
 
 def as_requirements(given: Iterable[Requirement | tuple[int, int, str | None]]) -> list[Requirement]:
@@ -92,18 +96,19 @@ def requirements(tree: Tree, root: str) -> tuple[list[tuple[str, str | None]], l
 
 
 def compile_constraints(
-    given: Sequence[Requirement | tuple[int, int, str | None]], n: int, coarse: TensorGrammar
+    given: Sequence[Requirement | tuple[int, int, str | None]], n: int, coarse: TensorGrammar, *, close: bool = True
 ) -> Constraints:
     """Turn what must hold into tables for the coarse pass over a sentence of `n` words."""
     if not given:
-        return Constraints(np.zeros(0, np.int32), np.zeros((0, len(coarse.symbols)), bool))
+        return Constraints(np.zeros(0, np.int32), np.zeros((0, len(coarse.symbols)), bool), close)
     table = _Table(n, coarse)
     for one in as_requirements(given):
         if isinstance(one, Subtree):
             table.add_subtree(one)
         else:
             table.add_phrase(one)
-    return Constraints(table.cells, np.array(table.rows) if table.rows else np.zeros((0, len(coarse.symbols)), bool))
+    allowed = np.array(table.rows) if table.rows else np.zeros((0, len(coarse.symbols)), bool)
+    return Constraints(table.cells, allowed, close)
 
 
 class _Table:

@@ -29,6 +29,7 @@ from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import SignatureModel, count_tags
 from sapwood.trees.symbols import SymbolTable
+from sapwood.trees.word_classes import WordClasses
 
 # Lost when it is added to a count, but not zero.
 _NEXT_TO_NOTHING = 2.0**-80
@@ -54,6 +55,8 @@ class LexicalSettings:
         `k'`: the same for a tag's usual division among states beside the word's own.
     signature_state_strength
         `k''`: the same beside that of a signature; None: always the usual division.
+    classes
+        Classes of words from plain text (`sapwood.lm.word_classes`), by which rare and unknown words are known first.
     """
 
     rare: int = 2
@@ -62,6 +65,7 @@ class LexicalSettings:
     signature_strength: float = 2.0
     state_strength: float = 20.0
     signature_state_strength: float | None = None
+    classes: WordClasses | None = None
 
 
 class Leaves(NamedTuple):
@@ -305,7 +309,8 @@ def learn_lexicon(
     rare_words = [names[number] for number in leaf_word[rare]]
     often = leaves.times[rare].tolist()
     model = SignatureModel.learn(
-        count_tags((w, str(t), n) for w, t, n in zip(rare_words, leaf_tag[rare].tolist(), often, strict=True))
+        count_tags((w, str(t), n) for w, t, n in zip(rare_words, leaf_tag[rare].tolist(), often, strict=True)),
+        settings.classes,
     )
     initial = leaves.initial[rare].tolist()
     lexicon = Lexicon.build(names, zip(rare_words, initial, strict=True), model, often)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentTrees, LatentWeights, Layout, runs
 from sapwood.learn.lexical import Leaves, LexicalModel, LexicalSettings
+from sapwood.learn.settings import as_json
 from sapwood.learn.sources import Source, joint_words, pack
 from sapwood.learn.unary import expected_steps, fold, fold_weights, folded_rules, share_emissions, unfold
 from sapwood.run.workers import HERE, Workers
@@ -205,7 +206,7 @@ def assemble(
         info={
             **info,
             "training": {"trees": corpus.n_trees, "words": corpus.n_words, "digest": corpus.digest()},
-            "lexical": asdict(lexical),
+            "lexical": as_json(lexical),
             "tokeniser": corpus.tokeniser_style(),
         },
         **parts,

@@ -12,7 +12,7 @@ Learners that cannot take forests are given the best tree of each sentence, as s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,6 +22,7 @@ from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.lessons import KeptTeacher, Lessons
+from sapwood.learn.recipe import Recipe
 from sapwood.learn.settings import choice, declared, defaults, integer, number, other
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.run.log import Log, NoLog
@@ -221,3 +222,12 @@ class Taught(Learner):
         training = {**teacher.info["training"], "trees": corpus.n_trees, "words": corpus.n_words}
         training |= {"digest": corpus.digest(), **lessons.counts}
         return teacher.with_info(settings=self.settings(), training=training)
+
+
+def taught(recipe: Recipe, partial: PartialTrees | None, text: PlainText | None, **settings: Any) -> Recipe:
+    """Return a recipe whose learners are given more than trees, as `Taught` has it; one teacher is everybody's."""
+    if len({learner.method for learner in recipe.learners}) > 1:
+        raise UsageError("learners of different methods cannot share a teacher: name one method")
+    given = {"teacher_state": recipe.seed, **settings}
+    learners = tuple(Taught.of(learner, partial=partial, text=text, **given) for learner in recipe.learners)
+    return replace(recipe, learners=learners)
