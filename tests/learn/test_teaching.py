@@ -16,6 +16,7 @@ from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import evaluate_parser
 from sapwood.inference.parser import Parser
 from sapwood.learn import EM, PCFG, PivotEM, Spectral, SplitMerge
+from sapwood.learn.recipe import Recipe
 from sapwood.learn.run import TrainingRun, train
 from sapwood.learn.teaching import PartialTrees, PlainText, Taught
 from sapwood.run.progress import Silent
@@ -205,8 +206,8 @@ def test_logs_have_the_last_round(tmp_path):
     log = Lines()
     Taught.of(QUICK, text=TEXT).fit(CORPUS, log=log)
     assert [line["step"] for line in log.of("iteration")] == list(range(1, 6))
-    run = TrainingRun(Taught.of(QUICK, text=TEXT), output=tmp_path / "m", log=tmp_path / "log")
-    run(CORPUS)
+    run = TrainingRun(output=tmp_path / "m", log=tmp_path / "log")
+    run(Recipe((Taught.of(QUICK, text=TEXT),)), CORPUS)
     assert run.kept.left() == []
 
 
