@@ -28,6 +28,7 @@ NB_MODULE(SAPWOOD_MODULE, module) {
     bind_lm(module);
     bind_learn(module);
     bind_observed(module);
+    bind_forests(module);
     bind_inference(module);
     bind_induction(module);
 }

@@ -14,6 +14,7 @@ void bind_automata(nanobind::module_ &module);
 void bind_lm(nanobind::module_ &module);
 void bind_learn(nanobind::module_ &module);
 void bind_observed(nanobind::module_ &module);
+void bind_forests(nanobind::module_ &module);
 void bind_inference(nanobind::module_ &module);
 void bind_induction(nanobind::module_ &module);
 

@@ -22,11 +22,13 @@ from sapwood.trees import Tree
 COMMANDS = (
     "train",
     "parse",
+    "tag",
     "eval",
     "compare",
     "inspect",
     "diagnose",
     "serve",
+    "next",
     "convert",
     "import",
     "search",

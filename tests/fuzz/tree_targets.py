@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 
 from fuzz.mutations import text
+from sapwood.inference import Parser
+from sapwood.inference.constraints import requirements
+from sapwood.learn.pcfg import PCFG
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats import file_footer, file_header, format_as, read_trees
+from sapwood.trees.partial import PartialTree, read_partial
 from sapwood.trees.search import Searcher
 from sapwood.trees.table import read_table
 from sapwood.trees.tree import Tree
@@ -23,6 +27,7 @@ TREES = [
     "(ROOT (NP (NP (NN rain)) (CC and) (NP (JJ cold) (NN snow))))",
     "(ROOT (S (NP (NNS dogs)) (VP (VBP bark))))",
 ]
+_PARTIAL = "# some\n(S (NP (DT the) (NN dog)) barks .)\n(_ the dog (VP (_ barks)))\n(S (_ a b) (NP c (NN d)))\n"
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,19 @@ def _use_trees(path: Path) -> None:
         Corpus.from_trees(trees)
 
 
+def _use_partial(path: Path) -> None:
+    found = list(read_partial(path))
+    assert [PartialTree.parse(str(one)) for one in found] == found
+    parser = Parser(PCFG().fit(Corpus.from_trees(map(Tree.parse, TREES))))
+    for one in found:
+        clean = one.normalised(parser.grammar.normaliser)
+        if clean is not None and len(clean.tree) <= 20:
+            words, required = requirements(clean.tree, "ROOT")
+            known = [(word, tag if tag in parser.grammar.emissions.tags else None) for word, tag in words]
+            parser.chart(known, phrases=required)
+            clean.error("", 0, 1)
+
+
 def _use_pattern(path: Path) -> None:
     Searcher(path.read_text(encoding="utf-8", errors="replace"), timeout=5).count(map(Tree.parse, TREES))
 
@@ -106,6 +124,7 @@ TREE_TEXTS = {
         use=_use_pattern,
     ),
     "brackets": written("( ) (( )) (NP -LRB- /* */ # *x* ( ) -NONE- *T*-1 | @ ^ ~", "\n".join(TREES), use=_use_trees),
+    "partial": written("( ) (_ _ (NP -LRB- a b /* */ # -NONE- *T*-1 -U+005F-", _PARTIAL, use=_use_partial),
     "export": written("#BOS #EOS #FORMAT #500 500 0 501 #501 -- %% $. 4 3", _export(), use=_use_trees),
     "tiger": written(
         '<t <nt <edge id="1" idref="s1_1" root="s1_500" cat=" word=" &amp; &#0; &x; <!ENTITY <!DOCTYPE <![CDATA[ ]]> '

@@ -266,7 +266,7 @@ def noted(total: str, symbol: np.ndarray, vectors: NodeVectors) -> str:
 def test_the_number_of_shards_follows_from_the_corpus(monkeypatch):
     grammar, corpus = make(10, trees=60)
     assert ObservedTrees(corpus).n_shards == 1
-    monkeypatch.setattr("sapwood.inference.observed._SHARD_NODES", corpus.n_nodes // 5)
+    monkeypatch.setattr("sapwood.inference.observations._SHARD_NODES", corpus.n_nodes // 5)
     observed = ObservedTrees(corpus)
     assert 3 <= observed.n_shards <= 6
     whole = ObservedTrees(corpus, shards=1).expectations(grammar, dtype=np.float64)

@@ -17,7 +17,7 @@ from made_up import made_up_treebank
 from oracles.reference import tree_probability
 from sapwood.errors import GrammarError, ModelError, SapwoodError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference import observed
+from sapwood.inference import observations
 from sapwood.inference.observed import ObservedTrees, lexical_table
 from sapwood.learn.em import EM
 from sapwood.learn.latent import LatentTrees, LatentWeights
@@ -151,7 +151,7 @@ def test_trees_of_one_word():
 
 @pytest.mark.parametrize("unaries", ["steps", "collapsed"])
 def test_the_same_bits_every_time(unaries, monkeypatch):
-    monkeypatch.setattr(observed, "_SHARD_NODES", 200)
+    monkeypatch.setattr(observations, "_SHARD_NODES", 200)
     assert ObservedTrees(MADE_UP).n_shards > 5
     settings = {"states": 3, "iterations": 6, "unaries": unaries, "rare": 2}
     grammar = EM(**settings).fit(MADE_UP)

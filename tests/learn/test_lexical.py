@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from made_up import STEMS, made_up_treebank
 from sapwood.grammar.emissions import Emissions
-from sapwood.learn.lexical import LexicalModel, LexicalSettings, learn_lexicon
+from sapwood.learn.lexical import Leaves, LexicalModel, LexicalSettings, learn_lexicon
 from sapwood.learn.pcfg import PCFG
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
@@ -279,7 +279,8 @@ def test_preterminals_and_names_of_ones_own():
     corpus = Corpus.from_trees(made_up_treebank(80))
     tags = sorted({as_symbol(name).chain[-1] for name in corpus.symbols[corpus.n_interminals :]})
     leaf_tag = np.array([tags.index(as_symbol(corpus.symbols[a]).chain[-1]) for a in corpus.symbol[corpus.word >= 0]])
-    emissions = LexicalModel(corpus, DEFAULT, leaf_tag, tags).emissions()
+    leaves = Leaves.of_trees(corpus)._replace(preterminal=leaf_tag)
+    emissions = LexicalModel(corpus, DEFAULT, leaves, tags).emissions()
     plain = [
         Tree(
             "ROOT",
@@ -385,8 +386,8 @@ def test_frequent_words_are_not_smoothed():
 
 def test_spellings_of_one_word_are_one_word():
     corpus = corpus_of("(S (N ”) (V don’t))", "(S (N '') (V don't))", "(S (N -LSB-) (V 1\\/2))")
-    leaf_tag = corpus.symbol[corpus.word >= 0] - corpus.n_interminals
-    lexicon, word_map, signature = learn_lexicon(corpus, DEFAULT, leaf_tag)
+    tags = np.arange(len(corpus.symbols) - corpus.n_interminals)
+    lexicon, word_map, signature = learn_lexicon(corpus.words, DEFAULT, Leaves.of_trees(corpus), tags)
     assert sorted(lexicon.words) == ["''", "1/2", "[", "don't"]
     assert [lexicon.words[number] for number in word_map] == [canonical(word) for word in corpus.words]
     assert len(signature) == 6

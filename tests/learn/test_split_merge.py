@@ -11,7 +11,7 @@ from made_up import made_up_treebank
 from oracles.reference import tree_probability
 from sapwood.errors import ModelError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference import observed
+from sapwood.inference import observations
 from sapwood.inference.observed import ObservedTrees
 from sapwood.learn.em import EM
 from sapwood.learn.latent import LatentTrees
@@ -140,7 +140,7 @@ def test_smoothing_draws_states_together():
 
 @pytest.mark.parametrize("unaries", ["steps", "collapsed"])
 def test_the_same_bits_every_time(unaries, monkeypatch):
-    monkeypatch.setattr(observed, "_SHARD_NODES", 200)
+    monkeypatch.setattr(observations, "_SHARD_NODES", 200)
     assert ObservedTrees(MADE_UP).n_shards > 5
     settings = {"cycles": 2, "iterations": 3, "settle": 2, "rare": 2, "unaries": unaries}
     grammar = SplitMerge(**settings).fit(MADE_UP)

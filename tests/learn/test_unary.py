@@ -277,10 +277,11 @@ def folded_grammar(
     for word in unfolded.folded.words:
         row = np.split(tags.row(tags.lexicon.terminal(word, False)), tags.state_offsets[1:-1])
         rows.update({(inner + tag, word): vector for tag, vector in enumerate(row)})
+    steps = expected_steps(unfolded, weights, expected)
     grammar = replace(
         problem.grammar(weights, {}),
         emissions=share_emissions(unfolded, tags),
-        **vars(fold(unfolded, weights, expected_steps(unfolded, weights, expected), expected.occupancy, least=least)),
+        **vars(fold(unfolded, weights, steps, expected.occupancy, folded_rules(unfolded, least=least))),
     )
     return grammar.validate(tolerance=1e-5), rows
 

@@ -24,7 +24,7 @@ import pytest
 
 import sapwood
 from sapwood.errors import ClusterError, InputError, UsageError
-from sapwood.inference import _places, observed
+from sapwood.inference import _places, observations
 from sapwood.inference.parse_files import parse_files
 from sapwood.learn.layer import LayerLearner
 from sapwood.lm import count_shards, count_text
@@ -82,7 +82,7 @@ def from_afar(cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make several shards of little data."""
-    monkeypatch.setattr(observed, "_SHARD_NODES", 600)
+    monkeypatch.setattr(observations, "_SHARD_NODES", 600)
     monkeypatch.setattr(_places, "_PART", 300)
     monkeypatch.setattr(module, "_WORTH_CALLING", 0.0)
     monkeypatch.setattr(count_shards.cut_shards, "__defaults__", (2000,))
@@ -211,7 +211,7 @@ def test_small_work_stays_here(cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 def test_members_of_an_ensemble_are_trained_whole(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observed, "_SHARD_NODES", 1 << 16)  # as it is on the workers
+    monkeypatch.setattr(observations, "_SHARD_NODES", 1 << 16)  # as it is on the workers
     options: dict[str, Any] = {"method": "em", "dev": DEV, "ensemble": 3, "states": 2, "iterations": 2}
     here = saved(sapwood.train(TREES, log=tmp_path / "here.log", **options), tmp_path / "here")
     found = sapwood.train(TREES, workers=cluster, log=tmp_path / "there.log", **options)

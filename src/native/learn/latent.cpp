@@ -136,10 +136,11 @@ void merge_tensors(const Layout &old, Vector<const double> counts, const Layout 
 // Add to `losses` (states) the log-likelihood lost, node by node, if a state were merged with the one behind it.
 //
 // `twin` (states) says for which states; `frequency` (states) how often each is expected (Petrov et al. 2006, section
-// 2.2). `symbol` (nodes), `offsets` (nodes + 1) and vectors are those of `NodeVectors`.
+// 2.2). `symbol` (nodes), `offsets` (nodes + 1) and vectors are those of `NodeVectors`. In trees each node is `certain`;
+// in forests inside times outside is its posterior, and trees without it lose nothing. Losses count `weight` times.
 void merge_losses(Vector<const int32_t> symbol, Vector<const int64_t> state_offsets, Vector<const bool> twin,
                   Vector<const double> frequency, Vector<const int64_t> offsets, Vector<const float> inside,
-                  Vector<const float> outside, Vector<double> losses) {
+                  Vector<const float> outside, bool certain, double weight, Vector<double> losses) {
     std::vector<double> products;
     for (Index v = 0; v < symbol.size(); ++v) {
         const Index base = state_offsets[symbol[v]], size = offsets[v + 1] - offsets[v];
@@ -154,8 +155,9 @@ void merge_losses(Vector<const int32_t> symbol, Vector<const int64_t> state_offs
             if (!twin[base + x] || one + other <= 0) continue;
             const double mean = (one * ours[x] + other * ours[x + 1]) / (one + other);
             const double merged = mean * (static_cast<double>(theirs[x]) + theirs[x + 1]);
-            const double left = (total - (products[x] + products[x + 1]) + merged) / total;
-            losses[base + x] -= std::log(std::max(left, 1e-300));
+            const double whole = certain ? total : 1;
+            const double left = (whole - (products[x] + products[x + 1]) + merged) / whole;
+            losses[base + x] -= weight * std::log(std::max(left, 1e-300));
         }
     }
 }

@@ -15,11 +15,13 @@ from sapwood.errors import InputError, SapwoodError
 _COMMANDS = {
     "train": "sapwood.cli.train",
     "parse": "sapwood.cli.parse",
+    "tag": "sapwood.cli.tag",
     "eval": "sapwood.cli.evaluate",
     "compare": "sapwood.cli.compare",
     "inspect": "sapwood.cli.inspect",
     "diagnose": "sapwood.cli.diagnose",
     "serve": "sapwood.cli.serve",
+    "next": "sapwood.cli.next",
     "convert": "sapwood.cli.convert",
     "import": "sapwood.cli.import_",
     "search": "sapwood.cli.search",

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli import _teaching as teaching
 from sapwood.cli._groups import GroupedCommand, config_options, run_settings
-from sapwood.errors import UsageError
+from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
+from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import Direction
 
+if TYPE_CHECKING:
+    from sapwood.evaluate.held_out import HeldOut
+    from sapwood.learn.base import Learner
+    from sapwood.trees.corpus import Corpus
+
+# Options that say nothing of sequences.
+_OF_TREES = (
+    "direction", "vertical", "horizontal", "heads", "annotate_tags", *common.NORMALISER_OPTIONS, "input_format",
+    "partial",
+)  # fmt: skip
 _TREES = (
     "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-tag",
     "label-map", "keep-empties", "keep-repeated",
@@ -43,8 +56,14 @@ class _TrainCommand(GroupedCommand):
         return super().get_params(ctx)
 
 
-@click.command("train", cls=_TrainCommand, groups={"Trees": _TREES}, short_help="Learn a grammar from treebanks.")
+@click.command(
+    "train",
+    cls=_TrainCommand,
+    groups={teaching.HEADING: teaching.GROUP, "Trees": _TREES},
+    short_help="Learn a grammar from treebanks.",
+)
 @click.argument("treebank", nargs=-1, required=True)
+@click.option("--sequences", is_flag=True, help="TREEBANK and --dev are tagged sequences, word/TAG: learn a tagger.")
 @click.option("-o", "--output", required=True, help="Where to write the model.")
 @click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
 @click.option("--fast", is_flag=True, help="Only count rules: --method pcfg, in seconds, and much less accurate.")
@@ -58,11 +77,7 @@ class _TrainCommand(GroupedCommand):
     default=None,
     help="Learn a small neural network beside the grammar: more accurate. [default: without --method]",
 )
-@click.option(
-    "--text",
-    multiple=True,
-    help="Plain text to learn classes of words from, one sentence a line, words separated by blanks.",
-)
+@teaching.teaching_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
@@ -91,6 +106,7 @@ def command(
     context: click.Context,
     /,
     treebank: tuple[str, ...],
+    sequences: bool,
     output: str,
     method: str | None,
     dev: str | None,
@@ -98,6 +114,7 @@ def command(
     fast: bool,
     layer: bool | None,
     network: bool | None,
+    partial: tuple[str, ...],
     text: tuple[str, ...],
     tokeniser: str | None,
     seed: int,
@@ -141,6 +158,8 @@ def command(
       sapwood train wsj/*.mrg --ensemble 4 --layer --network -o model.sapwood
       sapwood train train.mrg --ensemble split-merge,pivot+em,spectral -o model.sapwood
       sapwood train train.mrg --method split-merge --layer -o model.sapwood
+      sapwood train train.mrg --text raw.txt --text-use trees --partial some.mrg -o model.sapwood
+      sapwood train --sequences tagged.txt -o tagger.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
@@ -149,17 +168,23 @@ def command(
     from sapwood.cli._settings import check_methods, naming_options, read_pairs
     from sapwood.evaluate.held_out import HeldOut
     from sapwood.grammar.tensor_grammar import TensorGrammar
+    from sapwood.learn.methods import DEFAULT_METHOD
     from sapwood.learn.recipe import make_recipe
     from sapwood.learn.run import TrainingRun
     from sapwood.learn.settings import declared
     from sapwood.lm import word_classes
     from sapwood.trees import Corpus
 
+    if sequences:
+        common.refuse_given(context, _OF_TREES, "is for trees, and --sequences are none")
+    lessons = teaching.take_lessons(given, partial, text)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
+    if (sequences or lessons.wanted) and not (method or fast or ensemble):
+        method = DEFAULT_METHOD
     method = check_methods(method, ensemble, fast, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
-    files = (*treebank, *text, dev, common.head_file(heads), init)
+    files = (*treebank, *partial, *text, dev, common.head_file(heads), init)
     common.check_inputs(*files)
     common.refuse_replacing({"-o": output, "--log": log_path, "--save-config": save_config}, files)
     if init is not None:
@@ -168,46 +193,52 @@ def command(
     if settings.get("stop", "iterations") != "iterations" and dev is None:
         raise UsageError(f"--stop {settings['stop']} needs --dev")
     run = TrainingRun(tokeniser=tokeniser, output=output, resume=resume, log=log_path)
-    make = partial(make_recipe, method, ensemble=ensemble, layer=layer, network=network, **settings)
+    make = functools.partial(make_recipe, method, ensemble=ensemble, layer=layer, network=network, **settings)
     with naming_options(settings):
         recipe = make()
     learner = recipe.first
     if "random_state" not in settings and any("random_state" in declared(one) for one in recipe.learners):
-        make = partial(make, random_state=seed)
+        make = functools.partial(make, random_state=seed)
     if cluster is not None:
-        make = partial(make, workers=common.open_workers(context, cluster, learner.threads))
+        make = functools.partial(make, workers=common.open_workers(context, cluster, learner.threads))
     if save_config is not None:
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)
+    lessons.read(skip_bad, progress)
     started = time.perf_counter()
-    base = replace(learner.preparation, root=normaliser.root)
-    transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
-    trees = common.trees_from(treebank, input_format, skip_bad, progress)
-    with common.naming(treebank):
-        corpus = Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
-    if corpus.dropped:
-        progress.note(f"left out {corpus.dropped} tree(s) of which normalising left nothing")
     held_out = None
-    if dev is not None:
-        with common.naming([dev]):
-            trees = common.trees_from([dev], input_format, skip_bad, progress)
-            held_out = HeldOut(trees, corpus, workers=make().first.where)
+    if sequences:
+        corpus, held_out = _read_sequences(make().first, treebank, dev, skip_bad, progress)
+    else:
+        base = replace(learner.preparation, root=normaliser.root)
+        transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
+        trees = common.trees_from(treebank, input_format, skip_bad, progress)
+        with common.naming(treebank):
+            corpus = Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
+        if corpus.dropped:
+            progress.note(f"left out {corpus.dropped} tree(s) of which normalising left nothing")
+        if dev is not None:
+            with common.naming([dev]):
+                trees = common.trees_from([dev], input_format, skip_bad, progress)
+                held_out = HeldOut(trees, corpus, workers=make().first.where)
     with common.resumable(run.kept.left):
         classes = None
-        if text:
+        if lessons.classes:
             workers = make().first.where
             classes = word_classes(list(text), random_state=seed, workers=workers, progress=progress)
-        recipe = make(n_trees=corpus.n_trees, classes=classes)
+        recipe = lessons.added(make(n_trees=corpus.n_trees, classes=classes))
         grammars = run(recipe, corpus, held_out, progress)
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
-    progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} trees in {seconds:.1f} s")
+    what = "sequences" if sequences else "trees"
+    progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} {what} in {seconds:.1f} s")
     report: dict[str, Any] = {
         "model": output,
         "method": recipe.method,
         "trees": corpus.n_trees,
         "words": corpus.n_words,
         "dropped": corpus.dropped,
+        **lessons.counts,
         "grammars": len(grammars),
         "symbols": len(grammars[0].symbols),
         "states": int(grammars[0].states.sum()),
@@ -218,12 +249,35 @@ def command(
         result = held_out.score(grammars, progress)
         report["dev"] = result.to_dict()
         if not as_json:
-            click.echo(result.format())
+            tags = f"tag accuracy {result.tag_accuracy:.2f} on {result.sentences:,} sequences"
+            click.echo(tags if sequences else result.format())
     if as_json:
         common.print_json(report)
 
 
+def _read_sequences(
+    learner: Learner, paths: Sequence[str], dev: str | None, skip_bad: bool, progress: Progress
+) -> tuple[Corpus, HeldOut | None]:
+    """Return tagged sequences as right-branching trees, and those to measure taggers on."""
+    from sapwood.learn.tagging import held_out_sequences, tagged_corpus
+    from sapwood.trees.formats import read_tagged
+
+    def read(path: str) -> Iterator[list[tuple[str, str]]]:
+        bad: list[InputError] = []
+        yield from read_tagged(path, on_bad=bad.append if skip_bad else None)
+        if bad:
+            shown = "".join(f"\n  {error}" for error in bad[:5])
+            progress.note(f"skipped {len(bad)} line(s) that are no tagged sequences:{shown}")
+
+    with common.naming(paths):
+        corpus = tagged_corpus(learner, (pairs for path in paths for pairs in read(path)), progress=progress)
+    if dev is None:
+        return corpus, None
+    with common.naming([dev]):
+        return corpus, held_out_sequences(learner, read(dev), corpus)
+
+
 def _kept(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run that a configuration file is to remember: not where its files are."""
-    gone = ("output", "resume", "log", "dev", "cluster", "text")
+    gone = ("output", "resume", "log", "dev", "cluster", "partial", "text")
     return {name: value for name, value in run_settings(context).items() if name not in gone}

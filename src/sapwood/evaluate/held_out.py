@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sapwood.errors import InputError
 from sapwood.evaluate.brackets import Scorer
@@ -93,12 +93,22 @@ class HeldOut:
         What is trained on: these trees are cleaned and transformed like those.
     workers
         Where sentences are parsed.
+    goal
+        The figure that grammars are chosen by where learners go by F1: `f1`, or `tags`, for trees that are right
+        whatever their tags.
     """
 
-    def __init__(self, trees: Iterable[Tree], corpus: Corpus, *, workers: Workers = HERE) -> None:
+    def __init__(
+        self,
+        trees: Iterable[Tree],
+        corpus: Corpus,
+        *,
+        workers: Workers = HERE,
+        goal: Literal["f1", "tags"] = "f1",
+    ) -> None:
         self.trees = [clean for clean in map(corpus.normaliser, trees) if clean is not None]
         self.observed = Corpus.from_trees(self.trees, normaliser=corpus.normaliser, transform=corpus.transform)
-        self.workers = workers
+        self.workers, self.goal = workers, goal
         # Training that is resumed must be measured on the same trees.
         self.digest = self.observed.digest()
         self._last: list[tuple[TensorGrammar, EvaluationResult]] = []
@@ -111,7 +121,7 @@ class HeldOut:
         """Return how well a grammar parses these sentences, and how probable it makes these trees."""
         result = self._measured(grammar)
         # What is kept is what may be asked for again: the best so far.
-        self._last = [max([*self._last, (grammar, result)], key=lambda pair: pair[1].f1)]
+        self._last = [max([*self._last, (grammar, result)], key=lambda pair: self._value(pair[1]))]
         figures = {"f1": result.f1, "exact": result.exact, "tags": result.tag_accuracy}
         try:
             trees = held_out_trees(grammar, self.observed, workers=self.workers)
@@ -122,6 +132,9 @@ class HeldOut:
             figures["negative_sentences"] = percent(result.negative, result.sentences)
             figures["negative_trees"] = percent(trees.negative, trees.built)
         return figures
+
+    def _value(self, result: EvaluationResult) -> float:
+        return result.f1 if self.goal == "f1" else result.tag_accuracy
 
     def score(self, grammars: Sequence[TensorGrammar], progress: Progress | None = None) -> EvaluationResult:
         """Return the scores of a grammar, or of the product of several."""

@@ -21,7 +21,7 @@ from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.induction.problem import Counts
 from sapwood.induction.text import Text
-from sapwood.learn.lexical import LexicalModel, LexicalSettings
+from sapwood.learn.lexical import Leaves, LexicalModel, LexicalSettings
 from sapwood.shapes import Array, Float64
 from sapwood.trees.symbols import SymbolTable, make_symbol
 from sapwood.trees.transform import TreeTransform
@@ -34,7 +34,9 @@ _ALONE, _ANY = 1.0, 0.1
 def terminal_emissions(text: Text, settings: LexicalSettings) -> Emissions:
     """Return the words of terminals."""
     names = [make_symbol((name,)) for name in text.terminals]
-    return LexicalModel(text, settings, text.terminal, names).emissions()
+    at = np.flatnonzero(text.word >= 0)
+    leaves = Leaves(text.terminal, text.word[at], text.start[at] == 0, np.ones(len(at)))
+    return LexicalModel(text, settings, leaves, names).emissions()
 
 
 def assemble_grammar(

@@ -20,7 +20,7 @@ from sapwood.induction.grammars import PHRASE
 from sapwood.induction.induced import InducedModel
 from sapwood.induction.passes import best_binary, best_projective_heads
 from sapwood.induction.text import tokens_of
-from sapwood.inference.constraints import Phrase
+from sapwood.inference.constraints import Requirement
 from sapwood.inference.parser import Parser
 from sapwood.inference.result import Marginal, ParseResult
 from sapwood.inference.words import Sentence
@@ -59,7 +59,7 @@ class InducedGrammarParser(Parser):
             return _AnyTag()
         return _Accepted(self.grammar.emissions.tags) if made.get("punctuation") == "drop" else super().known_tags
 
-    def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
+    def parse_one(self, sentence: Sentence, *, phrases: Sequence[Requirement] = ()) -> ParseResult:
         """Parse one sentence; see `Parser.parse_one`."""
         if isinstance(sentence, str):
             raise UsageError("a sentence is a sequence of words, not a string: `parse_text` takes plain text")

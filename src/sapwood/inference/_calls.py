@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sapwood.inference.words import Sentence
     from sapwood.trees.tokenise import Token
 
+R = TypeVar("R")
 T = TypeVar("T")
 # Sentences in the first part that is sent elsewhere, and in the largest.
 _LEAST, _MOST = 16, 128
@@ -45,6 +46,6 @@ def parts(sentences: Iterable[T]) -> Iterator[list[T]]:
         yield part
 
 
-def parse_part(call: Callable[[Parser, T], ParseResult], parser: Parser, sentences: list[T]) -> list[ParseResult]:
+def parse_part(call: Callable[[Parser, T], R], parser: Parser, sentences: list[T]) -> list[R]:
     """Parse the sentences of a part, each by a call."""
     return [call(parser, sentence) for sentence in sentences]

@@ -11,8 +11,8 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
-from sapwood.inference._shards import Shard, prepare
-from sapwood.run.columns import FileTable, Part
+from sapwood.inference._shards import Shard
+from sapwood.run.columns import FileTable
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ def _new_vectors(shard: Shard, weights: Weights, outside: bool) -> NodeVectors:
 def inside(shard: Shard, weights: Weights, keep: bool) -> tuple[np.ndarray, NodeVectors | None]:
     """Return the log-likelihoods of a shard's trees and, to keep them, the inside vectors."""
     vectors = _new_vectors(shard, weights, outside=False)
-    log_likelihoods = np.empty(len(shard.roots))
+    log_likelihoods = np.empty(shard.n_sentences)
     kernels.inside_pass(shard, weights, vectors, log_likelihoods)
     return log_likelihoods, vectors if keep else None
 
@@ -132,7 +132,7 @@ def inside_outside(shard: Shard, weights: Weights) -> tuple[np.ndarray, NodeVect
 
 def _both_ways(shard: Shard, weights: Weights) -> tuple[np.ndarray, NodeVectors]:
     vectors = _new_vectors(shard, weights, outside=True)
-    log_likelihoods = np.empty(len(shard.roots))
+    log_likelihoods = np.empty(shard.n_sentences)
     kernels.inside_pass(shard, weights, vectors, log_likelihoods)
     kernels.outside_pass(shard, weights, log_likelihoods, vectors)
     return log_likelihoods, vectors
@@ -162,9 +162,11 @@ def add_rules(
 # to the next: each is added to in the order of shards, as threads do it.
 
 
-def prepare_all(parts: Sequence[Part], firsts: Sequence[int], *arguments: Any) -> list[Shard]:
+def prepare_all(
+    make: Callable[..., Shard], parts: Sequence[Any], firsts: Sequence[int], *arguments: Any
+) -> list[Shard]:
     """Prepare consecutive shards."""
-    return [prepare(part, first, *arguments) for part, first in zip(parts, firsts, strict=True)]
+    return [make(part, first, *arguments) for part, first in zip(parts, firsts, strict=True)]
 
 
 def each(work: Callable[..., T], shards: Sequence[Shard], *arguments: Any) -> list[T]:

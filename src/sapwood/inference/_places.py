@@ -1,4 +1,4 @@
-"""Where shards of observed trees are, and how what is found in them is put together: here on threads, or elsewhere.
+"""Where shards of trees and forests are, and how what is found in them is put together: on threads, or elsewhere.
 
 On threads vectors of several shards are held, a bounded amount: then rules are shared out among them, and each adds to
 its own rules' part of the one table of sums. Workers elsewhere have some consecutive shards each. If they see each
@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, groupby, pairwise, repeat
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sapwood.inference import _passes
 from sapwood.inference._passes import CountSums, NodeVectors, Weights
-from sapwood.inference._shards import Shard, prepare
 from sapwood.run.workers import TOGETHER, Kept, Workers
 
 # Numbers in the vectors that are held for expected counts, at most, if one shard does not have more.
@@ -38,21 +37,31 @@ class Recipe:
 
     Attributes
     ----------
-    columns
-        Of all nodes of a corpus.
+    make
+        Returns a shard, given its parts of all tables, the number of its first node, the settings, and the keys.
+    tables
+        Columns, of all nodes and of whatever else there is.
     spans
-        The first node of each shard, and that behind its last.
-    pair_keys, n_words
+        For each shard where its rows begin and end in each table; the first table is of nodes.
+    settings
+        What all shards are to know.
+    pair_keys
         The pairs of preterminal and word: `preterminal * n_words + word`, sorted.
     rule_counts
-        How often each rule occurs.
+        How much there is to do for each rule.
     """
 
-    columns: Mapping[str, np.ndarray]
-    spans: Sequence[tuple[int, int]]
+    make: Callable[..., Any]
+    tables: Sequence[Mapping[str, np.ndarray]]
+    spans: Sequence[Sequence[tuple[int, int]]]
+    settings: tuple[int, ...]
     pair_keys: np.ndarray
-    n_words: int
     rule_counts: np.ndarray
+
+    @property
+    def symbol(self) -> np.ndarray:
+        """Of each node."""
+        return self.tables[0]["symbol"]
 
 
 class Place(ABC):
@@ -60,11 +69,13 @@ class Place(ABC):
 
     def __init__(self, recipe: Recipe, workers: Workers) -> None:
         self.recipe, self.workers = recipe, workers
-        self._columns = workers.columns(recipe.columns)
-        self._parts = [self._columns.part(first, last) for first, last in recipe.spans]
-        self._firsts = [first for first, _ in recipe.spans]
-        keys = workers.share(recipe.pair_keys)
-        self._settings = repeat(recipe.n_words), repeat(len(recipe.rule_counts)), repeat(keys)
+        self._columns = [workers.columns(table) for table in recipe.tables]
+        self._parts = [
+            tuple(columns.part(*rows) for columns, rows in zip(self._columns, spans, strict=True))
+            for spans in recipe.spans
+        ]
+        self._firsts = [spans[0][0] for spans in recipe.spans]
+        self._settings = [repeat(value) for value in (*recipe.settings, workers.share(recipe.pair_keys))]
 
     @abstractmethod
     def run(self, work: Callable[..., T], weights: Weights, *more: Iterator[object]) -> Iterator[T]:
@@ -92,7 +103,7 @@ class Here(Place):
 
     def __init__(self, recipe: Recipe, workers: Workers) -> None:
         super().__init__(recipe, workers)
-        self.shards: list[Shard] = workers.place(prepare, self._parts, self._firsts, *self._settings)
+        self.shards: list[Any] = workers.place(recipe.make, self._parts, self._firsts, *self._settings)
 
     def run(self, work: Callable[..., T], weights: Weights, *more: Iterator[object]) -> Iterator[T]:
         """Yield what some work finds in each shard, in order."""
@@ -128,7 +139,7 @@ class Here(Place):
         list(self.workers.map(multiply, self.rule_parts(weights, self.workers.count, _PARTS)))
         return total, every
 
-    def batches(self, weights: Weights, shards: Sequence[Shard]) -> Iterator[list[Shard]]:
+    def batches(self, weights: Weights, shards: Sequence[Any]) -> Iterator[list[Any]]:
         """Cut shards into runs whose vectors may be held at once."""
         sizes = [2 * int(weights.states[shard.symbol].sum()) for shard in shards]
         batch = np.cumsum(sizes) // _HELD
@@ -146,7 +157,7 @@ class There(Place):
         # Runs whose sums are made one after the other.
         numbers = groupby(range(len(cuts) - 1), lambda number: cuts[number] // TOGETHER)
         self._blocks = [list(block) for _, block in numbers]
-        self._runs: list[Kept] = workers.place(_passes.prepare_all, *together, *self._settings)
+        self._runs: list[Kept] = workers.place(partial(_passes.prepare_all, recipe.make), *together, *self._settings)
 
     def run(self, work: Callable[..., T], weights: Weights, *more: Iterator[object]) -> Iterator[T]:
         """Yield what some work finds in each shard, in order."""
@@ -162,7 +173,7 @@ class There(Place):
         """Return expected counts of rules, and of all else."""
         workers, shared = self.workers, self.workers.share(weights)
         found = workers.keep(partial(_passes.each, _passes.expectations), self._runs, repeat(shared))
-        if workers.together and 2 * int(weights.states[self.recipe.columns["symbol"]].sum()) <= _HELD:
+        if workers.together and 2 * int(weights.states[self.recipe.symbol].sum()) <= _HELD:
             blocks = [[block] for block in self._blocks]
             ways = len(found)
         else:

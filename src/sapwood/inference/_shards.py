@@ -27,10 +27,15 @@ class Shard:
     members: np.ndarray
     roots: np.ndarray
 
+    @property
+    def n_sentences(self) -> int:
+        """Number of trees."""
+        return len(self.roots)
 
-def prepare(part: Part, first: int, n_words: int, n_rules: int, pair_keys: np.ndarray) -> Shard:
+
+def prepare(parts: tuple[Part], first: int, n_words: int, n_rules: int, pair_keys: np.ndarray) -> Shard:
     """Put nodes of whole trees in order, given their columns; the first of them has the number `first`."""
-    columns = part.load()
+    columns = parts[0].load()
     symbol, rule_of, height = columns["symbol"], columns["rule"], columns["height"]
     leaf = rule_of < 0
     keys = symbol.astype(np.int64) * n_words + columns["word"]

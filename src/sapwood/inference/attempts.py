@@ -9,7 +9,7 @@ import numpy as np
 
 from sapwood.inference.chart import Workspace
 from sapwood.inference.compiled import Leaf
-from sapwood.inference.constraints import Phrase
+from sapwood.inference.constraints import Requirement
 from sapwood.inference.product import Ensemble
 from sapwood.inference.result import Status
 
@@ -32,7 +32,7 @@ class Attempt(NamedTuple):
     threshold: float
     close: bool = False
 
-    def settings(self, workspace: Workspace | None, phrases: Sequence[Phrase], words: list[str]) -> dict[str, Any]:
+    def settings(self, workspace: Workspace | None, phrases: Sequence[Requirement], words: list[str]) -> dict[str, Any]:
         """Return what the ensemble is to be told beside the leaves."""
         shared = {"workspace": workspace, "phrases": phrases, "words": words}
         return {"threshold": self.threshold, "close": self.close, **shared}

@@ -25,7 +25,7 @@ from sapwood.inference import _calls as calls
 from sapwood.inference.attempts import Attempt, attempts
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import CompiledGrammar, Leaf
-from sapwood.inference.constraints import Phrase
+from sapwood.inference.constraints import Requirement, as_requirements
 from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
 from sapwood.inference.product import AnyChart, Ensemble, Model, gather_grammars
@@ -47,6 +47,7 @@ _SETTINGS = (
     "states", "tokeniser",
 )  # fmt: skip
 Precision = Literal["single", "double"]
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -219,7 +220,7 @@ class Parser:
 
     def parse_tokens(self, sentences: Iterable[Sequence[Token]]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, given by its tokens, with their `offsets`."""
-        return self._map(calls.parse_tokens, sentences)
+        return self.map(calls.parse_tokens, sentences)
 
     def tokenise(self, text: str | Iterable[str]) -> Iterator[list[Token]]:
         """Yield the tokens of each sentence of plain text, cut and spelt as the grammar's treebank does."""
@@ -232,7 +233,8 @@ class Parser:
         style = self.grammar.info.get("tokeniser", {})
         return find_tokeniser(self.tokeniser or style.get("name", PENN), style)
 
-    def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
+    def map(self, call: Callable[[Parser, T], R], sentences: Iterable[T]) -> Iterator[R]:
+        """Return an iterator of `call(parser, sentence)` for each sentence, in order, made where parsing is."""
         if self.workers.near:
             return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
         parts = self.workers.map(partial(calls.parse_part, call), repeat(self.shared), calls.parts(sentences))
@@ -264,15 +266,15 @@ class Parser:
 
         A sentence is a sequence of words, or of `(word, tag)` pairs whose tags must hold (None: any tag).
         """
-        return self._map(calls.parse_one, sentences)
+        return self.map(calls.parse_one, sentences)
 
-    def parse_one(self, sentence: Sentence, *, phrases: Sequence[Phrase] = ()) -> ParseResult:
+    def parse_one(self, sentence: Sentence, *, phrases: Sequence[Requirement] = ()) -> ParseResult:
         """Parse one sentence; `phrases` (start, end, label or None) must be in its tree, or with True behind, must not.
 
         Raises `NoParse` if the grammar has no parse like that.
         """
         words, leaves = self._words.read(sentence)
-        phrases = [Phrase(*phrase) for phrase in phrases]
+        phrases = as_requirements(phrases)
         if not words:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
@@ -308,7 +310,7 @@ class Parser:
                 f"a sentence takes longer than {self.timeout:g} seconds; raise `timeout` or `threshold`"
             ) from error
 
-    def _tree(self, attempt: Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
+    def _tree(self, attempt: Attempt, words: list[str], phrases: Sequence[Requirement]) -> ParseResult | None:
         """Parse without a chart to look at."""
         settings = attempt.settings(self._workspace, phrases, words)
         found = attempt.ensemble.parse(attempt.leaves, self.decoder, **settings)
@@ -319,7 +321,7 @@ class Parser:
         result = ParseResult(words, tree, known_log_probability(attempt.status, found[1]), attempt.status)
         return with_states(result, self.compiled, attempt.leaves) if self.states else result
 
-    def _tree_of_chart(self, attempt: Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
+    def _tree_of_chart(self, attempt: Attempt, words: list[str], phrases: Sequence[Requirement]) -> ParseResult | None:
         """Parse with all that the chart knows."""
         status, ensemble, leaves = attempt.status, attempt.ensemble, attempt.leaves
         chart = ensemble.chart(leaves, **attempt.settings(self._workspace, phrases, words))
@@ -333,16 +335,16 @@ class Parser:
         result = ParseResult(words, clean, score, status, marginals, best)
         return with_states(result, self.compiled, leaves) if self.states else result
 
-    def chart(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), brief: bool = False) -> AnyChart | None:
+    def chart(self, sentence: Sentence, *, phrases: Sequence[Requirement] = (), brief: bool = False) -> AnyChart | None:
         """Return the chart of posteriors of a sentence under the grammar or grammars; None if there is no parse.
 
         If it is `brief`, that of several grammars is without the charts of each, which takes less memory and time.
         """
         workspace = self._workspace if brief else None
-        return self._chart(*self._words.read(sentence), workspace, [Phrase(*phrase) for phrase in phrases])
+        return self._chart(*self._words.read(sentence), workspace, as_requirements(phrases))
 
     def _chart(
-        self, words: list[str], leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Phrase] = ()
+        self, words: list[str], leaves: list[Leaf], workspace: Workspace | None, phrases: Sequence[Requirement] = ()
     ) -> AnyChart | None:
         if not leaves:
             return None
@@ -353,15 +355,17 @@ class Parser:
                     return chart
         return None
 
-    def posteriors(self, sentence: Sentence, *, phrases: Sequence[Phrase] = (), least: float = 0.0) -> list[Marginal]:
+    def posteriors(
+        self, sentence: Sentence, *, phrases: Sequence[Requirement] = (), least: float = 0.0
+    ) -> list[Marginal]:
         """Return all phrases and tags of all parses whose posterior is `least` or more, in the order of their words."""
         words, leaves = self._words.read(sentence)
         with self._limits():
-            chart = self._chart(words, leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(words, leaves, self._workspace, as_requirements(phrases))
             found = {} if chart is None else chart.label_posteriors()
         return sorted(Marginal(*key, value) for key, value in found.items() if value >= least)
 
-    def k_best(self, sentence: Sentence, count: int, *, phrases: Sequence[Phrase] = ()) -> list[Derivation]:
+    def k_best(self, sentence: Sentence, count: int, *, phrases: Sequence[Requirement] = ()) -> list[Derivation]:
         """Return up to `count` different trees, the most probable first, with `log p(tree)` summed over states.
 
         They are found by their rule posteriors, which with hidden states or finer symbols need not be the very most
@@ -373,7 +377,7 @@ class Parser:
             raise UsageError(f"the number of trees must not be negative: {count}")
         words, leaves = self._words.read(sentence)
         with self._limits():
-            chart = self._chart(words, leaves, self._workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(words, leaves, self._workspace, as_requirements(phrases))
             return [] if chart is None else self._k_best(self._ensemble, chart, leaves, words, count)
 
     def _k_best(
@@ -389,7 +393,7 @@ class Parser:
         count: int,
         *,
         random_state: int | np.random.Generator | None = None,
-        phrases: Sequence[Phrase] = (),
+        phrases: Sequence[Requirement] = (),
     ) -> list[Tree]:
         """Draw trees from the posterior over a sentence's parses; no parse gives an empty list.
 
@@ -402,7 +406,7 @@ class Parser:
         # Of several grammars all charts are needed, not only the last.
         workspace = self._workspace if len(self.grammars) == 1 else None
         with self._limits():
-            chart = self._chart(words, leaves, workspace, [Phrase(*phrase) for phrase in phrases])
+            chart = self._chart(words, leaves, workspace, as_requirements(phrases))
         if chart is None:
             return []
         rng = np.random.default_rng(random_state)

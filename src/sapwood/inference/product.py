@@ -38,7 +38,7 @@ from sapwood.inference.chart import (
     refine_forest,
 )
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
-from sapwood.inference.constraints import Constraints, Phrase, compile_constraints
+from sapwood.inference.constraints import Constraints, Requirement, compile_constraints
 from sapwood.inference.forest_trees import sample, tree_log_probability
 from sapwood.inference.layered import LayeredChart, LayerInput, apply_layer, native_layer
 from sapwood.models import find_model
@@ -167,7 +167,7 @@ class Ensemble:
         *,
         threshold: float,
         workspace: Workspace,
-        phrases: Sequence[Phrase] = (),
+        phrases: Sequence[Requirement] = (),
         words: Sequence[str] = (),
         close: bool = True,
     ) -> tuple[list[int], float] | None:
@@ -189,7 +189,7 @@ class Ensemble:
         *,
         threshold: float,
         workspace: Workspace | None = None,
-        phrases: Sequence[Phrase] = (),
+        phrases: Sequence[Requirement] = (),
         words: Sequence[str] = (),
         close: bool = True,
     ) -> AnyChart | None:
@@ -207,7 +207,7 @@ class Ensemble:
         return apply_layer(given, chart, chart.count if isinstance(chart, ProductChart) else 1, memory)
 
     def _constraints(
-        self, phrases: Sequence[Phrase], given: LayerInput, n_words: int, threshold: float, close: bool
+        self, phrases: Sequence[Requirement], given: LayerInput, n_words: int, threshold: float, close: bool
     ) -> Constraints:
         """Return what cells may hold: what phrases leave, or else the network, if cells may be closed."""
         constraints = compile_constraints(phrases, n_words, self.joint.coarse, close=close)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +19,7 @@ from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.settings import Declared, other
+from sapwood.learn.sources import Source
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
 from sapwood.trees.corpus import Corpus
@@ -48,6 +49,8 @@ class Learner(Declared, ABC):
     method: ClassVar[str]
     # How trees are best prepared for it: hidden states find out for themselves what ancestors and siblings say.
     preparation: ClassVar[TreeTransform] = TreeTransform()
+    # Whether it can learn from forests beside trees.
+    takes_forests: ClassVar[bool] = False
 
     lexical: LexicalSettings = other(LexicalSettings(), "How rare and unknown words are treated.", LexicalSettings)
 
@@ -69,6 +72,7 @@ class Learner(Declared, ABC):
         self,
         corpus: Corpus,
         *,
+        also: Sequence[Source] = (),
         dev: Dev | None = None,
         progress: Progress | None = None,
         log: Log | None = None,
@@ -80,6 +84,9 @@ class Learner(Declared, ABC):
         ----------
         corpus
             The trees; `prepare` makes them from a treebank's.
+        also
+            What else to learn from: forests of sentences without trees, or with some brackets only
+            (`sapwood.learn.sources`). Methods that are not EM leave trees to it (`sapwood.learn.teaching`).
         dev
             Trees that were not trained on, to choose the best grammar by; or a function that returns the figures of a
             grammar, `f1` among them. Methods with nothing to choose leave it alone.
@@ -99,7 +106,23 @@ class Learner(Declared, ABC):
                 "define it with def, or as a Feature with a name"
             )
         evaluate = dev if dev is None or callable(dev) else HeldOut(dev, corpus, workers=self.where)
+        if also and not self.takes_forests:
+            raise UsageError(f"{self.method} learns from whole trees, not from forests; give it the best tree of each")
+        if also:
+            return self._learn_also(corpus, also, evaluate, progress or Silent(), log or NoLog(), checkpoint)
         return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
+
+    def _learn_also(
+        self,
+        corpus: Corpus,
+        also: Sequence[Source],
+        dev: Evaluate | None,
+        progress: Progress,
+        log: Log,
+        checkpoint: str | Path | None,
+    ) -> TensorGrammar:
+        """Return the grammar of trees and forests, if the learner takes them; arguments as for `fit`."""
+        raise NotImplementedError
 
     @abstractmethod
     def _learn(

@@ -8,7 +8,7 @@ need not grow any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, get_args
@@ -25,6 +25,7 @@ from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.latent_learner import SmoothingLearner
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import choice, integer, number, other
+from sapwood.learn.sources import Source
 from sapwood.learn.training import Operation, TrainingState, keep_better
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
@@ -77,6 +78,7 @@ class EM(SmoothingLearner):
     """
 
     method: ClassVar[str] = "em"
+    takes_forests: ClassVar[bool] = True
 
     states: int | Mapping[str, int] = integer(16, "Hidden states of each symbol.", low=1)
     iterations: int = integer(40, "The most iterations.", low=1)
@@ -95,11 +97,11 @@ class EM(SmoothingLearner):
     )
     lexical_smoothing: float = number(0.0, "How far a state's words are drawn towards that mean.", below=1)
 
-    def problem(self, corpus: Corpus) -> LatentProblem:
-        """Return the corpus as this learner sees it."""
+    def problem(self, corpus: Corpus, sources: Sequence[Source] = ()) -> LatentProblem:
+        """Return the corpus, and what else there is to learn from, as this learner sees it."""
         if self.init is None:
-            return super().problem(corpus)
-        return replace(self, init=None, unaries="collapsed").problem(corpus)
+            return super().problem(corpus, sources)
+        return replace(self, init=None, unaries="collapsed").problem(corpus, sources)
 
     def _phases(self, problem: LatentProblem) -> list[Phase]:
         states = problem.wanted_states(self.states, self.support) if self.init is None else self.init.states

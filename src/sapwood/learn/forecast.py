@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sapwood.inference.observed import pass_seconds
+from sapwood.inference.observations import pass_seconds
 from sapwood.learn.problem import LatentProblem
 from sapwood.shapes import Array, Float, Float64, Shaped
 
@@ -76,12 +76,12 @@ class Forecast:
 def forecast(problem: LatentProblem, phases: Sequence[Phase], *, dev_words: int = 0) -> Forecast:
     """Return what a run of these phases will take, about; `dev_words` are parsed with each grammar looked at."""
     corpus, workers = problem.trees.corpus, problem.workers.count
-    counts = corpus.rule_counts()
+    counts = problem.trees.rule_counts()
     memory = alone = shared = 0.0
     for phase in phases:
         states = np.asarray(phase.states, float)
         sizes = states[corpus.rules].prod(axis=1)
-        weights, numbers = float(sizes.sum()), float(states @ corpus.symbol_counts())
+        weights, numbers = float(sizes.sum()), float(states @ problem.trees.symbol_counts())
         made = weights if problem.unfolded is None else _FOLDED * weights
         grammars = phase.looks if dev_words else int(phase is phases[-1])
         shared += phase.iterations * pass_seconds(float(sizes @ counts), weights, numbers)

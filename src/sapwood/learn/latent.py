@@ -9,7 +9,7 @@ preterminal alone, so it adds a constant to the log-likelihood and the M-step st
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -19,7 +19,9 @@ from numpy.typing import DTypeLike
 
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
+from sapwood.inference.observations import Observed, Pairs
 from sapwood.inference.observed import Expectations, NodeVectors, ObservedTrees
+from sapwood.inference.observed_forests import ObservedForests, Packed
 from sapwood.run.workers import HERE, Threads, Workers
 from sapwood.shapes import Array, Bool, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
@@ -95,27 +97,74 @@ class LatentTrees:
         The class of each word of the corpus.
     workers
         Where passes over the trees run.
+    sources
+        What else to learn from: forests over the corpus' symbols, rules and words.
 
     Attributes
     ----------
     pair_symbol
         `(pairs,)`: the preterminal of each pair of preterminal and class.
     word_symbol
-        `(word_pairs,)`: that of each pair of preterminal and word, which are in the order of `corpus.lexical_counts()`.
+        `(word_pairs,)`: that of each pair of preterminal and word; of trees alone in the order of
+        `corpus.lexical_counts()`.
     """
 
-    def __init__(self, corpus: Corpus, word_class: Int[Array, "words"], workers: Workers = HERE) -> None:
-        self.corpus, self.workers = corpus, workers
-        self.word_symbol, self._word, counts = corpus.lexical_counts()
+    def __init__(
+        self,
+        corpus: Corpus,
+        word_class: Int[Array, "words"],
+        workers: Workers = HERE,
+        sources: Sequence[Packed] = (),
+    ) -> None:
+        self.corpus, self.workers, self.sources = corpus, workers, tuple(sources)
+        symbol, word, counts = corpus.lexical_counts()
+        n_words = len(corpus.words)
+        keys, often = [symbol * n_words + word], [counts.astype(float)]
+        for source in self.sources:
+            leaves = source.leaves
+            keys.append(leaves.symbol.astype(np.int64) * n_words + leaves.word)
+            often.append(leaves.times)
+        found, which = np.unique(np.concatenate(keys), return_inverse=True)
+        self.word_symbol, self._word = found // n_words, found % n_words
+        word_counts = np.bincount(which, weights=np.concatenate(often))
         n_classes = int(word_class.max()) + 1
-        keys, self._pair_of_word = np.unique(self.word_symbol * n_classes + word_class[self._word], return_inverse=True)
-        self.pair_symbol = (keys // n_classes).astype(np.int32)
-        self._pair_counts = np.bincount(self._pair_of_word, weights=counts)
+        keys_of_pairs = self.word_symbol * n_classes + word_class[self._word]
+        pairs, self._pair_of_word = np.unique(keys_of_pairs, return_inverse=True)
+        self.pair_symbol = (pairs // n_classes).astype(np.int32)
+        self._pair_counts = np.bincount(self._pair_of_word, weights=word_counts)
 
     @cached_property
     def observed(self) -> ObservedTrees:
         """The trees prepared for inside-outside."""
-        return ObservedTrees(self.corpus, workers=self.workers)
+        return ObservedTrees(self.corpus, pairs=self._pairs, workers=self.workers)
+
+    @cached_property
+    def _observations(self) -> list[tuple[float, Observed]]:
+        """All that is learned from, trees first, and how much it counts."""
+        others = [
+            (source.weight, ObservedForests(source.trees, self.corpus, self._pairs, workers=self.workers))
+            for source in self.sources
+        ]
+        return [(1.0, self.observed), *others]
+
+    @property
+    def _pairs(self) -> Pairs:
+        return Pairs(self.word_symbol, self._word)
+
+    def rule_counts(self) -> Float64[Array, "rules"]:
+        """Return how often each rule occurs in the trees and, by whoever made them, is expected in forests."""
+        own = self.corpus.rule_counts().astype(float)
+        return sum((source.rule_counts(len(own)) for source in self.sources), own)
+
+    def symbol_counts(self) -> Float64[Array, "symbols"]:
+        """Return the same for symbols."""
+        own = self.corpus.symbol_counts().astype(float)
+        return sum((source.symbol_counts(len(own)) for source in self.sources), own)
+
+    def root_counts(self) -> Float64[Array, "symbols"]:
+        """Return the same for symbols at roots."""
+        own = self.corpus.root_counts().astype(float)
+        return sum((source.root_counts(len(own)) for source in self.sources), own)
 
     @cached_property
     def pair_of_leaf(self) -> Int64[Array, "leaves"]:
@@ -126,7 +175,7 @@ class LatentTrees:
         return np.searchsorted(self.word_symbol * n_words + self._word, found)
 
     def one_state(self) -> LatentWeights:
-        """Return the treebank PCFG."""
+        """Return the PCFG of the trees and of what forests are said to have."""
         corpus = self.corpus
         weights = LatentWeights(
             symbols=corpus.symbols,
@@ -137,13 +186,19 @@ class LatentTrees:
             root=np.zeros(len(corpus.symbols)),
             lexical=np.zeros(0),
         )
-        counts = LatentCounts(corpus.rule_counts().astype(float), self._pair_counts, corpus.root_counts().astype(float))
-        return self.maximise(weights, counts)
+        return self.maximise(weights, LatentCounts(self.rule_counts(), self._pair_counts, self.root_counts()))
 
     def expectations(self, weights: LatentWeights, *, dtype: DTypeLike = np.float32) -> Expectations:
-        """Return expected counts (of words, not classes) and likelihoods."""
+        """Return expected counts (of words, not classes) and log-likelihoods, each source's times its weight."""
         table = weights.lexical[self._places(weights.states)]
-        return self.observed.expectations(weights, lexical=table, dtype=dtype)
+        found = (
+            (weight, observed.expectations(weights, lexical=table, dtype=dtype))
+            for weight, observed in self._observations
+        )
+        _, total = next(found)
+        for weight, other in found:
+            total = total.plus(other, weight)
+        return total
 
     def counts(self, weights: LatentWeights, expected: Expectations) -> LatentCounts:
         """Return expected counts with those of words summed by class."""
@@ -215,8 +270,11 @@ class LatentTrees:
         That is the sum over nodes of what merging there alone would cost; `twin` says for which states it is wanted.
         """
         table = weights.lexical[self._places(weights.states)]
-        add = partial(_add_losses, weights.state_offsets, twin, occupancy)
-        return self.observed.fold(add, np.zeros(len(weights.root)), weights, lexical=table)
+        losses = np.zeros(len(weights.root))
+        for weight, observed in self._observations:
+            add = partial(_add_losses, weights.state_offsets, twin, occupancy, observed.certain, weight)
+            losses = observed.fold(add, losses, weights, lexical=table)
+        return losses
 
     def merge(
         self, weights: LatentWeights, counts: LatentCounts, new_state: Int[Array, "all_states"]
@@ -267,6 +325,8 @@ def _add_losses(
     state_offsets: np.ndarray,
     twin: np.ndarray,
     occupancy: np.ndarray,
+    certain: bool,
+    weight: float,
     losses: np.ndarray,
     symbol: np.ndarray,
     vectors: NodeVectors,
@@ -274,8 +334,9 @@ def _add_losses(
     """Return the losses with those of a shard's nodes added."""
     losses = losses.copy()
     kernels.merge_losses(
-        symbol, state_offsets, twin, occupancy, vectors.offsets, vectors.inside, vectors.outside, losses
-    )
+        symbol, state_offsets, twin, occupancy, vectors.offsets, vectors.inside, vectors.outside, certain, weight,
+        losses,
+    )  # fmt: skip
     return losses
 
 

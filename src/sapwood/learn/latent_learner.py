@@ -16,6 +16,7 @@ from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.problem import LatentProblem, Unaries
 from sapwood.learn.settings import choice, integer, number, other
+from sapwood.learn.sources import Source
 from sapwood.learn.training import Checkpoints, Operation, TrainingState, figure_of, keep_better, run_operations
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
@@ -48,9 +49,11 @@ class LatentLearner(Learner):
     )
     random_state: int = integer(0, "Seed of every random choice.")
 
-    def problem(self, corpus: Corpus) -> LatentProblem:
-        """Return the corpus as this learner sees it."""
-        return LatentProblem(corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, workers=self.where)
+    def problem(self, corpus: Corpus, sources: Sequence[Source] = ()) -> LatentProblem:
+        """Return the corpus, and what else there is to learn from, as this learner sees it."""
+        return LatentProblem(
+            corpus, unaries=self.unaries, rare=self.rare, lexical=self.lexical, workers=self.where, sources=sources
+        )
 
     def _phases(self, problem: LatentProblem) -> list[Phase]:
         """Return what a run does, about, for a forecast of what it takes."""
@@ -71,12 +74,24 @@ class IterativeLearner(LatentLearner):
     def _learn(
         self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
     ) -> TensorGrammar:
-        problem = self.problem(corpus)
+        return self._learn_also(corpus, (), dev, progress, log, checkpoint)
+
+    def _learn_also(
+        self,
+        corpus: Corpus,
+        also: Sequence[Source],
+        dev: Evaluate | None,
+        progress: Progress,
+        log: Log,
+        checkpoint: str | Path | None,
+    ) -> TensorGrammar:
+        problem = self.problem(corpus, also)
         self._foretell(problem, dev, progress)
         state = TrainingState(problem.trees.one_state())
         checkpoints = None
         if checkpoint is not None:
-            checkpoints = Checkpoints.of_run(checkpoint, self.method, self.settings(), corpus, dev)
+            settings = {**self.settings(), "also": [source.key for source in also]} if also else self.settings()
+            checkpoints = Checkpoints.of_run(checkpoint, self.method, settings, corpus, dev)
             state = checkpoints.load(problem) or state
         operations = self._operations(problem, dev, progress, log)
         state = run_operations(operations, state, progress, log, checkpoints)
@@ -122,7 +137,7 @@ class IterativeLearner(LatentLearner):
         figures = dev(grammar)
         log.write("dev", step=state.step, **labels, **figures)
         state = replace(state, measured=state.step, grammar=grammar)
-        return state if figure is None else keep_better(state, figure_of(figures, figure))
+        return state if figure is None else keep_better(state, figure_of(figures, figure, dev))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

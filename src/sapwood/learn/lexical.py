@@ -17,13 +17,14 @@ expected ones. Each state's weights sum to one over all words and signatures (ch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sapwood.grammar.emissions import Emissions, offsets_of, run_offsets
-from sapwood.shapes import Array, Float, Int, Int32, Int64
+from sapwood.shapes import Array, Bool, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import SignatureModel, count_tags
@@ -32,6 +33,8 @@ from sapwood.trees.word_classes import WordClasses
 
 # Lost when it is added to a count, but not zero.
 _NEXT_TO_NOTHING = 2.0**-80
+# What sums of parts of a count may be away from it.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -65,68 +68,92 @@ class LexicalSettings:
     classes: WordClasses | None = None
 
 
-class Tokens(Protocol):
-    """Words in sentences: a corpus, or a text without trees.
-
-    Attributes
-    ----------
-    words
-        The different words.
-    word
-        That of each node, or -1 if it has none.
-    start
-        The place in its sentence where each node begins.
-    """
+class Vocabulary(Protocol):
+    """Words: a corpus has them, or a text without trees."""
 
     @property
     def words(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def word(self) -> Int[Array, "nodes"]: ...  # noqa: D102
-    @property
-    def start(self) -> Int[Array, "nodes"]: ...  # noqa: D102
+
+
+class Leaves(NamedTuple):
+    """Words with preterminals, as often as they were seen with them.
+
+    Attributes
+    ----------
+    preterminal, word
+        Numbers of the preterminal, from 0, and of the corpus' word.
+    initial
+        Whether the word begins its sentence.
+    times
+        How often: once at a leaf of a tree. Where the tag is not known, each that the word may have counts in part.
+    """
+
+    preterminal: Int[Array, "leaves"]
+    word: Int[Array, "leaves"]
+    initial: Bool[Array, "leaves"]
+    times: Float64[Array, "leaves"]
+
+    @classmethod
+    def of_trees(cls, corpus: Corpus) -> Leaves:
+        """Return the leaves of a corpus' trees, with its own preterminals."""
+        at = np.flatnonzero(corpus.word >= 0)
+        return cls(corpus.symbol[at] - corpus.n_interminals, corpus.word[at], corpus.start[at] == 0, np.ones(len(at)))
+
+    def joined(self, *others: Leaves) -> Leaves:
+        """Return these and others behind them."""
+        return Leaves(*map(np.concatenate, zip(self, *others, strict=True)))
 
 
 class LexicalModel:
-    """The words of a corpus prepared for estimating lexical weights, however many states there are.
+    """Words prepared for estimating lexical weights, however many states there are.
 
     Parameters
     ----------
     corpus
-        The trees.
+        The trees, whose words are numbered.
     settings
         How statistics are smoothed.
-    preterminal
-        The preterminal of each leaf, and the `names` of the preterminals; by default the corpus' own (numbered from 0).
+    leaves
+        The leaves to learn from, and the `names` of their preterminals; by default the corpus' own.
     """
 
     def __init__(
         self,
-        corpus: Corpus | Tokens,
+        corpus: Corpus | Vocabulary,
         settings: LexicalSettings,
-        preterminal: Int[Array, "leaves"] | None = None,
+        leaves: Leaves | None = None,
         names: Sequence[str] = (),
     ) -> None:
         self.settings = settings
-        leaves = np.flatnonzero(corpus.word >= 0)
-        if preterminal is None:
+        if leaves is None:
             assert isinstance(corpus, Corpus)
-            preterminal, names = corpus.symbol[leaves] - corpus.n_interminals, corpus.symbols[corpus.n_interminals :]
+            leaves, names = Leaves.of_trees(corpus), corpus.symbols[corpus.n_interminals :]
         labels = SymbolTable.from_names(names).tags
         self.tags = sorted(set(labels))
         self.tag_of = np.array([self.tags.index(label) for label in labels], np.int32)
-        self.lexicon, self.word_map, self._signature = learn_lexicon(corpus, settings, self.tag_of[preterminal])
-        self._symbol = preterminal
-        self._word = self.word_map[corpus.word[leaves]]
-        # Distinct pairs of preterminal and corpus word, in the order of `ObservedTrees`.
-        keys = preterminal.astype(np.int64) * len(corpus.words) + corpus.word[leaves]
-        pairs, self._pair, self.pair_counts = np.unique(keys, return_inverse=True, return_counts=True)
+        self.lexicon, self.word_map, self._signature = learn_lexicon(corpus.words, settings, leaves, self.tag_of)
+        self._symbol, self._count = leaves.preterminal, leaves.times
+        self._word = self.word_map[leaves.word]
+        # Distinct pairs of preterminal and corpus word, in the order of `Observed`.
+        keys = leaves.preterminal.astype(np.int64) * len(corpus.words) + leaves.word
+        pairs, self._pair = np.unique(keys, return_inverse=True)
+        self.pair_counts = np.bincount(self._pair, weights=self._count)
         self.pair_symbol, self.pair_word = pairs // len(corpus.words), self.word_map[pairs % len(corpus.words)]
 
     def word_classes(self, rare: int) -> Int64[Array, "words"]:
         """Return the class of each corpus word: its own, or that of its signature if it occurs `rare` times or less."""
-        counts = np.bincount(self._word, minlength=self.lexicon.n_words)[self.word_map]
+        counts = np.bincount(self._word, weights=self._count, minlength=self.lexicon.n_words)[self.word_map]
         signature = self.lexicon.n_words + self.lexicon.word_signature[self.word_map]
-        return np.unique(np.where(counts > rare, self.word_map, signature), return_inverse=True)[1]
+        return np.unique(np.where(counts > rare + _ROUNDING, self.word_map, signature), return_inverse=True)[1]
+
+    def recounted(self, states: Int[Array, "preterminals"], counts: Float[Array, "pair_states"]) -> LexicalModel:
+        """Return the model with leaves counted as these counts have their pairs: what EM makes of uncertain tags."""
+        sizes = states[self.pair_symbol].astype(np.int64)
+        pair_counts = np.maximum(np.add.reduceat(counts, offsets_of(sizes)[:-1]), _NEXT_TO_NOTHING)
+        change = pair_counts / np.maximum(self.pair_counts, _NEXT_TO_NOTHING)
+        model = copy(self)
+        model._count, model.pair_counts = self._count * change[self._pair], pair_counts
+        return model
 
     def emissions(
         self,
@@ -150,23 +177,24 @@ class LexicalModel:
         """
         settings, lexicon, tag_of = self.settings, self.lexicon, self.tag_of
         if states is None or counts is None:
-            states, counts = np.ones(len(tag_of), np.int32), self.pair_counts.astype(float)
+            states, counts = np.ones(len(tag_of), np.int32), self.pair_counts
         n_tags, n_words = len(self.tags), lexicon.n_words
         offsets = offsets_of(states)
         n_states = int(offsets[-1])
         state_symbol = np.repeat(np.arange(len(states)), states)
         state_tag = tag_of[state_symbol]
         leaf_tag = tag_of[self._symbol]
-        word_counts = np.bincount(self._word, minlength=n_words).astype(float)
-        total = float(len(self._word))
+        count = self._count
+        word_counts = np.bincount(self._word, weights=count, minlength=n_words)
+        total = float(count.sum())
         sig, sig_tag, sig_value, climb = signature_tags(
-            lexicon, self._signature, leaf_tag, n_tags, settings.signature_strength
+            lexicon, self._signature, leaf_tag, count, n_tags, settings.signature_strength
         )
 
         # The share of unseen words, and how it is spread over signatures.
-        once = (word_counts[self._word] == 1) & (self._signature >= 0)
-        unseen = min(max(once.sum(), 1.0) / total, 0.5)
-        spread = np.bincount(self._signature[once], minlength=len(lexicon.signatures)) + 0.1
+        once = (word_counts[self._word] <= 1 + _ROUNDING) & (self._signature >= 0)
+        unseen = min(max(count[once].sum(), 1.0) / total, 0.5)
+        spread = np.bincount(self._signature[once], weights=count[once], minlength=len(lexicon.signatures)) + 0.1
         spread = spread / spread.sum()
 
         strength = np.where(word_counts <= settings.frequent, settings.word_strength, 0.0)
@@ -174,7 +202,7 @@ class LexicalModel:
         backoff = np.concatenate([word_share * strength / (word_counts + strength), unseen * spread])
 
         # Joint weights of (tag, word) from the word's own observations, sorted by word; then their division by states.
-        pair_word, pair_tag, pair_count = _count_pairs(self._word, leaf_tag, n_tags)
+        pair_word, pair_tag, pair_count = _sum_pairs(self._word, leaf_tag, n_tags, count)
         own = word_share[pair_word] * pair_count / (word_counts + strength)[pair_word]
         sizes = states[self.pair_symbol].astype(np.int64)
         begins = offsets_of(sizes)
@@ -199,10 +227,11 @@ class LexicalModel:
         shared_mass = np.bincount(pair_tag, weights=tag_part, minlength=n_tags)
         shared_mass += np.bincount(sig_tag, weights=used[sig] * sig_part, minlength=n_tags)
         state_total = np.bincount(state, weights=counts, minlength=n_states)
-        division = state_total / np.bincount(leaf_tag, minlength=n_tags)[state_tag]
+        tag_total = np.bincount(leaf_tag, weights=count, minlength=n_tags)
+        division = state_total / tag_total[state_tag]
         if real:
             plain = self.emissions()
-            symbol_division = np.bincount(self._symbol, minlength=len(states)) / np.bincount(leaf_tag)[tag_of]
+            symbol_division = np.bincount(self._symbol, weights=count, minlength=len(states)) / tag_total[tag_of]
             mass = (symbol_division / plain.share)[state_symbol]
         else:
             mass = np.bincount(word_state, weights=own_part, minlength=n_states) + shared_mass[state_tag] * division
@@ -238,7 +267,7 @@ class LexicalModel:
 
     def _signature_totals(self, n_tags: int) -> np.ndarray:
         """Return `(signatures x tags,)`: how often each tag occurs with rare words of each signature."""
-        ones, counts = np.ones(len(self.tag_of), np.int32), self.pair_counts.astype(float)
+        ones, counts = np.ones(len(self.tag_of), np.int32), self.pair_counts
         signature, symbol, count = self._signature_states(
             ones, self.pair_symbol, np.arange(len(counts) + 1), len(ones), counts
         )
@@ -253,14 +282,16 @@ class LexicalModel:
         Tokens of one pair of preterminal and word are taken to be alike.
         """
         rare = self._signature >= 0
-        tokens, pairs = self._signature[rare].astype(np.int64), self._pair[rare]
-        keys = []
+        tokens, pairs, count = self._signature[rare].astype(np.int64), self._pair[rare], self._count[rare]
+        keys, often = [], []
         while len(tokens):
             keys.append(tokens * len(self.pair_symbol) + pairs)
+            often.append(count)
             above = self.lexicon.parent[tokens]
             climbing = above != tokens
-            tokens, pairs = above[climbing].astype(np.int64), pairs[climbing]
-        distinct, times = np.unique(np.concatenate(keys or [np.zeros(0, np.int64)]), return_counts=True)
+            tokens, pairs, count = above[climbing].astype(np.int64), pairs[climbing], count[climbing]
+        distinct, which = np.unique(np.concatenate(keys or [np.zeros(0, np.int64)]), return_inverse=True)
+        times = np.bincount(which, weights=np.concatenate(often or [np.zeros(0)]), minlength=len(distinct))
         signature, pair = distinct // len(self.pair_symbol), distinct % len(self.pair_symbol)
         sizes = states[self.pair_symbol[pair]].astype(np.int64)
         at = np.repeat(begins[pair] - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
@@ -269,29 +300,29 @@ class LexicalModel:
 
 
 def learn_lexicon(
-    corpus: Tokens, settings: LexicalSettings, leaf_tag: Int[Array, "leaves"]
+    words: Sequence[str], settings: LexicalSettings, leaves: Leaves, tag_of: Int[Array, "preterminals"]
 ) -> tuple[Lexicon, Int32[Array, "words"], Int32[Array, "leaves"]]:
-    """Choose signatures and number the words, given the tag of each leaf.
+    """Choose signatures and number the words, given the tag of each preterminal.
 
-    Returns the lexicon, its number for each word of the corpus, and the signature of each leaf whose word is rare (-1
-    for the others).
+    Returns the lexicon, its number for each of the words, and the signature of each leaf whose word is rare (-1 for the
+    others).
     """
-    spellings = [canonical(word) for word in corpus.words]
+    spellings = [canonical(word) for word in words]
     numbers: dict[str, int] = {}
     word_map = np.array([numbers.setdefault(spelling, len(numbers)) for spelling in spellings], np.int32)
     names = list(numbers)
-    leaves = np.flatnonzero(corpus.word >= 0)
-    leaf_word = word_map[corpus.word[leaves]]
-    counts = np.bincount(leaf_word, minlength=len(names))
-    rare = np.flatnonzero(counts[leaf_word] <= settings.rare)
+    leaf_word, leaf_tag = word_map[leaves.word], tag_of[leaves.preterminal]
+    counts = np.bincount(leaf_word, weights=leaves.times, minlength=len(names))
+    rare = np.flatnonzero(counts[leaf_word] <= settings.rare + _ROUNDING)
     rare_words = [names[number] for number in leaf_word[rare]]
+    often = leaves.times[rare].tolist()
     model = SignatureModel.learn(
-        count_tags((w, str(t), 1.0) for w, t in zip(rare_words, leaf_tag[rare].tolist(), strict=True)),
+        count_tags((w, str(t), n) for w, t, n in zip(rare_words, leaf_tag[rare].tolist(), often, strict=True)),
         settings.classes,
     )
-    initial = (corpus.start[leaves[rare]] == 0).tolist()
-    lexicon = Lexicon.build(names, zip(rare_words, initial, strict=True), model)
-    signature = np.full(len(leaves), -1, np.int32)
+    initial = leaves.initial[rare].tolist()
+    lexicon = Lexicon.build(names, zip(rare_words, initial, strict=True), model, often)
+    signature = np.full(len(leaf_word), -1, np.int32)
     signature[rare] = [lexicon.signature(w, first) for w, first in zip(rare_words, initial, strict=True)]
     return lexicon, word_map, signature
 
@@ -308,7 +339,12 @@ def _divide(
 
 
 def signature_tags(
-    lexicon: Lexicon, leaf_signature: Int[Array, "leaves"], leaf_tag: Int[Array, "leaves"], n_tags: int, strength: float
+    lexicon: Lexicon,
+    leaf_signature: Int[Array, "leaves"],
+    leaf_tag: Int[Array, "leaves"],
+    leaf_count: Float64[Array, "leaves"],
+    n_tags: int,
+    strength: float,
 ) -> tuple[Int[Array, "entries"], Int[Array, "entries"], Float[Array, "entries"], Float[Array, "signatures"]]:
     """Return `P(t | s)` as a chain: the sparse own parts `(signature, tag, value)` and `climb`.
 
@@ -319,16 +355,18 @@ def signature_tags(
     rare = leaf_signature >= 0
     if not rare.any():  # no rare words at all: unknown words may have any tag
         leaf_signature, rare = np.full_like(leaf_signature, len(lexicon.signatures) - 1), ~rare
-    tokens, tags = leaf_signature[rare].astype(np.int64), leaf_tag[rare]
-    keys = []
+    tokens, tags, count = leaf_signature[rare].astype(np.int64), leaf_tag[rare], leaf_count[rare]
+    keys, often = [], []
     while len(tokens):  # climb the chain of all tokens at once
         keys.append(tokens * n_tags + tags)
+        often.append(count)
         above = lexicon.parent[tokens]
-        tokens, tags = above[above != tokens].astype(np.int64), tags[above != tokens]
+        climbing = above != tokens
+        tokens, tags, count = above[climbing].astype(np.int64), tags[climbing], count[climbing]
     n_signatures = len(lexicon.signatures)
     distinct, own = np.unique(np.concatenate(keys), return_inverse=True)
-    everything = np.bincount(own).astype(float)
-    finest = np.bincount(own[: len(keys[0])], minlength=len(distinct)).astype(float)
+    everything = np.bincount(own, weights=np.concatenate(often))
+    finest = np.bincount(own[: len(keys[0])], weights=often[0], minlength=len(distinct))
     signature, tag = distinct // n_tags, distinct % n_tags
     all_total = np.bincount(signature, weights=everything, minlength=n_signatures)
     own_total = np.bincount(signature, weights=finest, minlength=n_signatures)
@@ -347,9 +385,3 @@ def _sum_pairs(
     """Return the distinct pairs in order and the sums of their weights."""
     keys, which = np.unique(first.astype(np.int64) * n_second + second, return_inverse=True)
     return keys // n_second, keys % n_second, np.bincount(which, weights=weights, minlength=len(keys))
-
-
-def _count_pairs(first: np.ndarray, second: np.ndarray, n_second: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct pairs in order and their counts."""
-    keys, counts = np.unique(first.astype(np.int64) * n_second + second, return_counts=True)
-    return keys // n_second, keys % n_second, counts.astype(float)

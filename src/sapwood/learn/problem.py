@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +14,12 @@ from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentTrees, LatentWeights, Layout, runs
-from sapwood.learn.lexical import LexicalModel, LexicalSettings
+from sapwood.learn.lexical import Leaves, LexicalModel, LexicalSettings
 from sapwood.learn.settings import as_json
-from sapwood.learn.unary import expected_steps, fold, fold_weights, share_emissions, unfold
+from sapwood.learn.sources import Source, joint_words, pack
+from sapwood.learn.unary import expected_steps, fold, fold_weights, folded_rules, share_emissions, unfold
 from sapwood.run.workers import HERE, Workers
-from sapwood.shapes import Array, Bool, Float, Int, Int32, Int64
+from sapwood.shapes import Array, Bool, Float, Int, Int32, Int64, Shaped
 from sapwood.trees.corpus import Corpus
 
 Unaries = Literal["steps", "collapsed"]
@@ -45,6 +47,13 @@ class LatentProblem:
         How lexical weights are smoothed in the resulting grammar.
     workers
         Where passes over the corpus run.
+    sources
+        What else to learn from: forests over the corpus' symbols.
+
+    Attributes
+    ----------
+    lost
+        How many sentences of each source have no tree with the rules of the trees.
     """
 
     def __init__(
@@ -55,22 +64,28 @@ class LatentProblem:
         rare: int,
         lexical: LexicalSettings,
         workers: Workers = HERE,
+        sources: Sequence[Source] = (),
     ) -> None:
         self.corpus, self.workers = corpus, workers
-        unfolded = unfold(corpus) if unaries == "steps" else None
+        joint = replace(corpus, words=joint_words(corpus, sources)) if sources else corpus
+        unfolded = unfold(joint) if unaries == "steps" else None
         self.unfolded = unfolded if unfolded is not None and unfolded.has_steps else None
-        if self.unfolded is None:
-            self.lexical = LexicalModel(corpus, lexical)
-            self.word_classes = self.lexical.word_classes(rare)
-        else:
-            inner = self.unfolded.corpus.n_interminals
-            leaves = corpus.word >= 0
-            tags = self.unfolded.bottom[corpus.symbol[leaves]] - inner
-            self.lexical = LexicalModel(corpus, lexical, tags, self.unfolded.corpus.symbols[inner:-1])
-            classes = self.lexical.word_classes(rare)
-            self.word_classes = np.append(classes, classes.max() + 1)
-        trained = corpus if self.unfolded is None else self.unfolded.corpus
-        self.trees = LatentTrees(trained, self.word_classes, workers)
+        packed = [pack(source, joint, self.unfolded) for source in sources]
+        self.lost = [source.lost for source in packed]
+        trained, leaves = joint, Leaves.of_trees(joint)
+        if self.unfolded is not None:
+            trained = self.unfolded.corpus
+            tags = self.unfolded.bottom[joint.symbol[joint.word >= 0]] - trained.n_interminals
+            leaves = leaves._replace(preterminal=tags)
+        for source in packed:
+            found = source.leaves
+            leaves = leaves.joined(Leaves(found.symbol - trained.n_interminals, *found[1:]))
+        names = trained.symbols[trained.n_interminals : None if self.unfolded is None else -1]
+        self.lexical = LexicalModel(joint, lexical, leaves, names)
+        self.word_classes = self.lexical.word_classes(rare)
+        if self.unfolded is not None:
+            self.word_classes = np.append(self.word_classes, self.word_classes.max() + 1)
+        self.trees = LatentTrees(trained, self.word_classes, workers, packed)
 
     def expectations(self, weights: LatentWeights) -> Expectations:
         """Return expected counts and likelihoods."""
@@ -85,7 +100,8 @@ class LatentProblem:
 
     def wanted_states(self, states: int | Mapping[str, int], support: int) -> Int64[Array, "symbols"]:
         """Return the most states that each symbol may have: as `wanted_states` has it, one if it cannot have more."""
-        return np.where(self.splittable(), wanted_states(states, self.trees.corpus, support), 1)
+        wanted = wanted_states(states, self.trees.corpus.symbols, self.trees.symbol_counts(), support)
+        return np.where(self.splittable(), wanted, 1)
 
     def grammar(
         self, weights: LatentWeights, info: Mapping[str, Any], levels: Sequence[Int[Array, "all_states"]] = ()
@@ -98,23 +114,24 @@ class LatentProblem:
         corpus = self.corpus
         parts: dict[str, Any]
         if self.unfolded is None:
-            emissions = self.lexical.emissions(weights.states[corpus.n_interminals :], expected.lexical)
+            emissions = self._emissions(weights.states[corpus.n_interminals :], expected.lexical)
             parts = {
                 "states": weights.states,
                 "rules": corpus.rules,
                 "tensors": weights.tensors.copy(),
-                "rule_counts": corpus.rule_counts().astype(float),
+                "rule_counts": self.trees.rule_counts(),
                 "root": weights.root,
                 "occupancy": expected.occupancy,
                 "levels": levels,
             }
         else:
             inner = self.unfolded.corpus.n_interminals
-            tags = self.lexical.emissions(weights.states[inner:-1], expected.lexical[:-1])
+            tags = self._emissions(weights.states[inner:-1], expected.lexical[:-1])
             emissions = share_emissions(self.unfolded, tags)
             steps, occupancy = expected_steps(self.unfolded, weights, expected), expected.occupancy
             del expected  # larger than all that follows, but for the grammar itself
-            parts = vars(fold(self.unfolded, weights, steps, occupancy))
+            rules = folded_rules(self.unfolded, self.trees.rule_counts())
+            parts = vars(fold(self.unfolded, weights, steps, occupancy, rules))
             states = runs(weights.state_offsets[self.unfolded.bottom], parts["states"])
             parts["levels"] = [level[states] for level in levels]
         # Hardly any of the weights that EM leaves ever count.
@@ -123,6 +140,11 @@ class LatentProblem:
         return assemble(corpus, self.lexical.settings, emissions, info, **parts, probabilistic=True).validate(
             _TOLERANCE
         )
+
+    def _emissions(self, states: np.ndarray, counts: np.ndarray) -> Emissions:
+        """Return lexical weights, given expected counts of states by pairs of preterminal and word."""
+        model = self.lexical.recounted(states, counts) if self.trees.sources else self.lexical
+        return model.emissions(states, counts)
 
     def real_grammar(
         self,
@@ -191,14 +213,16 @@ def assemble(
     )
 
 
-def wanted_states(states: int | Mapping[str, int], corpus: Corpus, support: int) -> Int64[Array, "symbols"]:
+def wanted_states(
+    states: int | Mapping[str, int], symbols: Sequence[str], counts: Shaped[Array, "symbols"], support: int
+) -> Int64[Array, "symbols"]:
     """Return the most states that each symbol may have: no more than one for `support` occurrences."""
     if isinstance(states, Mapping):
-        if unknown := set(states) - set(corpus.symbols):
+        if unknown := set(states) - set(symbols):
             raise UsageError(f"states are given for symbols that the trees do not have: {sorted(unknown)}")
-        most = np.array([int(states.get(name, 1)) for name in corpus.symbols])
+        most = np.array([int(states.get(name, 1)) for name in symbols])
     else:
-        most = np.full(len(corpus.symbols), int(states))
+        most = np.full(len(symbols), int(states))
     if most.min() < 1:
         raise UsageError(f"states must be at least 1, not {most.min()}")
-    return np.clip(corpus.symbol_counts() // support, 1, most)
+    return np.clip(counts // support, 1, most).astype(np.int64)

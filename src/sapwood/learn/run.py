@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,13 +23,17 @@ from sapwood.grammar.layer import Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.layer import LayerLearner
+from sapwood.learn.methods import DEFAULT_METHOD
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.recipe import Members, Recipe, make_recipe
+from sapwood.learn.tagging import held_out_sequences, tagged_corpus
+from sapwood.learn.teaching import PartialTrees, PlainText, taught
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.partial import PartialTree
 from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
 from sapwood.trees.word_classes import WordClasses
@@ -64,14 +68,18 @@ class Trained:
 
 
 def train(
-    trees: Iterable[Tree] | Corpus,
+    trees: Iterable[Tree] | Corpus | Iterable[Sequence[tuple[str, str]]],
     *,
+    sequences: bool = False,
     method: str | Learner | None = None,
-    dev: Iterable[Tree] | HeldOut | None = None,
+    dev: Iterable[Tree] | Iterable[Sequence[tuple[str, str]]] | HeldOut | None = None,
     ensemble: Members | None = None,
     layer: bool | LayerLearner | None = None,
     network: bool | NetworkLearner | None = None,
     classes: WordClasses | None = None,
+    partial: Iterable[PartialTree] | None = None,
+    text: Iterable[Sequence[str]] | PlainText | None = None,
+    teaching: Mapping[str, Any] | None = None,
     tokeniser: str | None = None,
     output: str | Path | None = None,
     resume: bool = False,
@@ -85,10 +93,13 @@ def train(
     ----------
     trees
         A treebank's trees, which are prepared as the method likes them best; or a corpus.
+    sequences
+        Whether they are sequences of `(word, tag)` instead, and so is `dev`: what is learned is a tagger
+        (`sapwood.learn.tagging`).
     method
         A learner, or the name of a method, whose `settings` may follow: `train(trees, method="em", states=8)`. Without
         one, and without `ensemble`, what is learned is what is best for a treebank of that size
-        (`sapwood.learn.recipe.recommended`).
+        (`sapwood.learn.recipe.recommended`); of sequences, and with `partial` or `text`, by split-merge.
     dev
         Trees to choose the best grammar by, and to score the result on.
     ensemble
@@ -100,6 +111,10 @@ def train(
         Whether to learn a network that scores spans, too (`sapwood.learn.network`), or its settings.
     classes
         Classes of words from plain text, by which words are known that no tree has: `sapwood.lm.word_classes`.
+    partial, text
+        Partly bracketed sentences and plain ones, as lists of words, to learn from as well (`sapwood.learn.teaching`).
+    teaching
+        Settings of that: `{"text_weight": 0.5}`.
     tokeniser
         How the model is to cut plain text up: the name of a tokeniser (`sapwood.trees.tokenisers`). Without one, as is
         usual for English, with quotes and hyphens as in the trees.
@@ -121,14 +136,32 @@ def train(
     """
     progress = progress or Silent()
     run = TrainingRun(tokeniser=tokeniser, output=output, resume=resume, log=log)
-    make = partial(
+    more = partial is not None or text is not None
+    if (sequences or more) and method is None and ensemble is None:
+        method = DEFAULT_METHOD
+    make = functools.partial(
         make_recipe, method, ensemble=ensemble, layer=layer, network=network, classes=classes, **settings
     )  # fmt: skip
     learner = make().first
-    corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
+    given: Any = trees
+    if isinstance(trees, Corpus):
+        corpus = trees
+    elif sequences:
+        corpus = tagged_corpus(learner, given, progress=progress)
+    else:
+        corpus = learner.prepare(given, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
-        dev = HeldOut(dev, corpus, workers=learner.where)
-    grammars = run(make(n_trees=corpus.n_trees), corpus, dev, progress)
+        held_out: Any = dev
+        if sequences:
+            dev = held_out_sequences(learner, held_out, corpus)
+        else:
+            dev = HeldOut(held_out, corpus, workers=learner.where)
+    recipe = make(n_trees=corpus.n_trees)
+    if more:
+        brackets = None if partial is None else PartialTrees(list(partial))
+        plain = text if text is None or isinstance(text, PlainText) else PlainText(list(text))
+        recipe = taught(recipe, brackets, plain, **(teaching or {}))
+    grammars = run(recipe, corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
 

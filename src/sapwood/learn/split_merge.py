@@ -57,6 +57,7 @@ class SplitMerge(SmoothingLearner):
     """
 
     method: ClassVar[str] = "split-merge"
+    takes_forests: ClassVar[bool] = True
 
     cycles: int = integer(5, "How often to split.", low=1)
     iterations: int = integer(20, "Iterations of EM after each split.", low=1)
@@ -66,7 +67,7 @@ class SplitMerge(SmoothingLearner):
     support: int = integer(4, "Occurrences that a symbol must have for each state.", low=1)
 
     def _phases(self, problem: LatentProblem) -> list[Phase]:
-        counts, possible = problem.trees.corpus.symbol_counts(), problem.splittable()
+        counts, possible = problem.trees.symbol_counts(), problem.splittable()
         states = np.ones(len(counts))
         phases = []
         for _ in range(self.cycles):
@@ -98,7 +99,7 @@ class SplitMerge(SmoothingLearner):
     def _split(self, problem: LatentProblem, cycle: int, state: TrainingState) -> TrainingState:
         rng = np.random.default_rng([self.random_state, cycle])
         weights = state.weights
-        counts = problem.trees.corpus.symbol_counts()
+        counts = problem.trees.symbol_counts()
         enough = (counts >= self.support * weights.states) & problem.splittable()
         splits = np.where(enough, 2, 1)
         symbol = weights.symbol_of_state

@@ -255,8 +255,10 @@ def _advance(stage: Stage, percent: float, state: TrainingState, labels: Mapping
     stage.step(round(percent, 2), **figures)  # type: ignore[arg-type]
 
 
-def figure_of(figures: Mapping[str, float], name: str) -> float:
-    """Return the figure that a run goes by."""
+def figure_of(figures: Mapping[str, float], name: str, dev: Evaluate | None = None) -> float:
+    """Return the figure that a run goes by; held-out data may have another goal than F1."""
+    if name == "f1":
+        name = getattr(dev, "goal", name)
     if name not in figures:
         raise UsageError(f"dev must give {name!r}; it gives {', '.join(figures) or 'nothing'}")
     return figures[name]

@@ -31,7 +31,7 @@ import numpy as np
 from sapwood.grammar.emissions import Emissions, offsets_of
 from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentWeights
-from sapwood.shapes import Array, Float, Int, Int32, Int64
+from sapwood.shapes import Array, Float, Int, Int32, Int64, Shaped
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import Parts, Symbol, SymbolTable, make_symbol
 
@@ -115,7 +115,15 @@ def unfold(corpus: Corpus) -> Unfolded:
         corpus.normaliser,
         corpus.transform,
     )
-    return Unfolded(corpus, unfolded, top, bottom)
+    # A corpus can have rules and symbols that none of its trees has.
+    outer = np.where(top >= 0, top, bottom)
+    a, b, c = corpus.rules.T
+    stepped = np.flatnonzero(top >= 0)
+    empty = np.full(len(stepped), len(symbols) - 1)
+    rules = np.concatenate(
+        [np.stack([bottom[a], outer[b], outer[c]], axis=1), np.stack([top[stepped], bottom[stepped], empty], axis=1)]
+    )
+    return Unfolded(corpus, unfolded.with_rules(rules), top, bottom)
 
 
 def _step(symbol: Symbol, plain: bool) -> tuple[Symbol | None, Symbol]:
@@ -143,12 +151,16 @@ class FoldedRules:
     occupancy: Float[Array, "all_states"]
 
 
-def folded_rules(unfolded: Unfolded, *, least: float = 0.1) -> tuple[Int32[Array, "rules 3"], Int64[Array, "rules"]]:
+def folded_rules(
+    unfolded: Unfolded, counts: Shaped[Array, "unfolded_rules"] | None = None, *, least: float = 0.1
+) -> tuple[Int32[Array, "rules 3"], Int64[Array, "rules"]]:
     """Return the rules over collapsed symbols worth having, sorted, and the unfolded rule of each.
 
     Those are the observed ones, and all that the treebank's PCFG of unfolded trees expects at least `least` times in as
-    many trees. They depend on the trees alone, so grammars that differ in their states have the same rules.
+    many trees. They depend on the trees alone, so grammars that differ in their states have the same rules. Rules count
+    as often as they occur in the trees, or as often as `counts` says.
     """
+    counts = unfolded.corpus.rule_counts() if counts is None else counts
     corpus, folded = unfolded.corpus, unfolded.folded
     outer = np.where(unfolded.top >= 0, unfolded.top, unfolded.bottom)
     as_parent, as_child = _shares(unfolded)
@@ -160,7 +172,7 @@ def folded_rules(unfolded: Unfolded, *, least: float = 0.1) -> tuple[Int32[Array
             parents[int(unfolded.bottom[s])].append(s)
     observed = set(map(tuple, folded.rules.tolist()))
     found: dict[tuple[int, int, int], int] = {}
-    for r, ((a, b, c), often) in enumerate(zip(corpus.rules.tolist(), corpus.rule_counts().tolist(), strict=True)):
+    for r, ((a, b, c), often) in enumerate(zip(corpus.rules.tolist(), counts.tolist(), strict=True)):
         if c == unfolded.empty:
             continue
         for parent in parents[a]:
@@ -178,12 +190,12 @@ def fold(
     weights: LatentWeights,
     steps: Mapping[int, Float[Array, "m_x m_z"]],
     occupancy: Float[Array, "all_states"],
-    *,
-    least: float = 0.1,
+    wanted: tuple[Int32[Array, "rules 3"], Int64[Array, "rules"]] | None = None,
 ) -> FoldedRules:
     """Return the rules over collapsed symbols that an L-PCFG of unfolded trees implies.
 
-    `steps` (see `expected_steps`) and `occupancy` are what it expects in those trees; for `least` see `folded_rules`.
+    `steps` (see `expected_steps`) and `occupancy` are what it expects in those trees; `wanted` is what `folded_rules`
+    gives.
     """
     corpus, folded = unfolded.corpus, unfolded.folded
     offsets = weights.state_offsets
@@ -216,7 +228,7 @@ def fold(
     for r in np.flatnonzero(corpus.rules[:, 2] != unfolded.empty).tolist():
         binary[parts[corpus.rules[r, 0]]] += tensors[r].astype(np.float64).sum(axis=(1, 2))
 
-    rules, source = folded_rules(unfolded, least=least)
+    rules, source = wanted or folded_rules(unfolded)
     folded_offsets, tensor_offsets = offsets_of(states), offsets_of(states[rules].prod(axis=1, dtype=np.int64))
     rows, rule_counts = np.zeros(int(states.sum())), np.zeros(len(rules))
     result = np.empty(int(tensor_offsets[-1]), np.float32)

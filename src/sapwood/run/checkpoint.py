@@ -111,7 +111,7 @@ class KeptFiles:
             return None
         path = f"{self.output}.checkpoint{suffix}"
         for other in self.checkpoints():
-            if str(other) != path:
+            if str(other) != path and not str(other).startswith(f"{path}."):  # what a run keeps beside its state
                 other.unlink()
         return path
 
@@ -121,7 +121,8 @@ class KeptFiles:
 
     def reached(self) -> dict[str, int]:
         """Return the numbers beside the arrays of the last checkpoint; nothing if there is none."""
-        if not (found := self.checkpoints()):
+        found = [path for path in self.checkpoints() if "." not in path.name.rpartition(".checkpoint")[2]]
+        if not found:
             return {}
         with _remedy():
             metadata = read_header(found[-1])["metadata"]

@@ -48,7 +48,7 @@ def _phrase_label(label: str) -> str:
     return escape_label(label) if label else ""
 
 
-class _Reader:
+class BracketReader:
     """A stack machine fed one line at a time; `trees` collects what is complete."""
 
     def __init__(self, source: str, on_bad: OnBad | None) -> None:
@@ -64,6 +64,7 @@ class _Reader:
         self.held: list[tuple[int, str]] = []
 
     def feed(self, number: int, line: str) -> None:
+        """Take in the next line."""
         if self.on_bad is None:
             self._feed(number, line)
         else:
@@ -105,18 +106,28 @@ class _Reader:
         return again
 
     def _feed(self, number: int, line: str) -> None:
+        start = self._begin(number, line)
+        if start is not None:
+            self._read(number, line, start)
+
+    @staticmethod
+    def tokens(line: str, start: int) -> Iterator[re.Match[str]]:
+        """Return the tokens of a line: brackets, labels, words."""
+        return _TOKEN.finditer(line, start)
+
+    def _begin(self, number: int, line: str) -> int | None:
+        """Return where trees begin on a line or go on, behind comments; None if there is nothing."""
         start = 0
-        complete = len(self.trees)
         if self.skip_to_next_tree:
             # After a bad tree, take up again at a line that can begin one: an unindented bracket.
             if not line.startswith("("):
-                return
+                return None
             self.skip_to_next_tree = False
         while self.in_comment or not self.stack:
             if self.in_comment:
                 end = line.find("*/", start)
                 if end < 0:
-                    return
+                    return None
                 self.in_comment = False
                 start = end + 2
                 continue
@@ -126,9 +137,13 @@ class _Reader:
             if between.group(1):
                 self.in_comment, self.comment_line, start = True, number, between.end()
             else:
-                return
+                return None
+        return start
+
+    def _read(self, number: int, line: str, start: int) -> None:
+        complete = len(self.trees)
         stack, trees = self.stack, self.trees
-        for match in _TOKEN.finditer(line, start):
+        for match in self.tokens(line, start):
             token = match.group()
             if token == "(":
                 if stack and stack[-1][2]:
@@ -164,6 +179,7 @@ class _Reader:
                     word.append(token)
 
     def finish(self) -> None:
+        """Take in the end of the text."""
         while self.stack:
             error = self._unclosed("before the end of the file")
             if self.on_bad is None:
@@ -198,7 +214,7 @@ def parse_trees(text: str | Iterable[tuple[int, str]], *, source: str, on_bad: O
     With `on_bad`, a malformed tree is handed to it and skipped, and reading goes on at the next line after
     its first one that begins with a bracket; without it the `TreeFormatError` is raised.
     """
-    reader = _Reader(source, on_bad)
+    reader = BracketReader(source, on_bad)
     lines = enumerate(text.split("\n"), 1) if isinstance(text, str) else text
     for number, line in lines:
         reader.feed(number, line)

@@ -212,7 +212,7 @@ class Corpus:
             raise InputError(f"tree {broken + 1} is not binary after the transform")
         inner = np.flatnonzero(word < 0)
         n_symbols = len(symbols)
-        keys = (symbol[inner].astype(np.int64) * n_symbols + symbol[left[inner]]) * n_symbols + symbol[right[inner]]
+        keys = _rule_keys(np.stack([symbol[inner], symbol[left[inner]], symbol[right[inner]]], axis=1), n_symbols)
         distinct, rule_of = np.unique(keys, return_inverse=True)
         rules = np.stack([distinct // n_symbols**2, distinct // n_symbols % n_symbols, distinct % n_symbols], axis=1)
         rule = np.full(len(symbol), -1, np.int32)
@@ -246,9 +246,8 @@ class Corpus:
             [known.get((parts, s >= self.n_interminals), -1) for s, parts in enumerate(self.symbols.parts)], np.int32
         )
         size = len(symbols)
-        keys = (rules[:, 0].astype(np.int64) * size + rules[:, 1]) * size + rules[:, 2]
-        ours = new[self.rules].astype(np.int64)
-        wanted = np.where((ours >= 0).all(axis=1), (ours[:, 0] * size + ours[:, 1]) * size + ours[:, 2], -1)
+        keys, ours = _rule_keys(rules, size), new[self.rules]
+        wanted = np.where((ours >= 0).all(axis=1), _rule_keys(ours, size), -1)
         at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
         new_rule = np.where(keys[at] == wanted, at, -1) if len(keys) else np.full(len(wanted), -1)
         inner = self.word < 0
@@ -287,6 +286,47 @@ class Corpus:
             SymbolTable.from_names(names), n_interminals, vocabulary, numbers, words, offsets, self.normaliser,
             self.transform,
         )  # fmt: skip
+
+    def joined(self, other: Corpus) -> Corpus:
+        """Return the trees of this corpus and those of another one behind them.
+
+        Symbols and words of this one come first, in their order.
+        """
+        inner = [dict.fromkeys((*one.symbols[: one.n_interminals],)) for one in (self, other)]
+        leaves = [dict.fromkeys((*one.symbols[one.n_interminals :],)) for one in (self, other)]
+        inner_names, leaf_names = list(inner[0] | inner[1]), list(leaves[0] | leaves[1])
+        words = list(dict.fromkeys([*self.words, *other.words]))
+        number = {(name, False): place for place, name in enumerate(inner_names)}
+        number |= {(name, True): len(inner_names) + place for place, name in enumerate(leaf_names)}
+        word_number = {word: place for place, word in enumerate(words)}
+        symbols, numbers = [], []
+        for one in (self, other):
+            new = np.array([number[name, s >= one.n_interminals] for s, name in enumerate(one.symbols)], np.int32)
+            new_words = np.array([*(word_number[word] for word in one.words), -1], np.int32)
+            symbols.append(new[one.symbol])
+            numbers.append(new_words[one.word])
+        return Corpus.from_columns(
+            SymbolTable.from_names(inner_names + leaf_names), len(inner_names), words, np.concatenate(symbols),
+            np.concatenate(numbers), np.concatenate([self.offsets, self.n_nodes + other.offsets[1:]]), self.normaliser,
+            self.transform,
+        )  # fmt: skip
+
+    def with_rules(self, rules: Int[Array, "more 3"]) -> Corpus:
+        """Return the corpus with these rules in its table, too."""
+        table = np.unique(np.concatenate([self.rules, rules.astype(np.int32)]), axis=0)
+        if len(table) == len(self.rules):
+            return self
+        old, new = (_rule_keys(each, len(self.symbols)) for each in (self.rules, table))
+        number = np.append(np.searchsorted(new, old), -1).astype(np.int32)
+        return replace(self, rules=table, rule=number[self.rule])
+
+    def between(self, first: int, last: int) -> Corpus:
+        """Return the trees `first .. last - 1`, with all symbols, rules and words."""
+        begin, end = int(self.offsets[first]), int(self.offsets[last])
+        columns: dict[str, Any] = {name: getattr(self, name)[begin:end] for name in _COLUMNS}
+        for name in ("left", "right", "parent"):
+            columns[name] = np.where(columns[name] >= 0, columns[name] - begin, -1).astype(np.int32)
+        return replace(self, offsets=self.offsets[first : last + 1] - begin, dropped=0, **columns)
 
     def tree(self, index: int) -> Tree:
         """Return skeletal tree number `index` (the transform undoes it: `corpus.transform.invert`)."""
@@ -366,6 +406,12 @@ class Corpus:
             "transform": self.transform.to_dict(),
         }
         return arrays, metadata
+
+
+def _rule_keys(rules: np.ndarray, n_symbols: int) -> np.ndarray:
+    """Return a number for each rule, ordered as the rules are."""
+    wide = rules.astype(np.int64)
+    return (wide[:, 0] * n_symbols + wide[:, 1]) * n_symbols + wide[:, 2]
 
 
 def _by_frequency(names: Sequence[str], occurrences: np.ndarray) -> tuple[list[str], np.ndarray]:

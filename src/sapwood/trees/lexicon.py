@@ -8,11 +8,11 @@ known word has a signature too, so that the statistics of rare words can lean on
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 
@@ -92,22 +92,29 @@ class Lexicon:
         return {signature: number for number, signature in enumerate(self.signatures)}
 
     @classmethod
-    def build(cls, words: Sequence[str], rare: Iterable[tuple[str, bool]], model: Signatures) -> Lexicon:
+    def build(
+        cls,
+        words: Sequence[str],
+        rare: Iterable[tuple[str, bool]],
+        model: Signatures,
+        times: Iterable[float] | None = None,
+    ) -> Lexicon:
         """Number the words and the signatures that the given rare `(word, sentence-initial)` tokens show.
 
-        A signature that fewer than `_MIN_SEEN` of these tokens have is not worth a number.
+        Each is seen once, or so many `times`. A signature that is seen fewer than `_MIN_SEEN` times is not worth a
+        number.
         """
         known = set(words)
-        chains: Counter[tuple[str, ...]] = Counter()
-        for word, initial in rare:
-            chains[tuple(model.chain(word, initial, _lower_known(word, known)))] += 1
-        seen: Counter[str] = Counter()
+        chains: dict[tuple[str, ...], float] = defaultdict(float)
+        for (word, initial), often in zip(rare, repeat(1.0) if times is None else times, strict=False):
+            chains[tuple(model.chain(word, initial, _lower_known(word, known)))] += often
+        seen: dict[str, float] = defaultdict(float)
         for chain, count in chains.items():
             for signature in chain:
                 seen[signature] += count
         parents: dict[str, str] = {UNKNOWN: UNKNOWN}
         for chain in chains:
-            kept = [signature for signature in chain if seen[signature] >= _MIN_SEEN or signature == UNKNOWN]
+            kept = [signature for signature in chain if seen[signature] >= _MIN_SEEN - 1e-6 or signature == UNKNOWN]
             parents.update(pairwise(kept))
         # A signature is finer than its parent, so ordering by falling depth puts parents last.
         depth: dict[str, int] = {UNKNOWN: 0}

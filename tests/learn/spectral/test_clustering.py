@@ -219,7 +219,7 @@ def test_what_is_clustered(monkeypatch):
     monkeypatch.setattr(clustering, "k_means", noted)
     problem = problem_of(MADE_UP, rare=10)
     corpus = problem.trees.corpus
-    wanted = np.where(problem.splittable(), wanted_states(4, corpus, 20), 1)
+    wanted = np.where(problem.splittable(), wanted_states(4, corpus.symbols, corpus.symbol_counts(), 20), 1)
     projected = project_nodes(
         NodeTable(corpus, problem.word_classes), np.where(wanted > 1, 6, 1), tolerance=0.03
     )  # fmt: skip

@@ -52,7 +52,7 @@ def projected_nodes(unaries: str, states: int = 4, support: int = 30, tolerance:
     """Return the vectors that `Spectral` sees with these settings and its defaults."""
     problem = problem_of(unaries)
     corpus = problem.trees.corpus
-    wanted = np.where(problem.splittable(), wanted_states(states, corpus, support), 1)
+    wanted = np.where(problem.splittable(), wanted_states(states, corpus.symbols, corpus.symbol_counts(), support), 1)
     table = NodeTable(corpus, problem.word_classes)
     return project_nodes(table, wanted, tolerance=tolerance)
 

@@ -271,7 +271,13 @@ def test_wanted_states():
     }
 
     def by_name(states, support):
-        return dict(zip(corpus.symbols, wanted_states(states, corpus, support).tolist(), strict=True))
+        return dict(
+            zip(
+                corpus.symbols,
+                wanted_states(states, corpus.symbols, corpus.symbol_counts(), support).tolist(),
+                strict=True,
+            )
+        )
 
     assert by_name(5, 1) == {"S": 5, "N": 5, "V": 5, "X": 3}
     assert by_name(5, 4) == {"S": 4, "N": 3, "V": 3, "X": 1}
@@ -282,10 +288,10 @@ def test_wanted_states():
 
 def test_wanted_states_that_make_no_sense():
     with pytest.raises(UsageError, match=r"symbols that the trees do not have: \['QP', 'XP'\]"):
-        wanted_states({"XP": 2, "NP": 2, "QP": 3}, MADE_UP, 1)
+        wanted_states({"XP": 2, "NP": 2, "QP": 3}, MADE_UP.symbols, MADE_UP.symbol_counts(), 1)
     for states in (0, -2, {"NP": 0}):
         with pytest.raises(UsageError, match="states must be at least 1, not"):
-            wanted_states(states, MADE_UP, 1)
+            wanted_states(states, MADE_UP.symbols, MADE_UP.symbol_counts(), 1)
 
 
 def test_diagnostics_in_words():

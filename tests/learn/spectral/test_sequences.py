@@ -15,8 +15,9 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.spectral import Spectral
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.sequences import SEQUENCE_INSIDE, SEQUENCE_OUTSIDE, right_branching
+from sapwood.learn.spectral.sequences import SEQUENCE_INSIDE, SEQUENCE_OUTSIDE
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.sequences import right_branching
 from sapwood.trees.tree import Tree
 
 WORDS = ("a", "b", "c")

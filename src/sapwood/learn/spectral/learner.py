@@ -144,7 +144,7 @@ class Spectral(FeatureLearner):
                     return grammar
                 figures = dev(grammar)
                 log.write("dev", step=step, tolerance=tolerance, **labels, **figures)
-                score = figure_of(figures, "f1")
+                score = figure_of(figures, "f1", dev)
                 if best is None or score > best[0]:
                     # Of other figures that come with them these are the ones that tell what the weights are worth.
                     told = {name: round(value, 2) for name, value in figures.items() if name.startswith("negative_")}

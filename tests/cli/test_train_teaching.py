@@ -1,0 +1,130 @@
+"""`sapwood train` with partly bracketed sentences and plain text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Sapwood
+from made_up import made_up_treebank
+from sapwood.grammar.bundle import load_models
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.run import train as train_in_python
+from sapwood.learn.teaching import PlainText
+from sapwood.run.log import read_log
+from sapwood.trees.formats import read_trees
+from sapwood.trees.partial import read_partial
+
+QUICK = ("--cycles", 1, "--iterations", 3, "--settle", 2, "--threads", 1)
+TEXT = ("--text", "text.txt", "--text-use", "trees")
+SETTINGS = {"cycles": 1, "iterations": 3, "settle": 2, "threads": 1}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory, the current one, with a treebank, plain text and some brackets."""
+    trees = made_up_treebank(60)
+    (tmp_path / "train.mrg").write_text("".join(f"{tree}\n" for tree in trees[:25]))
+    (tmp_path / "dev.mrg").write_text("".join(f"{tree}\n" for tree in trees[50:]))
+    (tmp_path / "text.txt").write_text("".join(" ".join(tree.words()) + "\n" for tree in trees[25:50]))
+    (tmp_path / "some.mrg").write_text("# with brackets\n(S (NP the bailora) killdild .)\n(S (XX the bailora) .)\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def train(sapwood: Sapwood, *arguments: object, code: int = 0) -> str:
+    outcome = sapwood(["train", "train.mrg", "-o", "m", *arguments])
+    assert outcome.code == code, outcome.err
+    return outcome.out if code == 0 else outcome.err
+
+
+def test_command_and_library_train_the_same_bytes(sapwood: Sapwood, folder: Path) -> None:
+    arguments = (
+        "--text",
+        "text.txt",
+        "--text-use",
+        "trees",
+        "--partial",
+        "some.mrg",
+        "--text-weight",
+        0.5,
+        "--partial-weight",
+        2,
+    )
+    train(sapwood, *QUICK, *arguments, "--rounds", 1, "--trust", 0, "--dev", "dev.mrg", "--log", "log", "-q")
+    train_in_python(
+        read_trees("train.mrg"),
+        text=PlainText.read("text.txt"),
+        partial=read_partial("some.mrg"),
+        teaching={"text_weight": 0.5, "partial_weight": 2.0, "rounds": 1, "trust": 0.0},
+        dev=read_trees("dev.mrg"),
+        output="other",
+        **SETTINGS,
+    )
+    assert Path("m").read_bytes() == Path("other").read_bytes()
+    start = read_log("log")[0]
+    assert start["settings"]["teaching"]["text_weight"] == 0.5
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "dev.mrg", "log", "m", "other", "some.mrg", "text.txt", "train.mrg",
+    ]  # fmt: skip
+
+
+def test_what_it_says(sapwood: Sapwood, folder: Path) -> None:
+    outcome = sapwood(["train", "train.mrg", "-o", "m", *QUICK, "--partial", "some.mrg", "--rounds", 1, "--json"])
+    assert "some.mrg:3:4: the trees have no phrase 'XX': 'the bailora'" in outcome.err
+    report = json.loads(outcome.out)
+    assert (report["trees"], report["partial"], report["text"]) == (25, 2, 0)
+    assert TensorGrammar.load("m").info["training"]["partial"] == 1
+    assert folder.is_dir()
+
+
+def test_malformed_brackets(sapwood: Sapwood, folder: Path) -> None:
+    (folder / "bad.mrg").write_text("(_ the bailora\n(_ the killdild .)\n")
+    error = train(sapwood, *QUICK, "--partial", "bad.mrg", code=3)
+    assert "bad.mrg:1:1: 1 bracket(s) not closed" in error
+    outcome = sapwood(["train", "train.mrg", "-o", "m", *QUICK, "--partial", "bad.mrg", "--skip-bad", "--rounds", 1])
+    assert outcome.code == 0, outcome.err
+    assert "skipped 1 malformed tree(s)" in outcome.err
+
+
+def test_settings_files_remember_how_and_not_where(sapwood: Sapwood, folder: Path) -> None:
+    train(sapwood, *QUICK, *TEXT, "--rounds", 1, "--text-weight", 0.5, "--save-config", "run.toml", "-q")
+    saved = (folder / "run.toml").read_text()
+    assert "text-weight = 0.5" in saved
+    assert "text.txt" not in saved
+    Path("m").rename("first")
+    train(sapwood, "--text", "text.txt", "--config", "run.toml", "--threads", 1, "-q")
+    assert Path("m").read_bytes() == Path("first").read_bytes()
+
+
+def test_ensembles_and_best_trees(sapwood: Sapwood, folder: Path) -> None:
+    train(sapwood, *QUICK, *TEXT, "--rounds", 1, "--ensemble", 2, "-q")
+    assert len(load_models("m")) == 2
+    train(sapwood, "--method", "pcfg", *TEXT, "-q")
+    grammar = TensorGrammar.load("m")
+    assert grammar.transform.vertical == 2
+    assert grammar.info["settings"]["teaching"]["rounds"] == 2
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--text-weight", 0.5), "--text-weight goes with --text"),
+        (("--partial-weight", 0.5, "--text", "text.txt"), "--partial-weight goes with --partial"),
+        (("--rounds", 3), "--rounds goes with --partial or --text"),
+        (("--rounds", 3, "--text", "text.txt"), "--rounds goes with --partial or --text and --text-use trees"),
+        (("--text-use", "best"), "--text-use goes with --text and --partial"),
+        ((*TEXT, "--ensemble", "em,spectral"), "cannot share a teacher: name one method"),
+        (("--text", "none.txt"), "none.txt: no such file"),
+        (("--text", "text.txt", "--method", "spectral", "--text-use", "forests"), "spectral cannot take forests"),
+        (("--text", "m"), "-o m: is one of the input files"),
+    ],
+)
+def test_what_does_not_go_together(sapwood: Sapwood, folder: Path, arguments: tuple[object, ...], problem: str) -> None:
+    (folder / "m").write_text("here\n")
+    outcome = sapwood(["train", "train.mrg", "-o", "m", *arguments])
+    assert outcome.code in (2, 3)
+    assert problem in outcome.err

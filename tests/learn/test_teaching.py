@@ -1,0 +1,245 @@
+"""Learning from brackets and plain text: teachers, what they are told of, and what an interruption leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sapwood
+from elsewhere import Elsewhere
+from learn.training_helpers import Interrupted, Lines
+from made_up import made_up_treebank
+from sapwood.errors import UsageError
+from sapwood.evaluate.held_out import evaluate_parser
+from sapwood.inference.parser import Parser
+from sapwood.learn import EM, PCFG, PivotEM, Spectral, SplitMerge
+from sapwood.learn.recipe import Recipe
+from sapwood.learn.run import TrainingRun, train
+from sapwood.learn.teaching import PartialTrees, PlainText, Taught
+from sapwood.run.progress import Silent
+from sapwood.run.workers import Threads
+from sapwood.testing import check_learner
+from sapwood.trees.partial import PartialTree, parse_partial
+from sapwood.trees.tree import Tree
+
+TREES = made_up_treebank(160)
+FEW, MORE = TREES[:25], TREES[25:65]
+CORPUS = SplitMerge.prepare(FEW)
+TEXT = PlainText([tree.words() for tree in MORE])
+QUICK = SplitMerge(cycles=1, iterations=3, settle=2, support=2, rare=2)
+
+
+class Notes(Silent):
+    """A progress that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.said.append(message)
+
+
+def partial_of(text: str) -> PartialTrees:
+    return PartialTrees(list(parse_partial(text, source="some.mrg")))
+
+
+def test_it_keeps_the_contract_of_learners():
+    check_learner(Taught.of(QUICK, text=TEXT, rounds=1))
+
+
+def test_what_it_is():
+    taught = Taught.of(SplitMerge(cycles=3, random_state=7, threads=2), text=TEXT, text_weight=0.5)
+    assert (taught.method, taught.random_state, taught.teacher_state, taught.threads) == ("split-merge", 7, 7, 2)
+    settings = taught.settings()
+    assert settings["cycles"] == 3
+    assert settings["teaching"]["text"] == TEXT.digest()
+    assert settings["teaching"]["text_weight"] == 0.5
+    other = taught.replace(random_state=8)
+    assert (other.student.random_state, other.teacher_state) == (8, 7)
+    assert repr(TEXT).startswith("<PlainText: 40 sentences")
+    assert PlainText([["a", "b"], [], ["c"]]).sentences == (("a", "b"), ("c",))
+
+
+def test_text_makes_a_better_parser():
+    """Words that the trees do not have get their tags from the company they keep."""
+    alone = SplitMerge(cycles=2).fit(CORPUS)
+    grammar = Taught.of(SplitMerge(cycles=2), text=TEXT).fit(CORPUS)
+    assert set(grammar.lexicon.words) > set(alone.lexicon.words)
+    test = TREES[65:]
+    before, after = (evaluate_parser(Parser(one), test) for one in (alone, grammar))
+    assert after.f1 > before.f1
+    assert after.tag_accuracy >= before.tag_accuracy
+    assert len(MORE) - 5 < grammar.info["training"]["text"] <= len(MORE)
+    assert grammar.info["training"]["digest"] == CORPUS.digest()
+
+
+@pytest.mark.parametrize("student", [PCFG(), Spectral(states=2, support=5), PivotEM(states=2, support=5, iterations=1)])
+def test_other_learners_get_the_best_trees(student):
+    corpus = student.prepare(FEW)
+    grammar = Taught.of(student, text=TEXT, rounds=1).fit(corpus)
+    # That is: what the teacher parses is learned from like any tree.
+    teacher = Parser(student.fit(corpus))
+    best = [result.tree for result in teacher.parse(TEXT.sentences) if not result.failed]
+    assert len(best) > len(MORE) - 5
+    by_hand = student.fit(student.prepare([*FEW, *best]))
+    assert len(by_hand.rules) == len(grammar.rules)
+    assert sorted(grammar.lexicon.words) == sorted(by_hand.lexicon.words)
+
+
+def test_the_best_trees_for_a_learner_that_could_have_forests():
+    grammar = Taught.of(QUICK, text=TEXT, text_use="best", rounds=1).fit(CORPUS)
+    forests = Taught.of(QUICK, text=TEXT, rounds=1).fit(CORPUS)
+    assert grammar != forests
+    assert grammar.info["settings"]["teaching"]["text_use"] == "best"
+
+
+def test_brackets_are_learned_from():
+    """A tag that only some brackets say is learned."""
+    partial = partial_of("(S (NP (DT the) (N newora)) (VP (V killdild)) (. .))\n(S (NP the newora) killdild .)\n")
+    grammar = Taught.of(EM(states=1, iterations=5, rare=0), partial=partial).fit(CORPUS)
+    assert "newora" in grammar.lexicon.words
+    assert grammar.info["training"]["whole"] == 1
+    assert grammar.info["training"]["partial"] == 1
+
+
+def test_whole_trees_among_the_brackets_are_trees():
+    new = "(S (NEW (DT the) (N bailora)) (VP (V killdild)) (. .))"
+    grammar = Taught.of(QUICK, partial=partial_of(f"{new}\n" * 8)).fit(CORPUS)
+    assert "NEW" in grammar.symbols
+    result = Parser(grammar).parse_one(["the", "bailora", "killdild", "."], phrases=[(0, 2, "NEW")])
+    assert str(result.tree) == f"(ROOT {new})"
+    wanted = QUICK.fit(SplitMerge.prepare([*FEW, *[Tree.parse(new)] * 8]))
+    assert len(grammar.rules) == len(wanted.rules)
+
+
+def test_what_no_tree_fits_is_told_with_its_place():
+    notes = Notes()
+    text = (
+        "(S (NP the bailora) killdild .)\n"
+        "(S (NP the bailora) (XX killdild .))\n"
+        "(S (QQ the) killdild .)\n"
+        "\n  (S (NP the bailora killdild\n     .))\n"
+        "(S (NP the) killdild .)\n"
+        "(S (NP (NP (DT the)) (N bailora)) killdild .)\n"
+    )
+    Taught.of(QUICK, partial=partial_of(text), rounds=1).fit(CORPUS, progress=notes)
+    (told,) = [note for note in notes.said if note.startswith("left out")]
+    lines = told.split("\n")
+    assert "sentence(s) that no tree of the grammar fits" in lines[0]
+    assert "  some.mrg:2:21: the trees have no phrase 'XX': 'killdild .'" in lines
+    assert "  some.mrg:3:4: the trees have no tag 'QQ': 'the'" in lines
+    assert (
+        "  some.mrg:7:4: the trees have no tag 'NP'; a phrase over a word without a tag is (NP (_ the)): 'the'" in lines
+    )
+    assert "  some.mrg:8:4: no tree of the grammar has this 'NP' here: 'the bailora'" in lines
+
+
+def test_what_is_left_out_of_text_is_counted():
+    notes = Notes()
+    text = PlainText([*TEXT.sentences, ["the"] * 30])
+    Taught.of(QUICK, text=text, longest=20, rounds=1).fit(CORPUS, progress=notes)
+    long = sum(len(sentence) > 20 for sentence in text.sentences)
+    assert f"left out {long} plain sentence(s) of more than 20 words" in notes.said
+
+
+def test_the_same_bits_wherever_work_is_done():
+    taught = Taught.of(QUICK, text=TEXT, partial=partial_of("(S (NP the bailora) killdild .)"), rounds=1)
+    wanted = taught.fit(CORPUS)
+    for workers in (Threads(2), Elsewhere(2)):
+        assert taught.replace(workers=workers).fit(CORPUS) == wanted
+
+
+class _Stop(Silent):
+    """A progress that fails at its n-th step."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def stage(self, *arguments: Any, **named: Any) -> Any:
+        outer = self
+
+        class Stage:
+            def __enter__(self) -> Stage:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                return None
+
+            def step(self, amount: float = 1, **figures: object) -> None:
+                outer.at -= 1
+                if outer.at < 0:
+                    raise Interrupted
+
+        return Stage()
+
+
+@pytest.mark.parametrize("at", [3, 20, 60, 75, 110])
+def test_interrupted_anywhere_it_goes_on_to_the_same_bytes(tmp_path, at):
+    """In the first teacher, while it reads, in the second one, and in the last grammar."""
+    settings: dict[str, Any] = {"method": QUICK, "text": TEXT, "teaching": {"rounds": 2}}
+    train(FEW, **settings, output=tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        train(FEW, **settings, output=tmp_path / "m", progress=_Stop(at))
+    left = sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("m."))
+    assert left or at <= len(FEW)  # while trees are read
+    if left:
+        with pytest.raises(UsageError, match="interrupted"):
+            train(FEW, **settings, output=tmp_path / "m")
+        with pytest.raises(UsageError, match="other settings or trees"):
+            train(FEW[1:], **settings, output=tmp_path / "m", resume=True)
+    train(FEW, **settings, output=tmp_path / "m", resume=True)
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "whole"]
+
+
+def test_an_ensemble_has_one_teacher_and_parses_together(tmp_path):
+    trained = train(FEW, method=QUICK, text=TEXT, ensemble=2, teaching={"rounds": 1}, output=tmp_path / "m")
+    one, two = trained.grammars
+    assert not np.array_equal(one.tensors, two.tensors)
+    assert Parser(tmp_path / "m").parse_one(MORE[0].words()).tree is not None
+
+
+def test_logs_have_the_last_round(tmp_path):
+    log = Lines()
+    Taught.of(QUICK, text=TEXT).fit(CORPUS, log=log)
+    assert [line["step"] for line in log.of("iteration")] == list(range(1, 6))
+    run = TrainingRun(output=tmp_path / "m", log=tmp_path / "log")
+    run(Recipe((Taught.of(QUICK, text=TEXT),)), CORPUS)
+    assert run.kept.left() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"text_weight": 0}, "text_weight"),
+        ({"rounds": 0}, "rounds"),
+        ({"text_use": "some"}, "text_use"),
+        ({"least": 1.0}, "least"),
+    ],
+)
+def test_settings_are_checked(settings, problem):
+    with pytest.raises(UsageError, match=problem):
+        Taught.of(QUICK, text=TEXT, **settings)
+
+
+def test_what_does_not_go_together():
+    with pytest.raises(UsageError, match="spectral cannot take forests"):
+        Taught.of(Spectral(), text=TEXT, text_use="forests")
+    with pytest.raises(UsageError, match="text_weight: goes with forests"):
+        Taught.of(Spectral(), text=TEXT, text_weight=0.5)
+    with pytest.raises(UsageError, match="sentences of words"):
+        PlainText(["dogs sleep"])
+
+
+def test_the_library_function(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("".join(" ".join(sentence) + "\n" for sentence in TEXT.sentences))
+    assert PlainText.read(path).digest() == TEXT.digest()
+    wanted = Taught.of(QUICK, text=TEXT, text_weight=0.5).fit(CORPUS)
+    found = sapwood.train(FEW, method=QUICK, text=list(TEXT.sentences), teaching={"text_weight": 0.5}).grammar
+    assert found == wanted.with_info(seed=0)
+    assert Path(path).exists()
+    assert sapwood.train(FEW, method=QUICK, partial=[PartialTree.parse("(_ the bailora killdild .)")]).grammar
