@@ -1,7 +1,8 @@
 """Figures 2 and 3 of Rabusseau, Balle and Cohen (2016) on open data: a treebank PCFG, approximated by fewer weights.
 
     python benchmarks/low_rank.py DIRECTORY [DIRECTORY ...] [--json FILE] [--pictures DIRECTORY] [--sentences 200]
-        [--states 5 10 20 ...] [--ranks 5 10 20 ...] [--seeds 10] [--vertical 1] [--horizontal 0] [--growth]
+        [--states 5 10 20 ...] [--ranks 5 10 20 ...] [--methods SVTA CP-pqn ...] [--seeds 10] [--vertical 1]
+        [--horizontal 0] [--growth]
 
 Each directory has train.mrg and test.mrg. The PCFG's automaton over unlabelled binary trees (one state for each symbol)
 is approximated by singular value tree automata of fewer states (SVTA, SVTA*) and by CP decompositions of its transition
@@ -28,7 +29,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,15 +124,13 @@ class Problem:
         }  # fmt: skip
 
 
-def approximations(
-    problem: Problem, states: Sequence[int], ranks: Sequence[int], seeds: int, done: set[tuple[str, int, int]]
-) -> Any:
+def approximations(problem: Problem, options: argparse.Namespace, done: set[tuple[str, int, int]]) -> Any:
     """Yield method, size, seed, number of weights and automaton, and how long it took."""
     automaton = problem.automaton
     n = automaton.n_states
     found: dict[str, SingularStates] = {}
-    for method in ("SVTA", "SVTA*"):
-        for k in states:
+    for method in (one for one in options.methods if one.startswith("SVTA")):
+        for k in options.states:
             if (method, k, 0) in done or k > n:
                 continue
             began = time.perf_counter()
@@ -144,8 +143,8 @@ def approximations(
             yield method, k, 0, k**3, project(automaton, found[method].truncated(k)), time.perf_counter() - began
     transitions = automaton.transitions[0]
     assert isinstance(transitions, SparseTensor)
-    wanted = [(method, rank, seed) for seed in range(seeds) for method in ("CP-mu", "CP-pqn") for rank in ranks]
-    for method, rank, seed in wanted:
+    decompositions = [one for one in options.methods if one.startswith("CP")]
+    for seed, method, rank in product(range(options.seeds), decompositions, options.ranks):
         if (method, rank, seed) in done:
             continue
         began = time.perf_counter()
@@ -313,6 +312,7 @@ def main() -> None:
     parser.add_argument("directory", nargs="+", type=Path)
     parser.add_argument("--states", nargs="+", type=int, default=[5, 10, 15, 20, 30, 40, 50, 60, 80])
     parser.add_argument("--ranks", nargs="+", type=int, default=[5, 10, 20, 40, 80, 160, 320, 640])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--seeds", type=int, default=1, help="of CP decompositions")
     parser.add_argument("--vertical", type=int, default=1)
     parser.add_argument("--horizontal", type=int, default=0)
@@ -337,9 +337,7 @@ def main() -> None:
         }
         n = problem.automaton.n_states
         original = [] if ("PCFG", n, 0) in done else [("PCFG", n, 0, n**3, problem.automaton, 0.0)]
-        for method, size, seed, weights, automaton, seconds in chain(
-            original, approximations(problem, options.states, options.ranks, options.seeds, done)
-        ):
+        for method, size, seed, weights, automaton, seconds in chain(original, approximations(problem, options, done)):
             figures = problem.measure(automaton)
             results.append(
                 {

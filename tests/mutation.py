@@ -206,7 +206,8 @@ def run(tree: Path, path: str, text: str, tests: Sequence[str], seconds: float) 
 
 def _run(tree: Path, path: str, text: str, tests: Sequence[str], limit: int, end: Connection) -> None:
     os.chdir(tree)
-    sys.path[:] = [*os.environ["PYTHONPATH"].split(":"), *(each for each in sys.path if str(REPOSITORY) not in each)]
+    original = {str(REPOSITORY / part) for part in ("", "src", "tests")}  # an environment in there may stay
+    sys.path[:] = [*os.environ["PYTHONPATH"].split(":"), *(each for each in sys.path if each not in original)]
     if not os.environ.get("SAPWOOD_DEBUG"):
         silence = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
@@ -238,6 +239,16 @@ def try_mutant(mutant: Mutant, tree: Path, known: dict[str, Any], budget: float,
             return {**result, "what": "killed", "by": by}
     tried = sum(map(len, stages))
     return {**result, "what": "survived" if tried == len(tests) else "undecided", "tests": tried}
+
+
+def check_copy(tree: Path, known: dict[str, Any], mutants: Sequence[Mutant]) -> None:
+    """Stop if a test fails without any fault: then all mutants would seem to be killed."""
+    first = next(((mutant, tests) for mutant in mutants if (tests := covering(mutant, known))), None)
+    if first is None:
+        return
+    mutant, [(test, seconds), *_] = first
+    if by := run(tree, mutant.path, (tree / mutant.path).read_text(), [test], seconds):
+        raise SystemExit(f"{test} fails without any fault ({by}); the copy is not of this version: make a new one")
 
 
 def report(results: dict[str, dict[str, Any]]) -> None:
@@ -282,6 +293,7 @@ def main() -> None:
     wanted = ALIVE if options.retry else (None,)
     drawn = draw_mutants(tree, options.rooms, options.number, options.seed)
     drawn = [mutant for mutant in drawn if results.get(mutant.name, {}).get("what") in wanted]
+    check_copy(tree, known, drawn)
     with ThreadPoolExecutor(options.workers) as pool:
         for mutant, result in pool.map(attempt, drawn):
             if result is not None:

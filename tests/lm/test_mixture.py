@@ -11,7 +11,7 @@ from sapwood.lm.counts import count_text
 from sapwood.lm.kneser_ney import KneserNey
 from sapwood.lm.mixed_order import MixedOrder
 from sapwood.lm.mixture import Mixture
-from sapwood.lm.models import load_model
+from sapwood.lm.models import latent_part, load_model
 from sapwood.storage import read_arrays, write_arrays
 
 
@@ -104,6 +104,10 @@ def test_mixtures_of_all_kinds_are_one_file(tmp_path, boundaries):
     text = counts.vocabulary.encode(["<s>", "the", "cat", "barks", "</s>", "<s>", "a", "dog", "runs", "</s>"])
     text = text if boundaries == "sentence" else text[(text != 1) & (text != 2)]
     mixture = Mixture.fit(members, text, edges=[5])
+    assert latent_part(mixture) is latent
+    assert latent_part(Mixture.fit([members[0], mixed], text, edges=[])) is latent
+    with pytest.raises(ModelError, match="no hidden states"):
+        latent_part(Mixture.fit(members[:1], text, edges=[]))
     path = tmp_path / "mixture.model"
     mixture.save(path)
     loaded = load_model(path)
