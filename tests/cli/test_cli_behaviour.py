@@ -29,6 +29,8 @@ COMMANDS = (
     "serve",
     "convert",
     "import",
+    "package",
+    "models",
     "search",
     "minimise",
     "plot",

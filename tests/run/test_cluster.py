@@ -31,7 +31,7 @@ from sapwood.run import cluster as module
 from sapwood.run.cluster import Cluster
 from sapwood.trees.formats import read_trees
 
-pytest.importorskip("distributed", reason="distributed is not installed: pip install 'sapwood[cluster]'")
+pytest.importorskip("distributed", reason="distributed is not installed: pip install '.[cluster]'")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask's, about its own sockets and loops
 
 DATA = Path(__file__).parent.parent / "data"
@@ -177,7 +177,7 @@ def test_workers_with_other_versions_are_refused(cluster: Cluster, monkeypatch: 
 def test_workers_without_sapwood_are_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = module.metadata.PackageNotFoundError("sapwood")
     monkeypatch.setattr(cluster._client, "run", lambda call, *more, **how: {"tcp://w": missing})
-    with pytest.raises(ClusterError, match=r"worker tcp://w has no sapwood; install sapwood\[cluster\]"):
+    with pytest.raises(ClusterError, match=r"worker tcp://w has no sapwood; install sapwood \S+ with its extra"):
         cluster._check_workers()
 
 

@@ -22,6 +22,8 @@ _COMMANDS = {
     "serve": "sapwood.cli.serve",
     "convert": "sapwood.cli.convert",
     "import": "sapwood.cli.import_",
+    "package": "sapwood.cli.package",
+    "models": "sapwood.cli.models",
     "search": "sapwood.cli.search",
     "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",

@@ -191,7 +191,7 @@ class Cluster(Workers):
                 if isinstance(found, metadata.PackageNotFoundError):
                     raise ClusterError(
                         f"--cluster {self.address}: worker {worker} has no {name}; "
-                        f"install sapwood[cluster] {__version__} where it runs"
+                        f"install sapwood {__version__} with its extra cluster where it runs"
                     )
                 self._compare(worker, name, str(found), own.get(name, __version__))
         for worker, found in self._client.run(platform.python_version).items():
@@ -354,8 +354,8 @@ class Cluster(Workers):
             ) from error
         except ModuleNotFoundError as error:
             raise ClusterError(
-                f"--cluster {self.address}: a worker has no {error.name}; install sapwood[cluster] {__version__} where "
-                "it runs"
+                f"--cluster {self.address}: a worker has no {error.name}; "
+                f"install sapwood {__version__} with its extra cluster where it runs"
             ) from error
         except lost as error:
             raise ClusterError(
@@ -372,7 +372,7 @@ def _imported() -> Any:
     try:
         return importlib.import_module("distributed")
     except ModuleNotFoundError as error:
-        raise UsageError("--cluster needs Dask: pip install 'sapwood[cluster]'") from error
+        raise UsageError("--cluster needs Dask: pip install distributed") from error
 
 
 def _quieten() -> None:
