@@ -1,13 +1,17 @@
 """Figures 2 and 3 of Rabusseau, Balle and Cohen (2016) on open data: a treebank PCFG, approximated by fewer weights.
 
     python benchmarks/low_rank.py DIRECTORY [DIRECTORY ...] [--json FILE] [--pictures DIRECTORY] [--sentences 200]
-        [--states 5 10 20 ...] [--ranks 5 10 20 ...] [--vertical 1] [--horizontal 0] [--growth]
+        [--states 5 10 20 ...] [--ranks 5 10 20 ...] [--seeds 10] [--vertical 1] [--horizontal 0] [--growth]
 
 Each directory has train.mrg and test.mrg. The PCFG's automaton over unlabelled binary trees (one state for each symbol)
 is approximated by singular value tree automata of fewer states (SVTA, SVTA*) and by CP decompositions of its transition
 tensor (multiplicative updates, projected quasi-Newton). Measured are the l2 distance of the functions over all trees,
 the perplexity of section 4.2 on the test trees, and unlabelled bracketing by minimum Bayes risk for sentences of up to
-10, 20 and 40 words, against the number of weights of the transitions: `k^3`, or `3 R n`.
+10, 20 and 40 words, against the number of weights of the transitions, `k^3` or `3 R n`, and against the processor time
+that parsing a sentence takes. The perplexity is decided by the few most probable trees; beside it there are the part of
+the test trees that have a positive weight, the part whose weight is right within a factor of two, by length, and the
+median error of its logarithm. CP decompositions begin at random: `--seeds` of them are made of each size, and the
+tables have their means and standard deviations.
 
 `--growth` measures time and memory of the singular value form for more and more annotated grammars instead.
 
@@ -18,17 +22,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
+import statistics
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from low_rank_engine.cp import decompose
 from low_rank_engine.shapes import BracketCounts, bracket_scores, topology_of
 from low_rank_engine.topologies import topology_charts
-from low_rank_engine.tree_weights import SignedLogs, log_weights, perplexity
+from low_rank_engine.tree_weights import Agreement, SignedLogs, agreement, log_weights, perplexity
 from sapwood.automata import (
     DivergenceError,
     SingularStates,
@@ -73,9 +80,10 @@ class Problem:
         """Return the weights of all test trees."""
         return log_weights(automaton.root[0], automaton.transitions[0], automaton.leaves[0], self.trees)
 
-    def brackets(self, automaton: TreeAutomaton) -> list[float]:
-        """Return F1 of the best topologies, by the most words of a sentence."""
+    def brackets(self, automaton: TreeAutomaton) -> tuple[list[float], float]:
+        """Return F1 of the best topologies, by the most words of a sentence, and milliseconds a sentence."""
         counts = [BracketCounts() for _ in LENGTHS]
+        began = time.process_time()
         leaves = (automaton.leaves[0][words] for _, words in self.parsed)
         charts = topology_charts(automaton.root[0], automaton.transitions[0], leaves)
         with one_blas_thread():  # the products are small
@@ -84,7 +92,17 @@ class Problem:
                 counts = [
                     count + scores if len(words) <= most else count for count, most in zip(counts, LENGTHS, strict=True)
                 ]
-        return [count.f1 for count in counts]
+        seconds = time.process_time() - began
+        return [count.f1 for count in counts], 1000 * seconds / max(len(self.parsed), 1)
+
+    def agreements(self, weights: SignedLogs) -> list[Agreement]:
+        """Return how well the weights of test trees agree with the automaton's, by the most words of a tree."""
+        lengths = [len(words) for _, words in self.trees]
+        found = []
+        for most in LENGTHS:
+            short = [place for place, length in enumerate(lengths) if length <= most]
+            found.append(agreement(*(SignedLogs(one.sign[short], one.log[short]) for one in (self.weights, weights))))
+        return found
 
     def measure(self, automaton: TreeAutomaton) -> dict[str, Any]:
         """Compare an approximation with the automaton."""
@@ -93,18 +111,28 @@ class Problem:
             distance: dict[str, Any] = {"l2": close.l2, "relative": close.relative, "hankel": close.hankel}
         except DivergenceError:
             distance = {"l2": None, "relative": None, "hankel": None}
-        found = perplexity(self.weights, self.weigh(automaton))
-        return {**distance, "perplexity": found.value, "floored": found.floored, "brackets": self.brackets(automaton)}
+        weights = self.weigh(automaton)
+        found = perplexity(self.weights, weights)
+        told = self.agreements(weights)
+        brackets, milliseconds = self.brackets(automaton)
+        return {
+            **distance, "perplexity": found.value, "floored": found.floored, "positive": 100 * told[-1].positive,
+            "right": [100 * one.right for one in told],
+            "error": told[-1].error if math.isfinite(told[-1].error) else None,
+            "brackets": brackets, "ms": milliseconds,
+        }  # fmt: skip
 
 
-def approximations(problem: Problem, states: Sequence[int], ranks: Sequence[int], done: set[tuple[str, int]]) -> Any:
-    """Yield method, size, number of weights and automaton, and how long it took."""
+def approximations(
+    problem: Problem, states: Sequence[int], ranks: Sequence[int], seeds: int, done: set[tuple[str, int, int]]
+) -> Any:
+    """Yield method, size, seed, number of weights and automaton, and how long it took."""
     automaton = problem.automaton
     n = automaton.n_states
     found: dict[str, SingularStates] = {}
     for method in ("SVTA", "SVTA*"):
         for k in states:
-            if (method, k) in done or k > n:
+            if (method, k, 0) in done or k > n:
                 continue
             began = time.perf_counter()
             if method not in found:
@@ -113,17 +141,17 @@ def approximations(problem: Problem, states: Sequence[int], ranks: Sequence[int]
                 print(
                     f"{problem.name} {method}: gamma {gamma:.3f}, {time.perf_counter() - began:.1f} s", file=sys.stderr
                 )
-            yield method, k, k**3, project(automaton, found[method].truncated(k)), time.perf_counter() - began
+            yield method, k, 0, k**3, project(automaton, found[method].truncated(k)), time.perf_counter() - began
     transitions = automaton.transitions[0]
     assert isinstance(transitions, SparseTensor)
-    for method in ("CP-mu", "CP-pqn"):
-        for rank in ranks:
-            if (method, rank) in done:
-                continue
-            began = time.perf_counter()
-            tensor = decompose(transitions, rank, method="mu" if method == "CP-mu" else "pqn").tensor
-            smaller = TreeAutomaton.single(automaton.root[0], tensor, automaton.leaves[0], automaton.words)
-            yield method, rank, 3 * rank * n, smaller, time.perf_counter() - began
+    wanted = [(method, rank, seed) for seed in range(seeds) for method in ("CP-mu", "CP-pqn") for rank in ranks]
+    for method, rank, seed in wanted:
+        if (method, rank, seed) in done:
+            continue
+        began = time.perf_counter()
+        found_tensor = decompose(transitions, rank, method="mu" if method == "CP-mu" else "pqn", random_state=seed)
+        smaller = TreeAutomaton.single(automaton.root[0], found_tensor.tensor, automaton.leaves[0], automaton.words)
+        yield method, rank, seed, 3 * rank * n, smaller, time.perf_counter() - began
 
 
 def growth(directory: Path) -> list[dict[str, Any]]:
@@ -162,12 +190,12 @@ def growth(directory: Path) -> list[dict[str, Any]]:
 
 
 def draw_distances(results: Sequence[dict[str, Any]], names: Sequence[str]) -> Figure:
-    """Draw Figure 2: l2 distance above, perplexity below."""
+    """Draw Figure 2, l2 distance and perplexity, and below them the part of the trees that are right."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    figure = Figure(figsize=(3.6 * len(names) + 0.4, 5.4), layout="constrained")
-    panels = figure.subplots(2, len(names), squeeze=False, sharex="col")
+    figure = Figure(figsize=(3.6 * len(names) + 0.4, 7.6), layout="constrained")
+    panels = figure.subplots(3, len(names), squeeze=False, sharex="col")
     for column, name in enumerate(names):
         ours = [result for result in results if result["treebank"] == name]
         original = next(result for result in ours if result["method"] == "PCFG")["perplexity"]
@@ -175,26 +203,28 @@ def draw_distances(results: Sequence[dict[str, Any]], names: Sequence[str]) -> F
         values: tuple[tuple[str, Any], ...] = (
             ("l2 distance / norm", lambda result: result["relative"]),
             ("perplexity - the PCFG's", lambda result, of=original: max(result["perplexity"] - of, 1e-6)),
+            ("trees right within a factor of 2, %", lambda result: result["right"][-1]),
         )
         for row, (label, value) in enumerate(values):
             panel = panels[row, column]
             _curves(panel, ours, value)
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            if row < 2:
+                panel.set_yscale("log")
+                panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             if column == 0:
                 panel.set_ylabel(label)
         panels[0, column].set_title(name, loc="left")
-        panels[1, column].set_xlabel("weights of the transitions")
+        panels[2, column].set_xlabel("weights of the transitions")
     panels[0, 0].legend(frameon=False, fontsize=8)
     return figure
 
 
 def draw_brackets(results: Sequence[dict[str, Any]], names: Sequence[str]) -> Figure:
-    """Draw Figure 3: bracketing by length of sentences."""
+    """Draw Figure 3, bracketing by length of sentences, and that of all against time."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.6, 2.6 * len(names) + 0.3), layout="constrained")
-    panels = figure.subplots(len(names), len(LENGTHS), squeeze=False, sharex="row", sharey="row")
+    figure = Figure(figsize=(11, 2.6 * len(names) + 0.3), layout="constrained")
+    panels = figure.subplots(len(names), len(LENGTHS) + 1, squeeze=False, sharey="row")
     for row, name in enumerate(names):
         ours = [result for result in results if result["treebank"] == name]
         original = next(result for result in ours if result["method"] == "PCFG")
@@ -205,37 +235,75 @@ def draw_brackets(results: Sequence[dict[str, Any]], names: Sequence[str]) -> Fi
             panel.set_title(f"{name}, up to {most} words", loc="left", fontsize=9)
             if row == len(names) - 1:
                 panel.set_xlabel("weights of the transitions")
+        last = panels[row, -1]
+        _curves(last, ours, lambda result: result["brackets"][-1], along="ms")
+        last.plot(original["ms"], original["brackets"][-1], "k*", label="PCFG")
+        last.set_title(f"{name}, up to {LENGTHS[-1]} words", loc="left", fontsize=9)
+        if row == len(names) - 1:
+            last.set_xlabel("processor ms a sentence")
         panels[row, 0].set_ylabel("bracketing F1")
     panels[0, 0].legend(frameon=False, fontsize=8)
     return figure
 
 
-def _curves(panel: Any, results: Sequence[dict[str, Any]], value: Any) -> None:
-    """Draw a figure of all methods against the number of weights."""
+def _curves(panel: Any, results: Sequence[dict[str, Any]], value: Any, along: str = "weights") -> None:
+    """Draw a figure of all methods, means over seeds with bars from the least to the most."""
     from matplotlib.ticker import FixedLocator, FuncFormatter
 
     for number, method in enumerate(METHODS):
-        points = sorted((r["weights"], value(r)) for r in results if r["method"] == method and value(r) is not None)
+        cells = [cell for cell in _cells(results) if cell[0]["method"] == method]
+        points = []
+        for cell in cells:
+            values = [value(result) for result in cell if value(result) is not None]
+            if values:
+                x = statistics.fmean(result[along] for result in cell)
+                points.append((x, statistics.fmean(values), min(values), max(values)))
         if points:
-            panel.plot(*zip(*points, strict=True), "o-", color=COLOURS[number], label=method, markersize=3)
+            x, y, low, high = zip(*sorted(points), strict=True)
+            bars = [[a - b for a, b in zip(y, low, strict=True)], [a - b for a, b in zip(high, y, strict=True)]]
+            panel.errorbar(x, y, bars, fmt="o-", color=COLOURS[number], label=method, markersize=3, elinewidth=0.8)
     panel.set_xscale("log")
-    panel.xaxis.set_major_locator(FixedLocator([100, 1_000, 10_000, 100_000]))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    if along == "weights":
+        panel.xaxis.set_major_locator(FixedLocator([100, 1_000, 10_000, 100_000]))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+
+
+def _cells(results: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the results of all seeds of each method and size together."""
+    cells: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for result in results:
+        cells.setdefault((result["treebank"], result["method"], result["size"]), []).append(result)
+    return list(cells.values())
+
+
+def _spread(values: Sequence[float | None], form: str) -> str:
+    """Return the mean, and the standard deviation if there are several."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return "not finite"
+    mean = format(statistics.fmean(known), form)
+    return mean if len(known) == 1 else f"{mean} ± {format(statistics.stdev(known), form)}"
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
-    """Return all figures as Markdown."""
-    rows = [
-        "| treebank | method | k, R | weights | l2 / norm | perplexity | not positive | F1 <= 10 | <= 20 | <= 40 | s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        distance = "not finite" if result["relative"] is None else f"{result['relative']:.2g}"
-        scores = " | ".join(f"{score:.1f}" for score in result["brackets"])
-        rows.append(
-            f"| {result['treebank']} | {result['method']} | {result['size']} | {result['weights']:,} | {distance} | "
-            f"{result['perplexity']:.4g} | {result['floored']} | {scores} | {result['seconds']:.1f} |"
-        )
+    """Return all figures as Markdown: means over seeds, with standard deviations."""
+    heads = ("treebank", "method", "k, R", "seeds", "weights", "l2 / norm", "perplexity", "positive %")
+    heads += ("right %, <= 10", "<= 20", "<= 40", "median error", "F1 <= 10", "<= 20", "<= 40", "ms", "made in s")
+    rows = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for cell in _cells(results):
+        first = cell[0]
+        figures = [
+            first["treebank"], first["method"], str(first["size"]), str(len(cell)), f"{first['weights']:,}",
+            _spread([result["relative"] for result in cell], ".2g"),
+            _spread([result["perplexity"] for result in cell], ".4g"),
+            _spread([result["positive"] for result in cell], ".1f"),
+            *(_spread([result["right"][at] for result in cell], ".1f") for at in range(len(LENGTHS))),
+            _spread([result["error"] for result in cell], ".2g"),
+            *(_spread([result["brackets"][at] for result in cell], ".1f") for at in range(len(LENGTHS))),
+            _spread([result["ms"] for result in cell], ".1f"),
+            _spread([result["seconds"] for result in cell], ".1f"),
+        ]  # fmt: skip
+        rows.append("| " + " | ".join(figures) + " |")
     return "\n".join(rows)
 
 
@@ -245,6 +313,7 @@ def main() -> None:
     parser.add_argument("directory", nargs="+", type=Path)
     parser.add_argument("--states", nargs="+", type=int, default=[5, 10, 15, 20, 30, 40, 50, 60, 80])
     parser.add_argument("--ranks", nargs="+", type=int, default=[5, 10, 20, 40, 80, 160, 320, 640])
+    parser.add_argument("--seeds", type=int, default=1, help="of CP decompositions")
     parser.add_argument("--vertical", type=int, default=1)
     parser.add_argument("--horizontal", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=200, help="test sentences to parse")
@@ -261,16 +330,20 @@ def main() -> None:
     )
     for directory in options.directory:
         problem = Problem(directory, TreeTransform(options.vertical, options.horizontal), options.sentences)
-        done = {(result["method"], result["size"]) for result in results if result["treebank"] == directory.name}
+        done = {
+            (result["method"], result["size"], result["seed"])
+            for result in results
+            if result["treebank"] == directory.name
+        }
         n = problem.automaton.n_states
-        original = [] if ("PCFG", n) in done else [("PCFG", n, n**3, problem.automaton, 0.0)]
-        for method, size, weights, automaton, seconds in (
-            *original, *approximations(problem, options.states, options.ranks, done)
-        ):  # fmt: skip
+        original = [] if ("PCFG", n, 0) in done else [("PCFG", n, 0, n**3, problem.automaton, 0.0)]
+        for method, size, seed, weights, automaton, seconds in chain(
+            original, approximations(problem, options.states, options.ranks, options.seeds, done)
+        ):
             figures = problem.measure(automaton)
             results.append(
                 {
-                    "treebank": directory.name, "method": method, "size": size, "weights": weights,
+                    "treebank": directory.name, "method": method, "size": size, "seed": seed, "weights": weights,
                     "seconds": seconds, **figures,
                 }
             )  # fmt: skip

@@ -43,6 +43,7 @@ _TRAINED = {
     "pivot+em": (["--states", "24"], ["--states", "12"]),
     "em": (["--states", "16"], ["--states", "8"]),
 }
+LEGEND = {"half": "no merging, smaller weights", "closing": "closing alone", "merging": "merging (and closing)"}
 _Maker = Callable[[TensorGrammar, Corpus], TensorGrammar]
 
 
@@ -54,18 +55,22 @@ def _projection(**settings: Any) -> _Maker:
     return lambda grammar, corpus: minimise(grammar, weighing="trees", corpus=corpus, **settings).grammar
 
 
-# The grammar as it is, and trained with fewer states, are made elsewhere.
+# The grammar as it is, and trained with fewer states, are made elsewhere. A threshold behind a name is that of parsing.
 CONTENDERS: dict[str, _Maker | None] = {
     "as trained": None,
-    "half precision alone": _merging(budget=1.0, least=0.0),
-    "no merging, least 1e-5": _merging(budget=1.0),
-    "no merging, least 1e-4": _merging(budget=1.0, least=1e-4),
-    "merging, budget 0.7": _merging(),
-    "merging, budget 0.5": _merging(budget=0.5),
-    "merging, budget 0.3": _merging(budget=0.3),
-    "merging, work 12": _merging(work=12),
-    "merging, work 8": _merging(work=8),
-    "projection, budget 0.3": _projection(budget=0.3),
+    "as trained, threshold 5e-5": None,
+    "as trained, threshold 1e-4": None,
+    "half precision alone": _merging(budget=1.0, least=0.0, keep_open=1.0),
+    "least 1e-5 alone": _merging(budget=1.0, keep_open=1.0),
+    "closing alone": _merging(budget=1.0, least=0.0, halves=False),
+    "merging alone": _merging(keep_open=1.0),
+    "merging and closing": _merging(),
+    "merging and closing, open 0.995": _merging(keep_open=0.995),
+    "merging and closing, open 0.98": _merging(keep_open=0.98),
+    "merging and closing, budget 0.5": _merging(budget=0.5),
+    "merging and closing, budget 0.3": _merging(budget=0.3),
+    "merging and closing, work 8": _merging(work=8),
+    "merging and closing, threshold 5e-5": _merging(),
     "projection, work 8": _projection(work=8),
     "trained with fewer": None,
     "one state each": lambda grammar, _: coarsen(grammar)[0],
@@ -112,14 +117,19 @@ def measure(options: argparse.Namespace, directory: Path, method: str, seed: int
     corpus = corpus_for(full, read_trees(directory / "train.mrg"))
     grammars: dict[str, TensorGrammar] = {}
     for name in options.contenders:
-        make = CONTENDERS[name]
-        if make is not None:
+        make, same = CONTENDERS[name], name.partition(", threshold")[0]
+        if name != same and same in grammars:
+            grammars[name] = grammars[same]
+        elif make is not None:
             grammars[name] = make(full, corpus)
-        elif name == "as trained":
+        elif same == "as trained":
             grammars[name] = full
         else:
             grammars[name] = TensorGrammar.load(trained(options, directory, method, seed, fewer=True))
-    parsers = {name: Parser(grammar) for name, grammar in grammars.items()}
+    parsers = {}
+    for name, grammar in grammars.items():
+        threshold = name.partition("threshold ")[2]
+        parsers[name] = Parser(grammar, threshold=float(threshold)) if threshold else Parser(grammar)
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for part in ("dev", "test"):  # after dev, the parsers have met most words
         read = map(full.normaliser, read_trees(directory / f"{part}.mrg"))
@@ -181,12 +191,12 @@ def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
 
     figure = Figure(figsize=(7.4, 3.2), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    marks = {"no": "s", "half": "s", "merging": "o", "projection": "^", "trained": "x"}
+    marks = {"as": "v", "half": "s", "least": "s", "closing": "D", "merging": "o", "projection": "^", "trained": "x"}
     cells = list(dict.fromkeys((row["treebank"], row["method"]) for row in found))
     for panel, gain, label in zip(panels, ("smaller", "faster"), ("times smaller file", "times as fast"), strict=True):
         for row in found:
             kind = row["contender"].split()[0].rstrip(",")
-            if kind in marks:
+            if kind in marks and row["contender"] != "as trained":
                 colour = COLOURS[cells.index((row["treebank"], row["method"]))]
                 panel.plot(row[gain], row["lost"], marks[kind], color=colour, markersize=5)
         panel.axhline(-0.2, color="grey", linewidth=0.6, linestyle=":")
@@ -194,8 +204,10 @@ def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
         panel.set_xscale("log")
     for number, (treebank, method) in enumerate(cells):
         panels[0].plot([], [], "-", color=COLOURS[number], label=f"{treebank}, {method}")
-    for name in ("merging", "projection", "no merging", "trained with fewer"):
-        panels[1].plot([], [], marks[name.split()[0]], color="grey", label=name)
+    for name in ("as trained, other threshold", "half", "closing", "merging", "projection", "trained with fewer"):
+        panels[1].plot(
+            [], [], marks[name.split()[0].rstrip(",")], color="grey", linestyle="", label=LEGEND.get(name, name)
+        )
     panels[0].set_ylabel("test F1, change")
     panels[0].set_ylim(bottom=max(-4.0, min((row["lost"] for row in found), default=0) - 0.2))
     for panel in panels:

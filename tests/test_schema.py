@@ -14,6 +14,7 @@ from fuzz.targets import STORED
 from sapwood.errors import ModelError
 from sapwood.grammar.bundle import BUNDLE
 from sapwood.grammar.tensor_grammar import MODEL
+from sapwood.learn.spectral.state_search import SCORES
 from sapwood.learn.training import CHECKPOINT
 from sapwood.lm import resuming
 from sapwood.lm.aggregate_training import STATE
@@ -26,7 +27,7 @@ from sapwood.trees.corpus import CORPUS
 SCHEMAS = {
     schema.kind: schema
     for schema in (
-        MODEL, BUNDLE, CORPUS, CHECKPOINT, COUNTS, resuming.CHECKPOINT,
+        MODEL, BUNDLE, CORPUS, CHECKPOINT, SCORES, COUNTS, resuming.CHECKPOINT,
         *(model.schema for model in (LatentBigram, MixedOrder, Mixture, NgramModel)),
     )
 }  # fmt: skip
@@ -136,7 +137,8 @@ def test_every_array_is_declared_with_its_type(originals, tmp_path):
     name, contents = originals
     for arrays, metadata, kind, version in contents:
         for array, values in arrays.items():
-            for wrong in (values.astype(np.float16), values[..., None]):
+            other = np.float64 if values.dtype == np.float16 else np.float16
+            for wrong in (values.astype(other), values[..., None]):
                 (tmp_path / "file").write_bytes(file_of(({**arrays, array: wrong}, metadata, kind, version)))
                 with pytest.raises(ModelError) as caught:
                     STORED[name].use(tmp_path / "file")

@@ -1,4 +1,4 @@
-"""The weights that an automaton gives to many trees, and the perplexity of an approximation (section 4.2)."""
+"""The weights that an automaton gives to many trees, and what an approximation makes of them (section 4.2)."""
 
 from __future__ import annotations
 
@@ -158,3 +158,26 @@ def perplexity(reference: SignedLogs, approximation: SignedLogs, *, floor: float
     seen = share > 0
     bits = float(-share[seen] @ log_g[seen] / np.log(2))
     return Perplexity(2.0**bits, bits, int((~positive).sum()), float(share[~positive].sum()))
+
+
+class Agreement(NamedTuple):
+    """How well an approximation agrees with the original on trees of which all count the same.
+
+    `positive` is the part of the trees that have a positive weight at all, `right` the part whose weight is right
+    within a factor of two, and `error` the median of `|log f'(t) - log f(t)|`, where a weight that is not positive is
+    infinitely wrong.
+    """
+
+    positive: float
+    right: float
+    error: float
+
+
+def agreement(original: SignedLogs, approximation: SignedLogs) -> Agreement:
+    """Compare the weights of trees; all of the original's are positive."""
+    if not len(original.log) or (original.sign <= 0).any():
+        raise UsageError("an approximation is compared on trees with positive weights, one at least")
+    positive = approximation.sign > 0
+    errors = np.full(len(original.log), np.inf)
+    errors[positive] = np.abs(approximation.log - original.log)[positive]
+    return Agreement(float(positive.mean()), float((errors <= np.log(2)).mean()), float(np.median(errors)))

@@ -18,7 +18,9 @@ from sapwood.grammar.states import change_states, drop_weights, join_states, rou
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.observed import ObservedTrees
+from sapwood.learn.closing import learn_closing
 from sapwood.learn.split_merge import SplitMerge
+from sapwood.run.progress import Silent
 from sapwood.trees.corpus import Corpus
 
 
@@ -150,9 +152,10 @@ def test_dropped_weights(trained):
 
 def test_merge(trained, tmp_path):
     grammar, corpus = trained
-    found = merge(grammar, corpus, budget=0.5, distances=True)
+    found = merge(grammar, corpus, budget=0.5, distances=True, keep_open=1.0)
     small = found.grammar
     assert small.probabilistic
+    assert small.closing is None
     assert small.states.sum() < grammar.states.sum()
     small.save(tmp_path / "m")
     grammar.save(tmp_path / "before")
@@ -165,10 +168,10 @@ def test_merge(trained, tmp_path):
     tree = next(iter(made_up_treebank(1, 7)))
     assert Parser(small).parse_one(tree.words()).status == "parsed"
     # Nothing merged, nothing dropped, nothing rounded: nothing changed.
-    same = merge(grammar, corpus, budget=1.0, least=0.0, halves=False)
+    same = merge(grammar, corpus, budget=1.0, least=0.0, halves=False, keep_open=1.0)
     np.testing.assert_allclose(same.grammar.tensors, grammar.tensors, rtol=1e-6)
     assert same.likelihoods[1] == pytest.approx(same.likelihoods[0], abs=1e-3)
-    assert merge(grammar, corpus, budget=0.5, threads=3).grammar == small
+    assert merge(grammar, corpus, budget=0.5, threads=3, keep_open=1.0).grammar == small
     assert round_to_halves(small) == small
 
 
@@ -180,3 +183,31 @@ def test_what_cannot_be_merged(trained):
         merge(grammar, corpus, least=-1.0)
     with pytest.raises(UsageError, match="own or base"):
         merge(grammar, corpus, symbols="none")
+
+
+def test_cells_are_closed(trained):
+    grammar, corpus = trained
+    plain = merge(grammar, corpus, keep_open=1.0)
+    found = merge(grammar, corpus, keep_open=0.97)
+    assert found.grammar.closing is not None
+    expected = learn_closing(plain.grammar, corpus, keep=0.97)
+    assert found.grammar == replace(plain.grammar, closing=expected)
+    assert [one.grammar.info["minimised"]["open"] for one in (plain, found)] == [1.0, 0.97]
+    # Too few trees to learn from: none is closed, and a note says so.
+    notes = Notes()
+    few = corpus.part(np.arange(99))
+    assert merge(grammar, few, progress=notes).grammar.closing is None
+    assert "no cells are closed: that is learned from 100 trees or more, not from 99" in notes.notes
+    for wrong in (0.0, 1.1, -1.0):
+        with pytest.raises(UsageError, match="keep open is above 0"):
+            merge(grammar, corpus, keep_open=wrong)
+
+
+class Notes(Silent):
+    """Keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)

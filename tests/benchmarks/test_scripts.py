@@ -72,6 +72,16 @@ RUNS = [
         id="spectral",
     ),
     pytest.param(
+        "spectral_weights",
+        "{trees} --states 2 --seeds 0 1 --results {new}/a.jsonl",
+        [
+            rf"\| trees \| real, absolute values \| {NUMBER} ± ",
+            r"\| trees \| non-negative \| .* 0.0 ± 0.0 %",
+            "of [0-9]+ test trees",
+        ],
+        id="spectral_weights",
+    ),
+    pytest.param(
         "spectral",
         "{trees}",
         [r"\| spectral auto \|", r"\| cluster\+em ensemble \|", r"\| trees \| vertical 2 \|", r"\| trees \| 60 \|"],
@@ -168,15 +178,15 @@ RUNS = [
     ),
     pytest.param(
         "low_rank",
-        "{trees} --states 2 3 --ranks 2 --sentences 5 --json {new}/a.json --pictures {new}",
-        [r"\| trees \| .* \| 2 \| .* \|", r"\| trees \| .* \| 3 \| .* \|"],
+        "{trees} --states 2 3 --ranks 2 --seeds 2 --sentences 5 --json {new}/a.json --pictures {new}",
+        [r"\| trees \| SVTA\* \| 3 \| 1 \| 27 \|", r"\| trees \| CP-mu \| 2 \| 2 \| .* ± .* \|"],
         id="low_rank",
         marks=[slow, pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")],
     ),
     pytest.param(
         "minimising",
         "{trees} --models {new} --methods em --seeds 0 --sentences 5 --results {new}/a.jsonl --picture {new}/a.svg",
-        [r"trees, em, mean of 1 seeds", r"\| merging, budget 0\.5 \|", r"\| trained with fewer \|"],
+        [r"trees, em, mean of 1 seeds", r"\| merging and closing, budget 0\.5 \|", r"\| trained with fewer \|"],
         id="minimising",
         marks=slow,
     ),

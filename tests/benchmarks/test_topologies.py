@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from low_rank_engine.shapes import BracketCounts, best_topology, bracket_scores, spans_of, topology_of
 from low_rank_engine.topologies import TopologyChart, prepare, topology_charts
-from low_rank_engine.tree_weights import SignedLogs, log_weights, perplexity
+from low_rank_engine.tree_weights import SignedLogs, agreement, log_weights, perplexity
 from sapwood.automata.tensors import ProductTensor, SparseTensor, dense
 from sapwood.errors import UsageError
 from sapwood.trees.brackets import parse_trees
@@ -613,3 +613,25 @@ def left_branching(length):
 
 def right_branching(length):
     return tuple((start, length) for start in range(length - 1))
+
+
+class TestAgreement:
+    def test_by_hand(self):
+        found = agreement(logs(0.5, 0.25, 0.125, 1e-9, 1e-6), logs(0.5, 0.6, 0.0, -1e-9, 1.9e-6))
+        assert (found.positive, found.right) == (0.6, 0.4)
+        assert found.error == pytest.approx(np.log(0.6 / 0.25))
+
+    def test_all_trees_count_the_same(self):
+        """Scaling one tree's weights on both sides changes nothing: no tree decides because it is probable."""
+        rng = np.random.default_rng(0)
+        f, g = (SignedLogs(np.ones(50), rng.normal(size=50)) for _ in range(2))
+        scale = np.where(np.arange(50) == 7, 300.0, 0.0)
+        scaled = agreement(SignedLogs(f.sign, f.log + scale), SignedLogs(g.sign, g.log + scale))
+        assert scaled == pytest.approx(agreement(f, g))
+        assert agreement(f, f) == (1.0, 1.0, 0.0)
+        assert agreement(f, SignedLogs(-np.ones(50), f.log)) == (0.0, 0.0, np.inf)
+
+    def test_originals_are_positive(self):
+        for weights in (logs(), logs(0.5, 0.0), logs(0.5, -0.1)):
+            with pytest.raises(UsageError, match="positive weights"):
+                agreement(weights, weights)

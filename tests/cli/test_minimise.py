@@ -214,6 +214,24 @@ def test_merging(sapwood: Sapwood, folder: Path, options: str, settings: dict) -
     assert folder.is_dir()
 
 
+def test_closed_cells(sapwood: Sapwood, folder: Path) -> None:
+    """With enough trees cells are closed, by the first grammar for all, as `merge` does it."""
+    (folder / "more.mrg").write_text("".join(f"{tree}\n" for tree in made_up_treebank(150, 3)))
+    outcome = run(sapwood, "two --trees more.mrg -o small --open 0.95")
+    assert re.search(r"closed are [0-9]+% of all spans, and about 0.05 of the phrases", outcome.err)
+    grammars = load_models("two")
+    corpus = Corpus.from_trees(
+        read_trees("more.mrg"), normaliser=grammars[0].normaliser, transform=grammars[0].transform
+    )
+    new = load_models("small")
+    assert new[0] == merge(grammars[0], corpus, keep_open=0.95).grammar
+    assert new[1] == merge(grammars[1], corpus, keep_open=1.0).grammar
+    assert (new[0].closing is None, new[1].closing is None) == (False, True)
+    assert sapwood(["parse", "-m", "small", "-q"], b"the kalora bild .\n").code == 0
+    few = run(sapwood, "m --trees train.mrg -o small")
+    assert "no cells are closed: that is learned from 100 trees or more, not from 50" in few.err
+
+
 def test_merging_several_grammars_and_base_symbols(sapwood: Sapwood, folder: Path) -> None:
     found = report(sapwood, "two --trees train.mrg -o small")
     new = load_models("small")
@@ -472,8 +490,14 @@ def test_mistakes_with_text(
         ("m -o out --budget 0.5 --tolerance 0", USAGE, "give one of them"),
         ("m -o out --by merging", USAGE, "--by merging goes by --trees"),
         ("m -o out --by merging --weigh l2 --trees train.mrg", USAGE, "--by merging goes by --trees"),
-        ("m -o out --least 0.1", USAGE, "--least and --precision go with merging"),
-        ("m -o out --by projection --trees train.mrg --precision half", USAGE, "--least and --precision go with"),
+        ("m -o out --least 0.1", USAGE, "--least, --precision and --open go with merging"),
+        (
+            "m -o out --by projection --trees train.mrg --precision half",
+            USAGE,
+            "--least, --precision and --open go with",
+        ),
+        ("m -o out --by projection --trees train.mrg --open 0.9", USAGE, "--least, --precision and --open go with"),
+        ("m -o out --trees train.mrg --open 0", USAGE, "0.0 is not in the range"),
         ("m -o out --trees train.mrg --plot values.svg", USAGE, "--plot draws singular values"),
         ("m -o out --weigh trees", USAGE, "--weigh trees needs --trees"),
         ("m -o out --weigh l2 --trees train.mrg", USAGE, "--trees does not go with --weigh l2"),

@@ -23,6 +23,7 @@ from sapwood.anchors.matrix_files import read_matrix
 from sapwood.automata.wcfg_files import format_grammar, read_grammar
 from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.grammar.bundle import load_models, save_models
+from sapwood.grammar.closing import Closing
 from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.parse_files import read_manifest
@@ -31,6 +32,7 @@ from sapwood.learn.layer import LayerLearner
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.run import train
+from sapwood.learn.spectral.state_search import Scores, search_states
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.lm import Counts, KneserNey, LatentBigram, MixedOrder, Mixture, count_text, load_model, write_arpa
 from sapwood.lm import train as train_language
@@ -81,7 +83,10 @@ def _grammars() -> list[TensorGrammar]:
     layered = train(corpus, method="pcfg", layer=LayerLearner(folds=2, epochs=1, bits=8, least=1)).grammar
     network = NetworkLearner(input=3, half=2, layers=2, inner=3, epochs=1)
     beside = train(corpus, method="pcfg", network=network).grammar
-    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered, beside]
+    # Few trees are too few to learn from which cells to close, but not to close some.
+    weights = np.random.default_rng(0).normal(size=1 << 8).astype(np.float16).astype(np.float32)
+    closed = replace(latent, closing=Closing(weights, -1.0, np.arange(2, dtype=np.int32)))
+    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered, beside, closed]
 
 
 def _parse(grammars: list[TensorGrammar]) -> None:
@@ -104,6 +109,12 @@ def _use_corpus(path: Path) -> None:
 
 def _use_checkpoint(learner: Any, path: Path) -> None:
     learner.fit(_corpus(), checkpoint=path)
+
+
+def _search(path: Path) -> None:
+    """Search numbers of states with a checkpoint, or go on from one."""
+    scores = Scores(lambda states, *_: -float(np.abs(states - 3).sum()), path, {"run": 1})
+    search_states(scores, np.array([4, 4]), np.array([8, 8]), [0, 1])
 
 
 # Language models.
@@ -314,6 +325,7 @@ STORED = {
     "checkpoint-split-merge": Target(
         lambda: _content(_checkpointed(_SPLIT_MERGE)), stored, partial(_use_checkpoint, _SPLIT_MERGE), share=0.3
     ),
+    "checkpoint-search": Target(lambda: _content(_search), stored, _search, share=0.3),
     "checkpoint-lm": Target(
         lambda: _content(partial(_learn_language, "em")), stored, partial(_learn_language, "em"), share=0.3
     ),

@@ -100,7 +100,7 @@ def test_limits_are_copied_and_checked(parser):
 def test_memory_that_there_is_not(parser, monkeypatch):
     """Without a limit of ours the system's counts."""
     fresh = limited(parser)
-    monkeypatch.setattr(fresh, "_attempt_tree", lambda *_: (_ for _ in ()).throw(MemoryError))
+    monkeypatch.setattr(fresh, "_tree", lambda *_: (_ for _ in ()).throw(MemoryError))
     assert fresh.parse_one(SENTENCE).status == "out of memory"
 
 

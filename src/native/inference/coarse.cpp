@@ -1,6 +1,7 @@
 // The coarse pass from beginning to end: how well symbols fit, inside, outside, forest.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "inference/coarse_pass.hpp"
 
@@ -15,8 +16,9 @@ constexpr double doubtful = 0.01;
 
 template <class Real> bool CoarsePass<Real>::run(Forest &forest) {
     Scaled expected;
+    const bool closing = constraints.close && g.closing && n > 2;
     if (threshold > 0 && !constraints.any())  // of which the estimates would know nothing
-        expected = estimate_fits(g, leaves, m);
+        expected = estimate_fits(g, leaves, closing, m);
     left_fit = m.left_fit.take((n + 1) * n_symbols), right_fit = m.right_fit.take((n + 1) * n_symbols);
     left_exponent = m.left_exponent.take(n + 1), right_exponent = m.right_exponent.take(n + 1);
     if (!(expected.value > 0)) {
@@ -27,6 +29,7 @@ template <class Real> bool CoarsePass<Real>::run(Forest &forest) {
             left_exponent[i] = right_exponent[i] = 0;
         }
     }
+    if (closing && expected.value > 0) close_cells();
     least_exponent = expected.exponent;
     double total = 0;
     for (double assumed = expected.value;;) {
@@ -46,6 +49,16 @@ template <class Real> bool CoarsePass<Real>::run(Forest &forest) {
     if (m.budget) m.budget->charge(m.forest_bytes, 2 * Forest::bytes(n_cells, forest.n_nodes(), n_groups, n_edges));
     link_edges(forest);
     return true;
+}
+
+template <class Real> void CoarsePass<Real>::close_cells() {
+    int32_t *kinds = m.kinds.take(n);
+    for (Index i = 0; i < n; ++i) kinds[i] = leaves[i]->kind;
+    float *scores = m.cell_score.take(n_cells);
+    std::fill_n(scores, n_cells, std::numeric_limits<float>::infinity());
+    score_cells(g.closing->weights.data(), {m.best_tag.data(), kinds, n, g.closing->bits}, n, scores);
+    cell_score = scores;
+    limit_of_cells = g.closing->limit;
 }
 
 template <class Real> void CoarsePass<Real>::list_entries(std::vector<Entry> &entries) const {

@@ -8,10 +8,12 @@
 
 namespace sapwood {
 
-// What the coarse pass may do in a cell: anything, nothing, or the symbols of a row of `allowed`.
+// What the coarse pass may do in a cell: anything, nothing, or the symbols of a row of `allowed`. If `close` is set, the
+// grammar may close cells; where phrases are asked for it does not, of which it knows nothing.
 struct Constraints {
     Vector<const int32_t> cells;
     Matrix<const bool> allowed;
+    bool close = false;
     bool any() const { return cells.size() > 0; }
     int32_t of(Index cell) const { return any() ? cells[cell] : -1; }
 };
@@ -34,7 +36,9 @@ template <class Real> struct CoarseMemory {
     Buffer<int32_t> splits, touched, met_code, used_rule, used_parent, chosen;
     Buffer<int64_t> met_first, met_last, group_cell, edge_offsets;
     Buffer<int32_t> group_rule, split;
-    Buffer<double> words, tags, next_tags;
+    Buffer<double> words, tags, next_tags, forward;
+    Buffer<int32_t> best_tag, kinds;
+    Buffer<float> cell_score;
     int64_t rules_applied = 0;  // by all inside passes so far
     Budget *budget = nullptr;
     std::size_t forest_bytes = 0;
@@ -48,10 +52,11 @@ template <class Real> struct CoarseMemory {
                         &edge_offsets})
             visit(*b);
         for (auto *b : {&starting, &n_starting, &start_slot, &end_slot, &node_number, &part_rule, &place, &ending, &splits,
-                        &touched, &met_code, &used_rule, &used_parent, &chosen, &group_rule, &split})
+                        &touched, &met_code, &used_rule, &used_parent, &chosen, &group_rule, &split, &best_tag, &kinds})
             visit(*b);
         for (auto *b : {&ends, &starts}) visit(*b);
-        for (auto *b : {&words, &tags, &next_tags}) visit(*b);
+        for (auto *b : {&words, &tags, &next_tags, &forward}) visit(*b);
+        visit(cell_score);
     }
 };
 
@@ -82,8 +87,10 @@ struct Scaled {
 
 // How well each symbol fits at each boundary: fills `left_fit (n + 1, S)`, `right_fit (n + 1, S)` and their exponents, so
 // that an inside value of span (i, j) times both estimates its probability together with all words. Returns the
-// sentence's probability under the Markov model over tags.
+// sentence's probability under the Markov model over tags. If `tagged`, `best_tag (n)` gets the most probable tag of each
+// word by that model.
 template <class Real>
-Scaled estimate_fits(const CoarseGrammar &grammar, const std::vector<const Leaf *> &leaves, CoarseMemory<Real> &memory);
+Scaled estimate_fits(const CoarseGrammar &grammar, const std::vector<const Leaf *> &leaves, bool tagged,
+                     CoarseMemory<Real> &memory);
 
 }  // namespace sapwood

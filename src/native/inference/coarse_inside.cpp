@@ -62,7 +62,7 @@ template <class Real> void CoarsePass<Real>::fill_cell(Index i, Index j) {
     const int32_t allowed = constraints.of(cell);
     exponent[cell] = empty_exponent;
     std::fill_n(rows + i * stride, whole_lanes(n_ending), Real(0));
-    if (allowed == -2) return;
+    if (allowed == -2 || (cell_score && cell_score[cell] < limit_of_cells)) return;
     n_touched = n_used = 0;
     const Real *fit_left = left_fit + i * n_symbols, *fit_right = right_fit + j * n_symbols;
     const int64_t apart = least_exponent - left_exponent[i] - right_exponent[j];

@@ -54,6 +54,8 @@ template <class Real> class CoarsePass {
     double least = 0;
     int64_t least_exponent = 0;
     Index n_groups = 0, n_edges = 0;
+    const float *cell_score = nullptr;  // cells below the limit are closed, if there are scores
+    float limit_of_cells = 0;
 
     // Scratch of the inside pass, for one end j or one cell.
     int32_t *place, *ending, *splits, *touched, *met_code, *used_rule, *used_parent;
@@ -68,6 +70,9 @@ template <class Real> class CoarsePass {
     uint64_t *end_set(Index i, Index slot) const { return ends + (i * n_symbols + slot) * n_words; }
     uint64_t *start_set(Index j, Index slot) const { return starts + (j * n_symbols + slot) * n_words; }
     static bool holds(const uint64_t *set, Index position) { return set[position >> 6] >> (position & 63) & 1; }
+
+    // Score all cells by the words around them.
+    void close_cells();
 
     void prepare();
 

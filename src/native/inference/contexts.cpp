@@ -34,11 +34,14 @@ void mix_rows(const double *weights, Index n_tags, const float *table, Index siz
 }  // namespace
 
 template <class Real>
-Scaled estimate_fits(const CoarseGrammar &g, const std::vector<const Leaf *> &leaves, CoarseMemory<Real> &memory) {
+Scaled estimate_fits(const CoarseGrammar &g, const std::vector<const Leaf *> &leaves, bool tagged,
+                     CoarseMemory<Real> &memory) {
     const Index n = static_cast<Index>(leaves.size()), n_symbols = g.n_symbols, n_tags = g.n_tags, width = n_tags + 1;
     Real *left = memory.left_fit.take((n + 1) * n_symbols), *right = memory.right_fit.take((n + 1) * n_symbols);
     int64_t *left_exponent = memory.left_exponent.take(n + 1), *right_exponent = memory.right_exponent.take(n + 1);
     double *words = memory.words.take(n * n_tags), *here = memory.tags.take(width), *there = memory.next_tags.take(width);
+    double *forward = tagged ? memory.forward.take(n * n_tags) : nullptr;
+    int32_t *best_tag = tagged ? memory.best_tag.take(n) : nullptr;
     std::vector<int64_t> word_exponent(n);
     std::fill(words, words + n * n_tags, 0.0);
     for (Index i = 0; i < n; ++i) {
@@ -62,6 +65,7 @@ Scaled estimate_fits(const CoarseGrammar &g, const std::vector<const Leaf *> &le
         for (Index t = 0; t < n_tags; ++t) here[t] = there[t] * words[i * n_tags + t];
         here[n_tags] = 0;
         left_exponent[i + 1] = left_exponent[i] + word_exponent[i] + rescale(here, width);
+        if (tagged) std::copy(here, here + n_tags, forward + i * n_tags);
     }
     double total = 0;
     for (Index t = 0; t < n_tags; ++t) total += here[t] * g.steps[t * width + n_tags];
@@ -72,12 +76,17 @@ Scaled estimate_fits(const CoarseGrammar &g, const std::vector<const Leaf *> &le
         mix_rows(here, width, g.follows.data(), n_symbols, right + j * n_symbols);
         if (j == 0) break;
         const double *word = words + (j - 1) * n_tags;
+        Index best = 0;
+        double most = 0;
         for (Index t = 0; t < n_tags; ++t) {
             double value = 0;
             if (word[t] > 0)
                 for (Index u = 0; u < width; ++u) value += g.steps[t * width + u] * here[u];
             there[t] = value * word[t];
+            if (tagged && value * forward[(j - 1) * n_tags + t] > most)
+                most = value * forward[(j - 1) * n_tags + t], best = t;
         }
+        if (tagged) best_tag[j - 1] = static_cast<int32_t>(best);
         std::copy(there, there + n_tags, here);
         here[n_tags] = 0;
         right_exponent[j - 1] = right_exponent[j] + word_exponent[j - 1] + rescale(here, width);
@@ -85,7 +94,7 @@ Scaled estimate_fits(const CoarseGrammar &g, const std::vector<const Leaf *> &le
     return {total, left_exponent[n]};
 }
 
-template Scaled estimate_fits(const CoarseGrammar &, const std::vector<const Leaf *> &, CoarseMemory<float> &);
-template Scaled estimate_fits(const CoarseGrammar &, const std::vector<const Leaf *> &, CoarseMemory<double> &);
+template Scaled estimate_fits(const CoarseGrammar &, const std::vector<const Leaf *> &, bool, CoarseMemory<float> &);
+template Scaled estimate_fits(const CoarseGrammar &, const std::vector<const Leaf *> &, bool, CoarseMemory<double> &);
 
 }  // namespace sapwood

@@ -1,8 +1,10 @@
 // Grammars as the parser sees them, and the words of a sentence.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "inference/closing.hpp"
 #include "views.hpp"
 
 namespace sapwood {
@@ -36,6 +38,8 @@ struct CoarseGrammar {
     std::vector<double> share;             // (S)
     std::vector<float> begins, follows;    // (T + 1, S)
     std::vector<double> steps;             // (T + 1, T + 1)
+
+    std::shared_ptr<const Closing> closing;  // which cells are closed, null if none is
 
     template <class Real> const Real *weights() const {
         if constexpr (std::is_same_v<Real, float>) return rule_weight_single.data();
@@ -90,6 +94,7 @@ struct Leaf {
     std::vector<Row<float>> single;
     std::vector<Row<double>> precise;
     bool fixed = false;  // whether a given tag must hold
+    int32_t kind = 0;    // of the word, as features of cells see it
 
     template <class Real> const std::vector<Row<Real>> &rows() const {
         if constexpr (std::is_same_v<Real, float>) return single;

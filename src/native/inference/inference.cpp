@@ -86,6 +86,25 @@ std::shared_ptr<CoarseGrammar> make_coarse(const CoarseArrays &rules, const Pair
     return grammar;
 }
 
+template <class T> Array<T> array_of(const T *values, Index size) {
+    Array<T> result(size);
+    std::copy(values, values + size, result.data.get());
+    return result;
+}
+
+// Let a grammar close cells that score below the limit, given the weights of their features, a power of two of them.
+void set_closing(CoarseGrammar &grammar, Vector<const float> weights, float limit) {
+    const int bits = std::countr_zero(static_cast<uint64_t>(weights.size()));
+    grammar.closing = std::make_shared<Closing>(Closing{bits, limit, flat(weights)});
+}
+
+// The most probable tag of each word by the Markov model over tags.
+Array<int32_t> best_tags(const CoarseGrammar &grammar, const Leaves &leaves, Workspace &workspace) {
+    CoarseMemory<double> &memory = workspace.coarse_double;
+    estimate_fits(grammar, leaves, true, memory);
+    return array_of(memory.best_tag.data(), static_cast<Index>(leaves.size()));
+}
+
 template <class Real> std::shared_ptr<FineGrammar<Real>> make_fine(const FineArrays<Real> &arrays, double least, nb::handle) {
     return lay_out<Real>(arrays, least);
 }
@@ -105,19 +124,12 @@ auto forest_arrays(const Forest &forest) {
                       std::move(children)};
 }
 
-Constraints constraints_of(Vector<const int32_t> cells, Matrix<const bool> allowed) { return {cells, allowed}; }
-
 std::optional<Forest> coarse_forest_of(const CoarseGrammar &grammar, const Leaves &leaves, double threshold,
-                                       Vector<const int32_t> cells, Matrix<const bool> allowed, Workspace &workspace) {
+                                       Vector<const int32_t> cells, Matrix<const bool> allowed, bool close,
+                                       Workspace &workspace) {
     const Trim trim{workspace};
-    if (!prune_coarsely(grammar, leaves, threshold, constraints_of(cells, allowed), workspace)) return std::nullopt;
+    if (!prune_coarsely(grammar, leaves, threshold, {cells, allowed, close}, workspace)) return std::nullopt;
     return workspace.first;
-}
-
-template <class T> Array<T> array_of(const T *values, Index size) {
-    Array<T> result(size);
-    std::copy(values, values + size, result.data.get());
-    return result;
 }
 
 // Everything that a fine pass finds: the scaled total, posteriors of nodes and edges, offsets of vectors, inside and
@@ -165,10 +177,10 @@ auto best_edges(const Forest &forest, Vector<const double> leaf_score, Vector<co
 template <class Real>
 std::optional<std::pair<Array<int32_t>, double>> parse(const Engine<Real> &engine, const Leaves &leaves, double threshold,
                                                        double level, double negligible, double unseen,
-                                                       Vector<const int32_t> cells, Matrix<const bool> allowed,
+                                                       Vector<const int32_t> cells, Matrix<const bool> allowed, bool close,
                                                        Decoder decoder, const Layer *layer, Matrix<const uint32_t> words,
                                                        Matrix<const float> others, Workspace &workspace) {
-    auto found = engine.parse(leaves, {threshold, level, negligible, unseen}, constraints_of(cells, allowed), decoder,
+    auto found = engine.parse(leaves, {threshold, level, negligible, unseen}, {cells, allowed, close}, decoder,
                               {layer, {words, others}}, workspace);
     if (!found) return std::nullopt;
     return std::pair{to_array(found->symbols), found->log_probability};
@@ -196,7 +208,7 @@ auto entries_of(const CoarseGrammar &grammar, const Leaves &leaves, double thres
 // Left and right fits (n + 1, S) with their exponents, and the sentence's probability under the Markov model of tags.
 auto fits_of(const CoarseGrammar &grammar, const Leaves &leaves) {
     CoarseMemory<double> memory;
-    const Scaled total = estimate_fits(grammar, leaves, memory);
+    const Scaled total = estimate_fits(grammar, leaves, false, memory);
     const Index n = static_cast<Index>(leaves.size());
     Array<double, 2> left(n + 1, grammar.n_symbols), right(n + 1, grammar.n_symbols);
     std::copy_n(memory.left_fit.data(), left.view().size(), left.data.get());
@@ -260,7 +272,7 @@ template <class Real> void bind_precision(nb::module_ &module, const char *gramm
         .def_prop_ro("n_pairs", [](const FineGrammar<Real> &g) { return g.pairs.empty() ? 0 : g.pairs.size() - 1; })
         .def_prop_ro("n_weights", [](const FineGrammar<Real> &g) { return g.weights.size(); })
         .def_prop_ro("n_dense", [](const FineGrammar<Real> &g) { return g.dense.size(); });
-    nb::class_<Engine<Real>>(module, engine).def("parse", &parse<Real>, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+    nb::class_<Engine<Real>>(module, engine).def("parse", &parse<Real>, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
                                                      nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), unlocked());
     module.def("fine_grammar", &make_fine<Real>, nb::keep_alive<0, 3>());
     module.def("add_level", &add_level<Real>, unlocked());
@@ -283,6 +295,7 @@ void bind_inference(nb::module_ &module) {
         .def_prop_ro("symbols", [](const Leaf &leaf) { return to_array(leaf.symbols); })
         .def_prop_ro("values", [](const Leaf &leaf) { return to_array(leaf.values); })
         .def_ro("fixed", &Leaf::fixed)
+        .def_rw("kind", &Leaf::kind)
         .def("vector", &leaf_vector);
     nb::class_<Forest>(module, "Forest").def("arrays", &forest_arrays);
     nb::class_<Layer>(module, "Layer")
@@ -309,6 +322,8 @@ void bind_inference(nb::module_ &module) {
         .value("max_rule_sum", Decoder::max_rule_sum)
         .value("recall", Decoder::recall);
     module.def("coarse_grammar", &make_coarse);
+    module.def("set_closing", &set_closing);
+    module.def("best_tags", &best_tags, unlocked());
     module.def("leaf", &make_leaf, unlocked());
     module.def("join_leaves", &join_leaves, unlocked());
     module.def("forest", &make_forest);

@@ -102,7 +102,7 @@ Leaf join_leaves(const Leaves &members, Vector<const int32_t> symbols, Vector<co
     Leaf leaf;
     leaf.symbols.assign(symbols.data, symbols.data + symbols.size());
     leaf.values.assign(values.data, values.data + values.size());
-    leaf.fixed = fixed;
+    leaf.fixed = fixed, leaf.kind = members.at(0)->kind;
     const auto join = [&](auto rows, auto &target) {
         for (const Leaf *member : members)
             if (!rows(*member).empty()) join_row(leaf, member->symbols, rows(*member)[0], target);

@@ -10,6 +10,7 @@ void bind_learn(nanobind::module_ &module) {
     bind_features(module);
     bind_learn_network(module);
     bind_layer(module);
+    bind_closing(module);
 }
 
 }  // namespace sapwood

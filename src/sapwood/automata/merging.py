@@ -17,14 +17,15 @@ times as probable; the sum of the logarithms over all nodes is what merging cost
 what each costs. The costs take the place of squared singular values where it is decided how many states symbols keep.
 
 What is left then loses its smallest probabilities (`drop_weights`), and weights are rounded to half precision, in which
-they are stored. EM after merging is not for parsing: it makes the trees more probable and their parses worse, for it
-undoes what smoothing did while the grammar was learned.
+they are stored. Fewer states alone hardly make parsing faster, so cells of the chart that are no phrases by the words
+around them are closed (`sapwood.learn.closing`). EM after merging is not for parsing: it makes the trees more probable
+and their parses worse, for it undoes what smoothing did while the grammar was learned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -38,6 +39,7 @@ from sapwood.grammar.coarsen import expected_symbols
 from sapwood.grammar.states import drop_weights, join_states, round_to_halves
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import ObservedTrees
+from sapwood.learn.closing import DEFAULT_KEEP, FEWEST, learn_closing
 from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, Silent
 from sapwood.run.workers import Threads
@@ -138,6 +140,7 @@ def merge(
     *,
     least: float = DEFAULT_LEAST,
     halves: bool = True,
+    keep_open: float = DEFAULT_KEEP,
     symbols: Symbols = "own",
     distances: bool = False,
     threads: int = 1,
@@ -156,6 +159,9 @@ def merge(
         Rule probabilities below this are left out in the end; 0 keeps all.
     halves
         Whether weights are rounded to half precision, to be stored in two bytes each.
+    keep_open
+        The part of the phrases of trees, about, whose cells of the chart stay open (`sapwood.learn.closing`): closing
+        the others makes parsing faster. 1 closes none, as do fewer than a hundred trees.
     symbols, distances, threads, progress
         As in `sapwood.automata.reduction.minimise`; `symbols` are own or base.
     choice
@@ -166,6 +172,8 @@ def merge(
         raise UsageError("only states of probabilities can be merged; this grammar's weights are real: project it")
     if not 0 <= least < 1:
         raise UsageError(f"the least probability to keep is at least 0 and below 1, not {least}")
+    if not 0 < keep_open <= 1:
+        raise UsageError(f"the part of the phrases to keep open is above 0 and at most 1, not {keep_open}")
     if all(number is None for number in choice.values()):
         choice = {"budget": DEFAULT_BUDGET}
     if symbols == "none":
@@ -183,11 +191,17 @@ def merge(
     smaller = join_states(grammar, all_groups(grammar, merges, counts))
     smaller = drop_weights(smaller, least) if least else smaller
     smaller = round_to_halves(smaller) if halves else smaller
+    closing = None
+    if keep_open < 1 and corpus.n_trees >= FEWEST:
+        closing = learn_closing(smaller, corpus, keep=keep_open, progress=progress)
+    elif keep_open < 1:
+        progress.note(f"no cells are closed: that is learned from {FEWEST} trees or more, not from {corpus.n_trees}")
     before, after = (trees.inside(g).log_likelihoods for g in (grammar, smaller))
     possible = np.isfinite(after)
     told = {"by": "merging", "symbols": symbols, "states_before": int(grammar.states.sum()), "least": least}
+    told["open"] = 1.0 if closing is None else keep_open
     return Merged(
-        grammar=smaller.with_info(minimised=told),
+        grammar=replace(smaller, closing=closing).with_info(minimised=told),
         before=grammar,
         merges=merges,
         likelihoods=(_mean(before[possible]), _mean(after[possible])),

@@ -30,6 +30,7 @@ from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
     from sapwood.inference import Parser
+    from sapwood.inference.parser import Precision
     from sapwood.run.checkpoint import KeptFiles
     from sapwood.run.workers import Workers
 
@@ -226,6 +227,17 @@ def parser_options(function: F) -> F:
     return function
 
 
+def precision_option(function: F) -> F:
+    """Add --precision."""
+    return click.option(
+        "--precision",
+        type=Choice(["single", "double"]),
+        default="single",
+        show_default=True,
+        help="Of the arithmetic in parsing.",
+    )(function)
+
+
 def transform_options(function: F) -> F:
     """Add the options that say how trees become a grammar's symbols."""
     for option in (
@@ -405,6 +417,7 @@ class ParserOptions(TypedDict, total=False):
 
     decoder: str
     threshold: float
+    precision: Precision
     threads: int
     workers: Workers
     max_words: int

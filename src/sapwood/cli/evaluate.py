@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from sapwood.files import name_of
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
 from sapwood.trees.normalise import Normaliser
+
+if TYPE_CHECKING:
+    from sapwood.inference.parser import Precision
 
 
 @click.command("eval", short_help="Score trees or a model against gold trees.")
@@ -40,6 +44,7 @@ from sapwood.trees.normalise import Normaliser
 @click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
 @click.option("--calibration", is_flag=True, help="With -m: also show how often phrases of each probability are right.")
 @common.parser_options
+@common.precision_option
 @click.option("--no-normalise", is_flag=True, help="Compare the trees as they are.")
 @common.threads_option
 @common.cluster_option
@@ -63,6 +68,7 @@ def command(
     calibration: bool,
     decoder: str,
     threshold: float,
+    precision: Precision,
     max_memory: int | None,
     timeout: float | None,
     no_normalise: bool,
@@ -94,7 +100,17 @@ def command(
     if predicted is not None and models:
         raise UsageError("give either PREDICTED trees or a model (-m), not both")
     if predicted is not None:
-        ours = ["gold_tags", "calibration", "decoder", "threshold", "max_memory", "timeout", "threads", "cluster"]
+        ours = [
+            "gold_tags",
+            "calibration",
+            "decoder",
+            "threshold",
+            "precision",
+            "max_memory",
+            "timeout",
+            "threads",
+            "cluster",
+        ]
         common.refuse_given(context, ours, "goes with -m")
     else:
         taken = (*common.NORMALISER_OPTIONS, "no_normalise")
@@ -117,6 +133,7 @@ def command(
             models,
             decoder=decoder,
             threshold=threshold,
+            precision=precision,
             max_memory=max_memory,
             timeout=timeout,
             workers=common.open_workers(context, cluster, threads),

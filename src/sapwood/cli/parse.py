@@ -20,7 +20,7 @@ from sapwood.run.progress import Progress
 
 if TYPE_CHECKING:
     from sapwood.inference.parse_files import TextFormat
-    from sapwood.inference.parser import Parser
+    from sapwood.inference.parser import Parser, Precision
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     "-o", "--output", help="Output file, or a folder (OUT/) for one of each input. [default: standard output]"
 )
 @common.parser_options
+@common.precision_option
 @click.option("--exact", is_flag=True, help="Do not prune (slow).")
 @click.option(
     "--max-words", type=click.IntRange(min=1), default=500, show_default=True, help="Longer sentences get a flat tree."
@@ -69,6 +70,7 @@ def command(
     output: str | None,
     decoder: str,
     threshold: float,
+    precision: Precision,
     exact: bool,
     max_words: int,
     max_memory: int | None,
@@ -161,6 +163,7 @@ def command(
         models,
         decoder=decoder,
         threshold=0.0 if exact else threshold,
+        precision=precision,
         workers=workers,
         max_words=max_words,
         max_memory=max_memory,

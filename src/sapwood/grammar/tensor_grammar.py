@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from sapwood.errors import GrammarError, ModelError
+from sapwood.grammar.closing import CLOSING, Closing, ClosingMetadata
 from sapwood.grammar.emissions import EMISSIONS, Emissions, offsets_of
 from sapwood.grammar.layer import LAYER, Layer, LayerMetadata
 from sapwood.grammar.network import NETWORK, Network, NetworkMetadata
@@ -57,6 +58,7 @@ class GrammarMetadata(_Required, total=False):
     levels: int
     layer: LayerMetadata
     network: NetworkMetadata
+    closing: ClosingMetadata
 
 
 MODEL = Schema(
@@ -76,6 +78,7 @@ MODEL = Schema(
         *EMISSIONS,
         *LAYER,
         *NETWORK,
+        *CLOSING,
     ),
     metadata=GrammarMetadata,
 )
@@ -118,6 +121,8 @@ class TensorGrammar:
         Weights of features on top of the grammar's posteriors, and of those of others that parse with it.
     network
         What scores spans beside them; the layer says what that counts.
+    closing
+        Which cells of charts are closed before any rule is applied.
     """
 
     symbols: SymbolTable
@@ -136,6 +141,7 @@ class TensorGrammar:
     info: Mapping[str, Any] = field(default_factory=dict)
     layer: Layer | None = None
     network: Network | None = None
+    closing: Closing | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbols", SymbolTable.from_names(self.symbols))
@@ -294,6 +300,7 @@ class TensorGrammar:
             info=metadata["info"],
             layer=Layer.from_arrays(arrays, metadata.get("layer")),
             network=Network.from_arrays(arrays, metadata.get("network")),
+            closing=Closing.from_arrays(arrays, metadata.get("closing")),
         )
         check_meaning(grammar, tolerance=1e-3)
         return grammar
@@ -325,6 +332,9 @@ class TensorGrammar:
         if self.network is not None:
             arrays |= self.network.to_arrays()
             metadata["network"] = self.network.metadata()
+        if self.closing is not None:
+            arrays |= self.closing.to_arrays()
+            metadata["closing"] = self.closing.metadata()
         return {**arrays, **weights}, {**metadata, **told}
 
     @classmethod

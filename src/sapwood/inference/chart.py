@@ -140,6 +140,7 @@ def build_chart(
     threshold: float,
     workspace: Workspace | None = None,
     phrases: Sequence[Phrase] = (),
+    close: bool = True,
 ) -> Chart | None:
     """Return the chart of a sentence given its words' lexical weights; None if nothing survives.
 
@@ -155,9 +156,11 @@ def build_chart(
         Memory to work in, worth keeping from one sentence to the next.
     phrases
         Phrases that must be there (`sapwood.inference.constraints`).
+    close
+        Whether cells may be closed, if the grammar says which (`sapwood.grammar.closing`).
     """
     workspace = workspace or Workspace()
-    forest = coarse_forest(compiled, leaves, threshold, workspace, phrases)
+    forest = coarse_forest(compiled, leaves, threshold, workspace, phrases, close)
     if forest is None:
         return None
     forest = refine_forest(compiled, leaves, forest, threshold, workspace)
@@ -218,8 +221,9 @@ def coarse_forest(
     threshold: float,
     workspace: Workspace,
     phrases: Sequence[Phrase] = (),
+    close: bool = True,
 ) -> Forest | None:
     """Return the edges whose posterior under the coarse grammar exceeds the threshold, None if there is no parse."""
     constraints = compile_constraints(phrases, len(leaves), compiled.coarse)
-    found = kernels.coarse_forest(compiled.native_coarse, leaves, threshold, *constraints, workspace.native)
+    found = kernels.coarse_forest(compiled.native_coarse, leaves, threshold, *constraints, close, workspace.native)
     return None if found is None else Forest(*found.arrays())

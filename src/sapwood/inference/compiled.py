@@ -98,9 +98,12 @@ class CompiledGrammar:
     @cached_property
     def native_coarse(self) -> Any:
         """The coarse grammar as the kernels have it."""
-        return kernels.coarse_grammar(
+        native = kernels.coarse_grammar(
             self, self.pair_tables, self.contexts, self.coarse.root, self.coarse.n_interminals
         )
+        if (closing := self.grammar.closing) is not None:
+            kernels.set_closing(native, closing.weights, closing.limit)
+        return native
 
     @cached_property
     def native(self) -> Any:
@@ -109,6 +112,12 @@ class CompiledGrammar:
         exact = self.dtype is np.float64 or not self.grammar.probabilistic
         # The tensors stay as long as the grammar that refers to them.
         return kernels.fine_grammar(self, 0.0 if exact else _LEAST_SHARE, self.tensors)
+
+    @cached_property
+    def kinds(self) -> Int32[Array, "terminals"] | None:
+        """The kind of each word, if the grammar closes cells by them."""
+        closing = self.grammar.closing
+        return None if closing is None else closing.kinds(self.grammar.lexicon)
 
     @cached_property
     def contexts(self) -> Contexts:

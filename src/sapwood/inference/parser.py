@@ -1,9 +1,9 @@
 """`Parser`: sentences in, trees out, in order, as they come, and never without an answer.
 
-If pruning leaves no parse, the sentence is parsed again with less of it (up to 150 words) and then with hardly any (up
-to 60); if the grammar has no parse, with the coarse grammar that it implies, every word being allowed the tags of
-unknown words, too; if even that has none, a flat tree over the most probable tags is returned. The result's `status`
-says which happened.
+If pruning leaves no parse, the sentence is parsed again: without closed cells, if the grammar has any
+(`sapwood.grammar.closing`), with less pruning (up to 150 words), and with hardly any (up to 60). If the grammar has no
+parse, the coarse grammar that it implies takes its place, every word being allowed the tags of unknown words, too; if
+even that has none, a flat tree over the most probable tags is returned. The result's `status` says which happened.
 
 With several grammars all of this is done with the product of their posteriors (`sapwood.inference.product`).
 """
@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, repeat
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
 from sapwood.errors import GrammarError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _calls as calls
+from sapwood.inference.attempts import Attempt, attempts
 from sapwood.inference.chart import Chart, Posteriors, Workspace
 from sapwood.inference.compiled import Leaf
 from sapwood.inference.constraints import Phrase
@@ -37,22 +38,15 @@ from sapwood.trees.tokenisers import PENN, Sentences, Tokeniser, find_tokeniser,
 from sapwood.trees.transform import base_tree
 from sapwood.trees.tree import Tree
 
-# How much lower the threshold is at the second attempt, how low at the third, and the longest sentences to get them:
-# beyond, their charts would take too much memory.
-_LOOSER = 1e-3
-_LOOSE_WORDS = 150
-_HARDLY = 1e-15
-_EXACT_WORDS = 60
-# How unlikely it is for a word to be used as an unknown one, when nothing else helps.
-_UNLIKELY = 1e-3
 # Sentences that are taken ahead for each thread: enough to keep all busy while one of them has a long sentence. Workers
 # elsewhere get so many at a time.
 _WINDOW = 32
-# What results depend on beside the grammars; those from the fourth on can be others for the same grammars.
+# What results depend on beside the grammars; those from the fifth on can be others for the same grammars.
 _SETTINGS = (
-    "decoder", "threshold", "layer", "max_words", "max_memory", "timeout", "marginals", "alternatives", "states",
-    "tokeniser",
+    "decoder", "threshold", "layer", "precision", "max_words", "max_memory", "timeout", "marginals", "alternatives",
+    "states", "tokeniser",
 )  # fmt: skip
+Precision = Literal["single", "double"]
 T = TypeVar("T")
 
 
@@ -93,6 +87,9 @@ class Parser:
     tokeniser
         How plain text is cut up: the name of a tokeniser (`sapwood.trees.tokenisers`), or a function that returns the
         sentences of a text as lists of words. Without one, as the model says.
+    precision
+        Of the grammar's own pass, `single` or `double`; with a threshold of 0, and for weights beyond single
+        precision, it is double either way.
 
     Attributes
     ----------
@@ -125,14 +122,17 @@ class Parser:
         layer: bool = True,
         states: bool = False,
         tokeniser: str | Callable[[str], Sentences] | None = None,
+        precision: Precision = "single",
     ) -> None:
         self._decode = find_decoder(decoder)
         if not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
+        if precision not in get_args(Precision):
+            raise UsageError(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
         self.workers = workers if workers is not None else Threads(threads)
         self.grammars = gather_grammars(default_model_path() if model is None else model)
         self.grammar = self.grammars[0]
-        self.layer = layer
+        self.layer, self.precision = layer, precision
         used = self.grammar.layer if layer else None
         if len(self.grammars) > 1 and (decoder == "max-rule-absolute" or (decoder == "viterbi" and used is None)):
             raise UsageError(
@@ -154,7 +154,8 @@ class Parser:
         # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
-        self._dtype = np.float64 if threshold == 0 or largest > 1e30 else np.float32
+        double = precision == "double" or threshold == 0 or largest > 1e30
+        self._dtype = np.float64 if double else np.float32
         self._ensemble = Ensemble(self.grammars, self._dtype, used, self.grammar.network if layer else None)
         self.compiled = self._ensemble.joint
         self._words = WordReader(self.grammars, self._ensemble)
@@ -168,7 +169,7 @@ class Parser:
 
     def adapted(self, **settings: Any) -> Parser:
         """Return a parser with other limits or results that shares what is large with this one."""
-        if unknown := settings.keys() - {*_SETTINGS[3:]}:
+        if unknown := settings.keys() - {*_SETTINGS[4:]}:
             raise UsageError(f"a parser cannot get another {', '.join(sorted(unknown))}; make a new one")
         other = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if name not in ("shared", "_cut")}
@@ -258,13 +259,12 @@ class Parser:
             return ParseResult([], None, None, "empty")
         if len(words) > self.max_words:
             return ParseResult(words, self._ensemble.flat_tree(words, leaves), None, "too long")
-        attempt = self._attempt_tree if self._direct else self._attempt_chart
+        parse = self._tree if self._direct else self._tree_of_chart
         failure: Status = "fallback"
         try:
             with self._limits():
-                for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
-                    result = attempt(status, ensemble, words, attempt_leaves, threshold, phrases)
-                    if result is not None:
+                for attempt in self._attempts(leaves):
+                    if (result := parse(attempt, words, phrases)) is not None:
                         return result
         except (OutOfMemory, TimedOut) as error:
             if phrases:
@@ -290,37 +290,21 @@ class Parser:
                 f"a sentence takes longer than {self.timeout:g} seconds; raise `timeout` or `threshold`"
             ) from error
 
-    def _attempt_tree(
-        self,
-        status: Status,
-        ensemble: Ensemble,
-        words: list[str],
-        leaves: Sequence[Leaf],
-        threshold: float,
-        phrases: Sequence[Phrase],
-    ) -> ParseResult | None:
+    def _tree(self, attempt: Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
         """Parse without a chart to look at."""
-        found = ensemble.parse(
-            leaves, self.decoder, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words
-        )
+        settings = attempt.settings(self._workspace, phrases, words)
+        found = attempt.ensemble.parse(attempt.leaves, self.decoder, **settings)
         if found is None:
             return None
-        coarse = ensemble.joint.coarse
+        coarse = attempt.ensemble.joint.coarse
         tree = self.grammar.transform.invert_symbols(found[0], coarse.symbols.chain, coarse.n_interminals, words)
-        result = ParseResult(words, tree, known_log_probability(status, found[1]), status)
-        return with_states(result, self.compiled, leaves) if self.states else result
+        result = ParseResult(words, tree, known_log_probability(attempt.status, found[1]), attempt.status)
+        return with_states(result, self.compiled, attempt.leaves) if self.states else result
 
-    def _attempt_chart(
-        self,
-        status: Status,
-        ensemble: Ensemble,
-        words: list[str],
-        leaves: Sequence[Leaf],
-        threshold: float,
-        phrases: Sequence[Phrase],
-    ) -> ParseResult | None:
+    def _tree_of_chart(self, attempt: Attempt, words: list[str], phrases: Sequence[Phrase]) -> ParseResult | None:
         """Parse with all that the chart knows."""
-        chart = ensemble.chart(leaves, threshold=threshold, workspace=self._workspace, phrases=phrases, words=words)
+        status, ensemble, leaves = attempt.status, attempt.ensemble, attempt.leaves
+        chart = ensemble.chart(leaves, **attempt.settings(self._workspace, phrases, words))
         tree = None if chart is None else self._decode(chart, words)
         if tree is None or chart is None:
             return None
@@ -344,11 +328,9 @@ class Parser:
     ) -> AnyChart | None:
         if not leaves:
             return None
-        for status, ensemble, attempt_leaves, threshold in self._attempts(leaves):
-            if status != "coarse":
-                chart = ensemble.chart(
-                    attempt_leaves, threshold=threshold, workspace=workspace, phrases=phrases, words=words
-                )
+        for attempt in self._attempts(leaves):
+            if attempt.status != "coarse":
+                chart = attempt.ensemble.chart(attempt.leaves, **attempt.settings(workspace, phrases, words))
                 if chart is not None:
                     return chart
         return None
@@ -423,22 +405,8 @@ class Parser:
         # Ancestors and siblings follow from the tree itself, so base symbols say everything.
         return self._ensemble.tree_log_probability(leaves, base_tree(self.grammar.transform(clean)))
 
-    def _attempts(self, leaves: list[Leaf]) -> Iterator[tuple[Status, Ensemble, list[Leaf], float]]:
-        """Yield what to try in turn: status, grammars, lexical weights, threshold."""
-        yield "parsed", self._ensemble, leaves, self.threshold
-        if self.threshold > 0:
-            if len(leaves) <= _LOOSE_WORDS:
-                yield "loosened", self._ensemble, leaves, self.threshold * _LOOSER
-            if len(leaves) <= _EXACT_WORDS:
-                yield "loosened", self._ensemble, leaves, _HARDLY
-        # As a last resort any word may also be what an unknown word can be, if it must.
-        rows = np.tile(self._ensemble.unknown_row, (len(leaves), 1))
-        for row, leaf in zip(rows, leaves, strict=True):
-            row *= 0.0 if leaf.fixed else _UNLIKELY * leaf.values.max(initial=0.0)
-            row[leaf.symbols] += leaf.values
-        first = self.compiled.coarse.n_interminals
-        coarse = self._coarse_ensemble
-        yield "coarse", coarse, [coarse.leaf([row[first:]]) for row in rows], self.threshold
+    def _attempts(self, leaves: list[Leaf]) -> Iterator[Attempt]:
+        return attempts(self._ensemble, lambda: self._coarse_ensemble, leaves, self.threshold)
 
     @cached_property
     def _coarse_ensemble(self) -> Ensemble:

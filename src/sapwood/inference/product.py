@@ -166,6 +166,7 @@ class Ensemble:
         workspace: Workspace,
         phrases: Sequence[Phrase] = (),
         words: Sequence[str] = (),
+        close: bool = True,
     ) -> tuple[list[int], float] | None:
         """Return the coarse symbols of the best tree's nodes in preorder and the sentence's log probability, or None.
 
@@ -173,7 +174,7 @@ class Ensemble:
         """
         constraints = compile_constraints(phrases, len(leaves), self.joint.coarse)
         found = self._engine.parse(
-            leaves, threshold, LEVEL * threshold, NEGLIGIBLE * threshold, _floor(threshold), *constraints,
+            leaves, threshold, LEVEL * threshold, NEGLIGIBLE * threshold, _floor(threshold), *constraints, close,
             _NATIVE_DECODERS[decoder], *self._layer_input(words, workspace), workspace.native,
         )  # fmt: skip
         return None if found is None else (found[0].tolist(), found[1])
@@ -186,12 +187,14 @@ class Ensemble:
         workspace: Workspace | None = None,
         phrases: Sequence[Phrase] = (),
         words: Sequence[str] = (),
+        close: bool = True,
     ) -> AnyChart | None:
         """Return the chart of a sentence, as `build_chart` does; None if no member has a parse.
 
-        A `ProductChart` keeps the members' charts if no workspace is given. A layer sees the words.
+        A `ProductChart` keeps the members' charts if no workspace is given. A layer sees the words. Cells are closed as
+        the first member says, if they may be.
         """
-        chart = self._grammars_chart(leaves, threshold, workspace, phrases)
+        chart = self._grammars_chart(leaves, threshold, workspace, phrases, close)
         if chart is None or self.layer is None:
             return chart
         count = chart.count if isinstance(chart, ProductChart) else 1
@@ -209,12 +212,19 @@ class Ensemble:
         return LayerInput(self._native_layer, seen, self.network.scores(words))
 
     def _grammars_chart(
-        self, leaves: Sequence[Leaf], threshold: float, workspace: Workspace | None, phrases: Sequence[Phrase]
+        self,
+        leaves: Sequence[Leaf],
+        threshold: float,
+        workspace: Workspace | None,
+        phrases: Sequence[Phrase],
+        close: bool,
     ) -> Chart | ProductChart | None:
         if len(self.members) == 1:
-            return build_chart(self.joint, leaves, threshold=threshold, workspace=workspace, phrases=phrases)
+            return build_chart(
+                self.joint, leaves, threshold=threshold, workspace=workspace, phrases=phrases, close=close
+            )
         memory = workspace or Workspace()
-        forest = coarse_forest(self.joint, leaves, threshold, memory, phrases)
+        forest = coarse_forest(self.joint, leaves, threshold, memory, phrases, close)
         if forest is None:
             return None
         forest = refine_forest(self.members[0], leaves, forest, threshold, memory, len(self.members))

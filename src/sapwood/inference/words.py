@@ -51,10 +51,18 @@ class WordReader:
                 if len(self._kept) >= _KEPT_WORDS // len(self._grammars):
                     self._kept.clear()
                 leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self._grammars])
+                leaf.kind = self._kind(terminal)
                 self._kept[terminal] = leaf
             return leaf
         tags = first.emissions.tags
         if tag not in tags:
             raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {listed(tags)}")
         rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self._grammars]
-        return self._ensemble.leaf(rows, fixed=True)
+        leaf = self._ensemble.leaf(rows, fixed=True)
+        leaf.kind = self._kind(terminal)
+        return leaf
+
+    def _kind(self, terminal: int) -> int:
+        """Return what a word is to the closing of cells (`sapwood.grammar.closing`)."""
+        kinds = self._ensemble.joint.kinds
+        return 0 if kinds is None else int(kinds[terminal])

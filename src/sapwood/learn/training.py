@@ -142,12 +142,8 @@ class Checkpoints:
     def of_run(
         cls, path: str | Path, method: str, settings: Mapping[str, Any], corpus: Corpus, evaluate: Evaluate | None
     ) -> Checkpoints:
-        """Return the checkpoints of a learner's run on a corpus.
-
-        Held-out data count as the same if `evaluate` has the same `digest`; a function without one is like any other.
-        """
-        dev = evaluate is not None and getattr(evaluate, "digest", True)
-        return cls(path, {**settings, "method": method, "corpus": corpus.digest(), "dev": dev})
+        """Return the checkpoints of a learner's run on a corpus."""
+        return cls(path, key_of_run(method, settings, corpus, evaluate))
 
     def keep(self, state: TrainingState) -> None:
         """Write the state if it is time, else remember it."""
@@ -197,6 +193,15 @@ class Checkpoints:
         if not fits:
             raise ModelError(f"{self._file.path}: {prefix}states: does not fit the trees; remove it to start anew")
         return replace(layout, **parts)
+
+
+def key_of_run(method: str, settings: Mapping[str, Any], corpus: Corpus, evaluate: Evaluate | None) -> dict[str, Any]:
+    """Return what a learner's run on a corpus depends on.
+
+    Held-out data count as the same if `evaluate` has the same `digest`; a function without one is like any other.
+    """
+    dev = evaluate is not None and getattr(evaluate, "digest", True)
+    return {**settings, "method": method, "corpus": corpus.digest(), "dev": dev}
 
 
 def _levels(arrays: Mapping[str, np.ndarray], prefix: str) -> tuple[np.ndarray, ...]:

@@ -26,7 +26,7 @@ from sapwood.learn.lexical import LexicalModel, LexicalSettings
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.problem import LatentProblem, wanted_states
 from sapwood.learn.spectral import Spectral
-from sapwood.learn.spectral.learner import RuleMoments, rule_moments, smoothed
+from sapwood.learn.spectral.moments import RuleMoments, rule_moments, smoothed
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import ProjectedNodes, project_nodes
 from sapwood.learn.unary import Unfolded, _shares, fold_weights, unfold
@@ -93,7 +93,7 @@ def test_moments_by_loops(unaries, monkeypatch):
         for one, two in zip((*moment.first, *moment.second, moment.third), means, strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
     # However many nodes are taken at a time, and on however many threads.
-    monkeypatch.setattr("sapwood.learn.spectral.learner._CHUNK", 7)
+    monkeypatch.setattr("sapwood.learn.spectral.moments._CHUNK", 7)
     for one, two in zip(found, rule_moments(projected, None, Threads(2), Silent()), strict=True):
         np.testing.assert_allclose(one.third, two.third, rtol=1e-9, atol=1e-12)
         for ours, theirs in zip((*one.first, *one.second), (*two.first, *two.second), strict=True):
@@ -733,7 +733,7 @@ def test_the_grammar_says_how_it_was_made():
     [
         ({"states": 0}, "states must be at least 1, not 0"),
         ({"states": {"NP": -1}}, "states of NP must be at least 1, not -1"),
-        ({"states": "many"}, "states must be a number or 'auto', not 'many'"),
+        ({"states": "many"}, "states must be a number or 'auto' or 'search', not 'many'"),
         ({"backoff": -1}, "backoff must be 0 or more, not -1"),
         ({"backoff": []}, "backoff must have at least one value"),
         ({"backoff": [1.0, float("nan")]}, "backoff must be 0 or more, not nan"),

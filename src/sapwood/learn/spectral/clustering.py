@@ -116,7 +116,7 @@ def _cluster_symbol(noise: float, seed: int, item: tuple[int, int, np.ndarray, n
     if wanted < 2 or inside.shape[1] < 2:
         return np.zeros(len(inside), np.int64)
     values = singular_values[: inside.shape[1]]
-    points = np.concatenate([_standardised(side) * values for side in (inside, outside)], axis=1)
+    points = np.concatenate([standardised(side) * values for side in (inside, outside)], axis=1)
     rng = np.random.default_rng([seed, symbol])
     if noise:
         points = points + noise * points.std(axis=0) * rng.standard_normal(points.shape)
@@ -124,7 +124,7 @@ def _cluster_symbol(noise: float, seed: int, item: tuple[int, int, np.ndarray, n
     return np.unique(labels, return_inverse=True)[1]
 
 
-def _standardised(vectors: np.ndarray) -> np.ndarray:
+def standardised(vectors: Float[Array, "nodes dimensions"]) -> Float[Array, "nodes dimensions"]:
     """Return vectors with coordinates of unit size, each node's then scaled to unit length: directions matter."""
     size = np.sqrt((vectors**2).mean(axis=0))
     scaled = vectors / np.where(size > 0, size, 1.0)

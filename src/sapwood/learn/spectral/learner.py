@@ -31,42 +31,31 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import Evaluate
-from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.forecast import Phase
-from sapwood.learn.latent import nodes_by_rule
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.settings import choice, integer, number, numbers
 from sapwood.learn.spectral.feature_learner import FeatureLearner
+from sapwood.learn.spectral.moments import Statistics
 from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.learn.spectral.nonnegative import nearest_counts, state_means
 from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics
-from sapwood.learn.training import figure_of
+from sapwood.learn.spectral.state_search import Scores, search_states
+from sapwood.learn.training import figure_of, key_of_run
 from sapwood.run.log import Log
 from sapwood.run.parallel import one_blas_thread
-from sapwood.run.progress import Progress, track
-from sapwood.run.workers import Workers
-from sapwood.shapes import Array, Float, Float64, Int64
+from sapwood.run.progress import Progress
+from sapwood.shapes import Array, Int64
 from sapwood.trees.corpus import Corpus
 
 Scheme = Literal["all", "one"]
-# Nodes whose products are made at a time.
-_CHUNK = 2048
-
-
-@dataclass(frozen=True, eq=False)
-class RuleMoments:
-    """Means of products of projected vectors over the nodes with one rule `a -> b c`.
-
-    `third` of `Z (x) Y_left (x) Y_right`; `second` of its three pairs; `first` of the three vectors; `count` nodes,
-    whose weights are `weight` in all (`count`, if all nodes are used).
-    """
-
-    count: int
-    weight: float
-    first: tuple[Float64[Array, "m_a"], Float64[Array, "m_b"], Float64[Array, "m_c"]]
-    second: tuple[Float64[Array, "m_a m_b"], Float64[Array, "m_a m_c"], Float64[Array, "m_b m_c"]]
-    third: Float64[Array, "m_a m_b m_c"]
+Weights = Literal["real", "non-negative"]
+# The most states where singular values or a search choose, and those that a search begins with.
+_MOST, _BEGIN = 32, 16
+# Of weights that are probabilities: how far states are drawn towards the mean of their symbol's, as in EM.
+_SMOOTHING = {"smoothing": 0.03, "lexical_smoothing": 0.1}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -77,7 +66,8 @@ class Spectral(FeatureLearner):
     ----------
     states
         The most states of each symbol: one number for all, or by name (others get one). With `"auto"` each symbol gets
-        as many as its singular values support, up to 32; where to cut them is chosen by `dev`, if there is one.
+        as many as its singular values support, up to 32; where to cut them is chosen by `dev`, if there is one. With
+        `"search"` they are found one by one, by what `dev` says (`learn.spectral.state_search`).
     inside, outside, least, kappa, tolerance, support
         See `FeatureLearner`.
     dropout
@@ -86,9 +76,14 @@ class Spectral(FeatureLearner):
     backoff
         `C`, the weight of simpler moments beside a rule's own; or several values of which the best by `dev` is taken
         (the first, if there is none).
+    weights, polish
+        `real` weights, as the papers have them; or the nearest `non-negative` ones, which are probabilities
+        (`learn.spectral.nonnegative`), with so many iterations of EM at most, the best by `dev`.
     nodes
         Nodes that moments are estimated on: `all`, or `one` of each tree, picked at random, as the paper's analysis has
         it (section 8), and weighted by the number of nodes of its tree.
+    searched, beam
+        With `states="search"`: how many symbols are searched, the most frequent ones, and how many settings are kept.
     unaries, rare, lexical, random_state, threads, workers
         See `LatentLearner`.
 
@@ -102,22 +97,31 @@ class Spectral(FeatureLearner):
 
     method: ClassVar[str] = "spectral"
 
-    states: int | Mapping[str, int] | Literal["auto"] = integer(  # type: ignore[assignment]
+    states: int | Mapping[str, int] | Literal["auto", "search"] = integer(  # type: ignore[assignment]
         16,
-        "The most hidden states of each symbol; auto: as many as its singular values support.",
+        "The most hidden states of each symbol; auto: as many as its singular values support; search: as many as are "
+        "best by --dev, found symbol by symbol.",
         low=1,
-        words=("auto",),
+        words=("auto", "search"),
     )
+    searched: int = integer(40, "Symbols whose states are searched, the most frequent ones.", low=1)
+    beam: int = integer(1, "Settings kept at a time in a search of states.", low=1)
     dropout: float = number(0.0, "Part of the features left out at random, for ensembles.", below=1)
     backoff: float | Sequence[float] = numbers(
         (20.0, 10.0, 30.0), "The weight of simpler moments beside a rule's own; the best of several by --dev."
     )
+    weights: Weights = choice(
+        "real", "Real weights; or the nearest ones that are probabilities (see --polish).", get_args(Weights)
+    )
+    polish: int = integer(3, "Iterations of EM at most once weights are probabilities; the best by --dev.")
     nodes: Scheme = choice("all", "Moments over all nodes, or over one of each tree.", get_args(Scheme))
     rare: int = integer(5, "Words seen no more often show their form only.")
 
     def _learn(
         self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
     ) -> TensorGrammar:
+        if self.states == "search" and dev is None:
+            raise UsageError("numbers of states are searched by what dev says; give dev, or a number of states")
         problem = self.problem(corpus)
         self._foretell(problem, dev, progress)
         table = NodeTable(problem.trees.corpus, problem.word_classes)
@@ -126,15 +130,20 @@ class Spectral(FeatureLearner):
         step = 0
         for tolerance in self._tolerances(dev):
             with one_blas_thread():
-                projected, info = self._project(problem, table, weights, tolerance, progress)
-                moments = list(rule_moments(projected, weights, self.where, progress))
-            for backoff in self._backoffs():
-                grammar = self._grammar(problem, projected, weights, moments, backoff, info)
+                projected = self._project(problem, table, weights, tolerance, progress)
+                statistics = Statistics.of(projected, weights, problem, self.where, progress)
+            if self.states == "search" and dev is not None:
+                key = {} if checkpoint is None else key_of_run(self.method, self.settings(), corpus, dev)
+                statistics, step = self._searched(problem, statistics, dev, progress, log, checkpoint, key)
+            info = self._described(problem, replace(projected, states=statistics.states), tolerance, progress)
+            for labels, grammar in self._grammars(
+                problem, projected, statistics, info, progress, measured=dev is not None
+            ):
                 step += 1
                 if dev is None:
                     return grammar
                 figures = dev(grammar)
-                log.write("dev", step=step, backoff=backoff, tolerance=tolerance, **figures)
+                log.write("dev", step=step, tolerance=tolerance, **labels, **figures)
                 score = figure_of(figures, "f1")
                 if best is None or score > best[0]:
                     # Of other figures that come with them these are the ones that tell what the weights are worth.
@@ -144,10 +153,12 @@ class Spectral(FeatureLearner):
         return best[1]
 
     def _phases(self, problem: LatentProblem) -> list[Phase]:
-        return [replace(phase, looks=len(self._backoffs())) for phase in super()._phases(problem)]
+        # (A search tries about three numbers for each symbol.)
+        looks = len(self._backoffs()) + (3 * self.searched * self.beam if self.states == "search" else 0)
+        return [replace(phase, looks=looks) for phase in super()._phases(problem)]
 
     def _wanted(self, problem: LatentProblem) -> Int64[Array, "symbols"]:
-        return problem.wanted_states(32 if self.states == "auto" else self.states, self.support)
+        return problem.wanted_states(_MOST if self.states in ("auto", "search") else self.states, self.support)  # type: ignore[arg-type]
 
     def _backoffs(self) -> Sequence[float]:
         return [self.backoff] if isinstance(self.backoff, int | float) else self.backoff
@@ -175,150 +186,89 @@ class Spectral(FeatureLearner):
         weights: np.ndarray | None,
         tolerance: float,
         progress: Progress,
-    ) -> tuple[ProjectedNodes, dict[str, Any]]:
-        wanted = self._wanted(problem)
-        projected = self._project_nodes(
-            table, wanted, progress, dropout=self.dropout, tolerance=tolerance, weights=weights
+    ) -> ProjectedNodes:
+        return self._project_nodes(
+            table, self._wanted(problem), progress, dropout=self.dropout, tolerance=tolerance, weights=weights
         )
-        records, remarks = diagnostics(projected, wanted)
+
+    def _described(
+        self, problem: LatentProblem, projected: ProjectedNodes, tolerance: float, progress: Progress
+    ) -> dict[str, Any]:
+        """Return what a grammar tells of its states."""
+        searched = self.states == "search"
+        records, remarks = diagnostics(projected, projected.states if searched else self._wanted(problem))
         if remarks and self.states != "auto":
             shown = "; ".join(remarks[:3]) + (f"; and {len(remarks) - 3} other symbols" if len(remarks) > 3 else "")
             progress.note(f"fewer states than asked for: {shown}")
-        return projected, {"tolerance": tolerance, "symbols": records, "remarks": remarks}
+        return {"tolerance": tolerance, "symbols": records, "remarks": remarks}
 
-    def _grammar(
+    def _searched(
+        self,
+        problem: LatentProblem,
+        statistics: Statistics,
+        dev: Evaluate,
+        progress: Progress,
+        log: Log,
+        checkpoint: str | Path | None,
+        key: Mapping[str, Any],
+    ) -> tuple[Statistics, int]:
+        """Return the statistics with the numbers of states that are best, and how many settings were measured."""
+        corpus = problem.trees.corpus
+        backoff = self._backoffs()[0]
+
+        def measure(states: np.ndarray, number: int, symbol: int | None) -> float:
+            grammar = self._grammar(problem, statistics.truncated(states, corpus.rules), backoff, {})
+            figures = dev(grammar)
+            moved: dict[str, Any] = (
+                {} if symbol is None else {"symbol": corpus.symbols[symbol], "states": int(states[symbol])}
+            )
+            log.write("dev", step=number + 1, backoff=backoff, **moved, **figures)
+            return figure_of(figures, "f1")
+
+        most = statistics.states.astype(np.int64)
+        frequent = np.argsort(-corpus.symbol_counts(), kind="stable")
+        symbols = frequent[most[frequent] > 1][: self.searched].tolist()
+        scores = Scores(measure, checkpoint, key)
+        found = search_states(scores, np.minimum(most, _BEGIN), most, symbols, beam=self.beam, progress=progress)
+        return statistics.truncated(found, corpus.rules), len(scores)
+
+    def _grammars(
         self,
         problem: LatentProblem,
         projected: ProjectedNodes,
-        weights: np.ndarray | None,
-        moments: Sequence[RuleMoments],
-        backoff: float,
+        statistics: Statistics,
         info: Mapping[str, Any],
+        progress: Progress,
+        *,
+        measured: bool,
+    ) -> Iterator[tuple[dict[str, Any], TensorGrammar]]:
+        """Yield the grammars to choose from, and what tells them apart; only one if nothing is to be `measured`."""
+        if self.weights == "real":
+            for backoff in self._backoffs():
+                yield {"backoff": backoff}, self._grammar(problem, statistics, backoff, info)
+            return
+        with one_blas_thread():
+            means = state_means(projected.truncated(statistics.states), self.where, self.random_state)
+        for backoff in self._backoffs():
+            layout, counts = nearest_counts(problem, statistics, means, backoff, problem.trees.one_state())
+            weights = problem.trees.maximise(layout, counts, **_SMOOTHING)
+            told = {"method": self.method, "settings": self.settings()}
+            for iteration in range(self.polish + 1):
+                if iteration:
+                    counts = problem.trees.counts(weights, problem.expectations(weights))
+                    weights = problem.trees.maximise(weights, counts, **_SMOOTHING)
+                if measured or iteration == self.polish:
+                    spectral = {"backoff": backoff, "polished": iteration, **info}
+                    labels = {"backoff": backoff, "iteration": iteration}
+                    yield labels, problem.grammar(weights, {**told, "spectral": spectral})
+
+    def _grammar(
+        self, problem: LatentProblem, statistics: Statistics, backoff: float, info: Mapping[str, Any]
     ) -> TensorGrammar:
-        corpus = projected.corpus
-        totals = np.bincount(corpus.symbol, weights=weights, minlength=len(corpus.symbols))
-        mean_inside = [_mean(y, weights, projected, a) for a, y in enumerate(projected.inside)]
-        mean_outside = [_mean(z, weights, projected, a) for a, z in enumerate(projected.outside)]
-        tensors = [
-            smoothed(moment, backoff, mean_outside[a], mean_inside[b], mean_inside[c])
-            * _ratio(moment.weight, totals[a])
-            for moment, (a, b, c) in zip(moments, corpus.rules.tolist(), strict=True)
-        ]
-        root = [np.zeros(int(size)) for size in projected.states]
-        roots = corpus.roots
-        for a in np.unique(corpus.symbol[roots]).tolist():
-            at = roots[corpus.symbol[roots] == a]
-            root[a] = projected.inside[a][projected.place[at]].sum(axis=0) / corpus.n_trees
-        words = _word_sums(projected, weights, problem)
+        corpus = problem.trees.corpus
+        tensors = statistics.tensors(corpus.rules, backoff)
+        root = [sums / corpus.n_trees for sums in statistics.root]
         return problem.real_grammar(
-            projected.states, tensors, root, words, mean_inside,
+            statistics.states, tensors, root, statistics.word_sums(), statistics.inside,
             {"method": self.method, "settings": self.settings(), "spectral": {"backoff": backoff, **info}},
         )  # fmt: skip
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
-
-
-def _mean(vectors: np.ndarray, weights: np.ndarray | None, projected: ProjectedNodes, symbol: int) -> np.ndarray:
-    """Return the weighted mean over a symbol's nodes (the plain one, if none has weight)."""
-    if weights is None:
-        return vectors.mean(axis=0)
-    nodes = np.flatnonzero((projected.corpus.symbol == symbol) & (weights > 0))
-    if not len(nodes):
-        return vectors.mean(axis=0)
-    return np.average(vectors[projected.place[nodes]], axis=0, weights=weights[nodes])
-
-
-def _word_sums(projected: ProjectedNodes, weights: np.ndarray | None, problem: LatentProblem) -> np.ndarray:
-    """Return the sums of `Z` over the leaves of each pair of preterminal and word, one vector behind the other.
-
-    With weights they are scaled by one factor for each preterminal, so that its leaves have a weight of 1 on average.
-    A preterminal none of whose leaves has weight gets the sums over all.
-    """
-    corpus, pair_symbol, pair = projected.corpus, problem.trees.word_symbol, problem.trees.pair_of_leaf
-    leaves = np.flatnonzero(corpus.word >= 0)
-    offsets = offsets_of(projected.states[pair_symbol])
-    sums = np.zeros(int(offsets[-1]))
-    for a in range(corpus.n_interminals, len(corpus.symbols)):
-        first, last = np.searchsorted(pair_symbol, [a, a + 1])
-        mine = corpus.symbol[leaves] == a
-        total = np.zeros((last - first, int(projected.states[a])))
-        vectors = projected.outside[a][projected.place[leaves[mine]]]
-        if weights is not None and weights[leaves[mine]].any():
-            own = weights[leaves[mine]]
-            vectors = vectors * (own / own.mean())[:, None]
-        np.add.at(total, pair[mine] - first, vectors)
-        sums[offsets[first] : offsets[last]] = total.ravel()
-    return sums
-
-
-def rule_moments(
-    projected: ProjectedNodes,
-    weights: Float[Array, "nodes"] | None,
-    workers: Workers,
-    progress: Progress,
-) -> Iterator[RuleMoments]:
-    """Yield the moments of each rule, over the nodes with weight; without `weights` all have one of 1."""
-    corpus = projected.corpus
-    parts = nodes_by_rule(corpus)
-    if weights is not None:
-        parts = [nodes[weights[nodes] > 0] for nodes in parts]
-    # Each rule's vectors alone: they can be sent to other processes.
-    items = (
-        (
-            projected.outside[a][projected.place[nodes]],
-            projected.inside[b][projected.place[corpus.left[nodes]]],
-            projected.inside[c][projected.place[corpus.right[nodes]]],
-            None if weights is None else weights[nodes],
-        )
-        for (a, b, c), nodes in zip(corpus.rules.tolist(), parts, strict=True)
-    )
-    found = workers.map(_moments_of_rule, items)
-    return track(found, progress, "moments", total=len(corpus.rules), unit="rules")
-
-
-def _moments_of_rule(item: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]) -> RuleMoments:
-    """Return the means over the nodes of one rule, given `Z`, both `Y` and weights of all."""
-    z, left, right, weights = item
-    count = len(z)
-    weight = float(count)
-    # Weights go to one factor of each product.
-    lefts, rights = left, right
-    if weights is not None:
-        own = weights[:, None]
-        weight = float(own.sum())
-        z, lefts, rights = z * own, left * own, right * own
-    sizes = z.shape[1], left.shape[1], right.shape[1]
-    third = np.zeros((sizes[0], sizes[1] * sizes[2]))
-    for begin in range(0, count, _CHUNK):
-        part = slice(begin, begin + _CHUNK)
-        pairs = left[part][:, :, None] * right[part][:, None, :]
-        third += z[part].T @ pairs.reshape(len(pairs), -1)
-    n = weight or 1.0
-    return RuleMoments(
-        count,
-        weight,
-        (z.sum(axis=0) / n, lefts.sum(axis=0) / n, rights.sum(axis=0) / n),
-        (z.T @ left / n, z.T @ right / n, lefts.T @ right / n),
-        third.reshape(sizes) / n,
-    )
-
-
-def smoothed(
-    moments: RuleMoments,
-    strength: float,
-    outside: Float[Array, "m_a"],
-    left: Float[Array, "m_b"],
-    right: Float[Array, "m_c"],
-) -> Float[Array, "m_a m_b m_c"]:
-    """Return the smoothed third-order mean of a rule; the vectors are the means of its symbols."""
-    if strength == 0 or moments.count == 0:
-        return moments.third
-    own = np.sqrt(moments.count) / (strength + np.sqrt(moments.count))
-    z, b, c = (own * mean + (1 - own) * wide for mean, wide in zip(moments.first, (outside, left, right), strict=True))
-    ab, ac, bc = moments.second
-    mean_z, mean_b, mean_c = moments.first
-    pairs = ab[:, :, None] * mean_c + ac[:, None, :] * mean_b[:, None] + mean_z[:, None, None] * bc
-    alone = z[:, None, None] * b[:, None] * c
-    return own * moments.third + (1 - own) * (own * pairs / 3 + (1 - own) * alone)

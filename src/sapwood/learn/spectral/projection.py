@@ -56,6 +56,15 @@ class ProjectedNodes:
     outside: list[Float64[Array, "nodes_of_symbol states"]]
     singular_values: list[Float64[Array, "values"]]
 
+    def truncated(self, states: Int[Array, "symbols"]) -> ProjectedNodes:
+        """Return the vectors' first coordinates, as many as each symbol is to have states."""
+        sizes = np.minimum(states, self.states).astype(np.int32)
+        inside, outside = (
+            [vectors[:, :size] for vectors, size in zip(side, sizes.tolist(), strict=True)]
+            for side in (self.inside, self.outside)
+        )
+        return ProjectedNodes(self.corpus, sizes, self.place, inside, outside, self.singular_values)
+
 
 def project_nodes(
     table: NodeTable,
