@@ -202,7 +202,7 @@ class ObservedTrees:
         grammar
             Any grammar with the corpus' symbols and rules.
         lexical
-            Lexical vectors of all pairs, one behind the other; by default `lexical_table(grammar, corpus)`.
+            Lexical vectors of all pairs, one after another; by default `lexical_table(grammar, corpus)`.
         dtype
             Precision of the vectors: float32 or float64. In float32 a state is lost whose inside weight is less than
             1e-38 times that of the best state of the node.
@@ -394,7 +394,7 @@ def _steps(
 
 
 def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lexical_entries"]:
-    """Return `q(a -> x)` for all pairs of preterminal and word at the corpus' leaves, one behind the other.
+    """Return `q(a -> x)` for all pairs of preterminal and word at the corpus' leaves, one after another.
 
     Words are looked up as they are in the middle of a sentence, which makes a difference for unknown ones only.
     """

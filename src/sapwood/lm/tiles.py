@@ -99,7 +99,7 @@ class BigramTiles:
             raise UsageError("there are no bigrams to learn from: the counts are all zero")
         if not (matrix.data.min() >= 0 and matrix.data.max() < np.inf):
             raise UsageError("counts of bigrams must be finite numbers, none below 0")
-        # The kernels know whole numbers and others of 64 bits, one behind the other.
+        # The kernels know whole numbers and others of 64 bits, one after another.
         data = np.ascontiguousarray(matrix.data, np.int64 if matrix.dtype.kind in "iub" else np.float64)
         indices, indptr = np.ascontiguousarray(matrix.indices), np.ascontiguousarray(matrix.indptr)
         matrix = scipy.sparse.csr_array((data, indices, indptr), matrix.shape)
@@ -133,7 +133,7 @@ class BigramTiles:
             make = partial(tile_row, matrix, self.rows, cut)
             self._rows: list[Kept] = self.workers.place(make, *zip(*spans, strict=True))
             return
-        # Of each group of rows what it needs: its entries one behind the other, and numbers that count from its first
+        # Of each group of rows what it needs: its entries one after another, and numbers that count from its first
         # row and from the first column of each group.
         place = (self.column_place - self.column_bounds[group_of][self.column_place]).astype(np.int32)
         cut = self.workers.share(replace(cut, column_place=place))
