@@ -82,7 +82,7 @@ def write_package(
         raise UsageError("the attribution is empty; say what the model was trained on, who made that, and its licence")
     with explained(Path(model)):
         content = Path(model).read_bytes()
-    grammars = load_models(model)
+    grammars = load_models(Path(model))
     module, distribution = f"sapwood_model_{name.replace('-', '_')}", f"sapwood-model-{name}"
     info = f"{module}-{version}.dist-info"
     card = _card(distribution, name, language, licence, attribution, figures, about, version, grammars, content)

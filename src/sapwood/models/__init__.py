@@ -14,15 +14,20 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sapwood._version import __version__
 from sapwood.errors import InputError, ModelError
 from sapwood.run.plugins import plugins
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 # Included models, and the files beside this one that they are in.
 INCLUDED = {"en": "english.sapwood", "default": "english.sapwood"}
 GROUP = "sapwood.models"
+# What packages say of themselves, in the order of `InstalledModel`.
+_FIELDS = ("Name", "Version", "License-Expression", "Summary")
 # What can be the name of a model; anything else is a path.
 NAME = re.compile(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*")
 
@@ -82,8 +87,12 @@ def installed_models() -> list[InstalledModel]:
     summary = "English, from the openly licensed part of GUM; included"
     found = [InstalledModel("en", "sapwood", __version__, "CC-BY-SA-4.0", summary)]
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        about = entry.dist.metadata if entry.dist is not None else {}
-        told = [str(about.get(field) or "unknown") for field in ("Name", "Version", "License-Expression", "Summary")]
         if entry.name not in INCLUDED:
-            found.append(InstalledModel(entry.name, *told))
+            found.append(InstalledModel(entry.name, *(_told(entry, field) for field in _FIELDS)))
     return found
+
+
+def _told(entry: EntryPoint, field: str) -> str:
+    """Return what the package of an entry point says of itself."""
+    about = entry.dist.metadata if entry.dist is not None else None
+    return str(about[field]) if about is not None and field in about else "unknown"
