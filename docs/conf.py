@@ -18,13 +18,13 @@ project_copyright = author
 version = release = sapwood.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_copybutton"]
+# (No page can be called search: that is the site's own.)
 exclude_patterns = ["**.ipynb_checkpoints"]
 templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"sapwood {release}"
 html_static_path: list[str] = []
 html_copy_source = False
-pygments_style = "sphinx"
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
@@ -113,7 +113,13 @@ def _page(_app: Any, name: str, source: list[str]) -> None:
     source[0] = _LINK.sub(moved, source[0])
 
 
+def _skip(_app: Any, _what: str, _name: str, thing: Any, _skipped: bool, _options: Any) -> bool | None:
+    """Leave out what Python says of the fields of a named tuple, which is nothing."""
+    return True if str(getattr(thing, "__doc__", "")).startswith("Alias for field number") else None
+
+
 def setup(app: Any) -> None:
     """Have pages and docstrings turned before they are read."""
     app.connect("source-read", _page)
     app.connect("autodoc-process-docstring", _docstring, priority=100)
+    app.connect("autodoc-skip-member", _skip)

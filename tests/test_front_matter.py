@@ -85,6 +85,8 @@ def test_every_page_is_in_a_list_of_the_site() -> None:
     listed = re.findall(r"^([\w/-]+)$", read("docs/index.md"), re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert set(listed) - {"notebooks/index"} == pages - {"index"}
+    # The site has pages of its own by these names, which would replace ours.
+    assert not {"search", "genindex", "modindex"} & pages
 
 
 def test_the_comparison_has_a_reason_wherever_we_do_not_say_yes() -> None:

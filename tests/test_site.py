@@ -61,9 +61,12 @@ def test_links_lead_to_pages_of_the_site_or_nowhere(conf):
         return source[0]
 
     assert page("tutorial", "[a](../README.md#results)") == "[a](/readme.md#results)"
-    assert page("tutorial", "[a](search.md) ![p](pictures/table1.svg)") == "[a](/search.md) ![p](/pictures/table1.svg)"
+    assert (
+        page("tutorial", "[a](tree-search.md) ![p](pictures/table1.svg)")
+        == "[a](/tree-search.md) ![p](/pictures/table1.svg)"
+    )
     assert page("tutorial", "[a](../LICENSE) and [b](https://example.org/x)") == "a and [b](https://example.org/x)"
-    assert page("notebooks/index", "[a](../search.md#nodes)") == "[a](/search.md#nodes)"
+    assert page("notebooks/index", "[a](../tree-search.md#nodes)") == "[a](/tree-search.md#nodes)"
     # Pages of the repository's top are put in their places, with their links.
     changelog = page("changelog", "# Changelog\n")
     assert changelog.startswith("# Changelog\n\nWhat users notice")
