@@ -22,6 +22,9 @@ namespace sapwood {
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 using Index = std::int64_t;
+
+// Where a triangular chart has the span (i, j).
+inline Index cell_of(Index i, Index j) { return j * (j - 1) / 2 + i; }
 using std::int32_t;
 using std::int64_t;
 using std::uint32_t;

@@ -12,7 +12,22 @@ from typing import TYPE_CHECKING
 from numpy import ndarray as Array
 
 if TYPE_CHECKING or "jaxtyping" in sys.modules:
-    from jaxtyping import Bool, Float, Float16, Float32, Float64, Int, Int32, Int64, Num, Shaped, UInt8, UInt32, UInt64
+    from jaxtyping import (
+        Bool,
+        Float,
+        Float16,
+        Float32,
+        Float64,
+        Int,
+        Int32,
+        Int64,
+        Num,
+        Shaped,
+        UInt8,
+        UInt16,
+        UInt32,
+        UInt64,
+    )
 else:
 
     class Shaped:
@@ -21,9 +36,9 @@ else:
         def __class_getitem__(cls, _: object) -> type[Array]:
             return Array
 
-    Bool = Float = Float16 = Float32 = Float64 = Int = Int32 = Int64 = Num = UInt8 = UInt32 = UInt64 = Shaped
+    Bool = Float = Float16 = Float32 = Float64 = Int = Int32 = Int64 = Num = UInt8 = UInt16 = UInt32 = UInt64 = Shaped
 
 __all__ = [
     "Array", "Bool", "Float", "Float16", "Float32", "Float64", "Int", "Int32", "Int64", "Num", "Shaped",
-    "UInt8", "UInt32", "UInt64",
+    "UInt8", "UInt16", "UInt32", "UInt64",
 ]  # fmt: skip

@@ -38,6 +38,12 @@ RUNS = [
         id="engine",
     ),
     pytest.param(
+        "sizes",
+        "{trees} --sizes 20 40 --methods pcfg spectral default --seeds 0 --results {new}/a.jsonl --picture {new}/a.svg",
+        [r"\| trees \| 20 \| 40 \|", rf"\| default \| {NUMBER}, {NUMBER} s \| {NUMBER}, {NUMBER} s \|"],
+        id="sizes",
+    ),
+    pytest.param(
         "heads",
         "{trees}/dev.mrg {trees}/dev.conllu",
         [r"same head: 100.0% of all, 100.0% without punctuation"],

@@ -272,7 +272,11 @@ CASES: dict[str, list[Case]] = {
         Case("train trees.mrg -o out --vertical 0", USAGE, "0 is not in the range"),
         Case("train trees.mrg -o out --seed -1", USAGE, "'--seed': -1 is not in the range"),
         Case("train trees.mrg -o out --method magic", USAGE, "'magic' is not"),
-        Case("train trees.mrg -o out --states 8", USAGE, "--states goes with --method pivot.em and em"),
+        Case(
+            "train trees.mrg -o out --method split-merge --states 8",
+            USAGE,
+            "--states goes with --method pivot.em and em",
+        ),
         Case("train trees.mrg -o out --function-tags some", USAGE, "'some' is not one of"),
         Case("minimise m -o out --work 0", USAGE, "0 is not in the range"),
         Case("minimise m -o out --budget 2", USAGE, "2.0 is not in the range"),

@@ -208,7 +208,7 @@ def test_resuming_what_was_not_interrupted(sapwood: Sapwood, folder: Path) -> No
         ("--method pivot --features all", "'all' is not one of 'simple', 'rich'"),
         ("--method pivots", "'pivots' is not one of"),
         ("--method pivot --log m", "--log m: is where -o is written, too"),
-        ("--kappa 2", "--kappa goes with --method pivot+em and spectral and cluster and pivot"),
+        ("--method em --kappa 2", "--kappa goes with --method pivot+em and spectral and cluster and pivot"),
         ("--method em --features simple", "--features goes with --method pivot+em and spectral and cluster and pivot"),
     ],
 )

@@ -48,6 +48,7 @@ from sapwood.trees.heads import HeadRules
 from sapwood.trees.normalise import Normaliser, read_labels
 from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
+from sapwood.trees.word_classes import WordClasses
 
 SENTENCES = [["the", "dog", "rained", "."], ["it", "saw", "Unknown", "snow", "again"], ["dogs"]]
 _EM = EM(states=2, iterations=3, support=1, random_state=1)
@@ -82,7 +83,8 @@ def _grammars() -> list[TensorGrammar]:
     latent = _SPLIT_MERGE.fit(corpus)
     layered = train(corpus, method="pcfg", layer=LayerLearner(folds=2, epochs=1, bits=8, least=1)).grammar
     network = NetworkLearner(input=3, half=2, layers=2, inner=3, epochs=1)
-    beside = train(corpus, method="pcfg", network=network).grammar
+    classes = WordClasses(("a", "dog"), np.array([[0, 1], [1, 2]], np.int32))
+    beside = train(corpus, method="pcfg", network=network, classes=classes).grammar
     # Few trees are too few to learn from which cells to close, but not to close some.
     weights = np.random.default_rng(0).normal(size=1 << 8).astype(np.float16).astype(np.float32)
     closed = replace(latent, closing=Closing(weights, -1.0, np.arange(2, dtype=np.int32)))

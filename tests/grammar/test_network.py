@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from effort import examples
 from made_up import made_up_treebank
+from oracles.binary_trees import bracketings
 from sapwood import Parser
 from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.layer import Layer
-from sapwood.grammar.network import BEGIN, END, LOOKS, NOTHING, Network, Sizes, count_looks, looks
+from sapwood.grammar.network import BEGIN, END, NOTHING, Network, Scores, Sizes, count_looks, looks, n_looks
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Workspace
 from sapwood.inference.layered import LayeredChart
 from sapwood.learn import PCFG
+from sapwood.trees.word_classes import WordClasses
 
+WORDS_OF = [tree.words() for tree in made_up_treebank(12)]
 WORDS = ["The", "cats-and-dogs", "saw", "3,000", "Mice", "."]
 
 
@@ -35,8 +38,8 @@ def random_network(rng: np.random.Generator, sizes: Sizes, words=WORDS, labels=N
     )
 
 
-def plain_scores(network: Network, words: list[str]) -> np.ndarray:
-    """Return the scores of all cells, each step written out in double precision."""
+def plain_scores(network: Network, words: list[str]) -> Scores:
+    """Return the scores of all cells and tags, each step written out in double precision."""
     sizes = network.sizes
     w = {name: part.astype(float) for name, part in sizes.views(network.weights).items()}
 
@@ -63,18 +66,17 @@ def plain_scores(network: Network, words: list[str]) -> np.ndarray:
         if layer == 0:
             first = x
     n = len(words)
-    scores = np.zeros((n * (n + 1) // 2, sizes.labels + sizes.tags))
+    spans, tags = np.zeros((n * (n + 1) // 2, sizes.labels)), np.zeros((n, sizes.tags))
     gaps = [np.concatenate([x[k][:half], x[k + 1][half:]]) for k in range(n + 1)]
     for j in range(1, n + 1):
         for i in range(j):
-            row = scores[j * (j - 1) // 2 + i]
             if j - i == 1:
                 tag = first[j] @ w["tags"] + w["tags.bias"]
-                row[sizes.labels :] = tag - np.log(np.exp(tag).sum())
+                tags[i] = tag - np.log(np.exp(tag).sum())
             else:
                 span = normal(gaps[i] @ w["left"] + gaps[j] @ w["right"] + w["ends.bias"], "span")
-                row[: sizes.labels] = np.maximum(span, 0) @ w["labels"] + w["labels.bias"]
-    return scores
+                spans[j * (j - 1) // 2 + i] = np.maximum(span, 0) @ w["labels"] + w["labels.bias"]
+    return Scores(spans, tags)
 
 
 @examples(20)
@@ -84,12 +86,44 @@ def test_scores_are_those_of_plain_sums(seed, n, size, half, layers):
     network = random_network(rng, Sizes(size, half, layers, 2 + size % 18, 1 + size, 20 - size + 1))
     words = [str(word) for word in rng.choice([*WORDS, "unknown"], n)]
     expected = plain_scores(network, words)
-    assert np.abs(expected).max() > 0.1
-    np.testing.assert_allclose(network.scores(words), expected, atol=2e-3, rtol=1e-3)
+    assert max(np.abs(part).max() for part in expected) > 0.1
+    for part, wanted in zip(network.scores(words), expected, strict=True):
+        np.testing.assert_allclose(part, wanted, atol=2e-3, rtol=1e-3)
+
+
+def test_cells_that_few_trees_need_are_closed():
+    """By the masses that an enumeration of all trees gives."""
+    rng, n, closed = np.random.default_rng(0), 6, 0
+    for threshold in (0.0, 0.01, 0.1, 0.4):
+        spans = rng.normal(scale=3, size=(n * (n + 1) // 2, 3)).astype(np.float32)
+        sums, trees = np.logaddexp.reduce(spans, axis=1), bracketings(0, n)
+        weights = np.exp([sum(sums[j * (j - 1) // 2 + i] for i, j in tree) for tree in trees])
+        found = Scores(spans, np.zeros((n, 1), np.float32)).closed(threshold)
+        for j in range(1, n + 1):
+            for i in range(j):
+                mass = weights[[(i, j) in tree for tree in trees]].sum() / weights.sum() if j - i > 1 else 1.0
+                assert abs(mass - threshold) > 1e-6
+                assert found[j * (j - 1) // 2 + i] == (-2 if mass < threshold else -1), (i, j, mass)
+                closed += mass < threshold
+    assert closed > 10
+    assert (Scores(np.zeros((3, 0), np.float32), np.zeros((2, 1), np.float32)).closed(0.5) == -1).all()
+
+
+def test_closing_leaves_good_trees(grammar, network):
+    """With nothing closed, with what hardly counts closed, and with so much that the parser must open it again."""
+    trees = []
+    for one in (network, replace(network, closing=1e-9), replace(network, closing=0.9)):
+        parser = Parser(replace(grammar, layer=Layer.plain().beside(1.0), network=one))
+        trees.append([result.tree for result in parser.parse(WORDS_OF)])
+    assert trees[0] == trees[1]
+    assert all(tree is not None for tree in trees[2])
 
 
 def test_what_is_seen_of_words():
-    assert len(looks("a")) == len(looks("Straßenbahn")) == LOOKS
+    assert len(looks("a")) == len(looks("Straßenbahn")) == n_looks(None)
+    classes = WordClasses(("a", "b"), np.array([[0, 3], [1, 4]], np.int32))
+    assert looks("B", classes)[-2:] == ["@1:4", "@0:1"]
+    assert len(looks("c", classes)) == n_looks(classes) == n_looks(None) + 2
     assert looks("1,250")[1] == "#0,0"
     assert looks("")[0] == "="
     counted = count_looks({"sees": 1, "bees": 1, "of": 2}, 100)
@@ -118,7 +152,7 @@ def network(grammar) -> Network:
 
 def test_symbols_are_known_by_name_and_place(network):
     names = [network.labels[1], "none of these", network.tags[0], network.labels[1]]
-    assert network.columns(names, 2).tolist() == [1, -1, len(network.labels), -1]
+    assert network.columns(names, 2).tolist() == [1, -1, 0, -1]
 
 
 def test_it_is_stored_with_its_grammar(grammar, network, tmp_path):
@@ -126,7 +160,8 @@ def test_it_is_stored_with_its_grammar(grammar, network, tmp_path):
     found = TensorGrammar.load(tmp_path / "m")
     words = made_up_treebank(1)[0].words()
     assert found.network.looks == network.looks
-    np.testing.assert_array_equal(found.network.scores(words), network.scores(words))
+    for part, wanted in zip(found.network.scores(words), network.scores(words), strict=True):
+        np.testing.assert_array_equal(part, wanted)
     np.testing.assert_array_equal(found.layer.dense[-2:], 0.5)
 
 
@@ -153,7 +188,13 @@ def test_what_it_says_is_added_to_the_layers_scores(grammar, network):
     assert isinstance(beside, LayeredChart)
     forest, coarse = beside.forest, beside.compiled.coarse
     column = network.columns(coarse.symbols, coarse.n_interminals)[forest.node_symbol]
-    extra = 0.7 * network.scores(words)[forest.node_cell, column]
+    spans, tags = network.scores(words)
+    words_at = [j * (j + 1) // 2 + j for j in range(len(words))]
+    extra = [
+        0.7 * (tags[words_at.index(cell), place] if symbol >= coarse.n_interminals else spans[cell, place])
+        for cell, symbol, place in zip(forest.node_cell, forest.node_symbol, column, strict=True)
+    ]
+    extra = np.array(extra)
     leaf = np.isfinite(without.leaf_score)
     assert leaf.sum() >= len(words)
     np.testing.assert_allclose(beside.leaf_score[leaf] - without.leaf_score[leaf], extra[leaf], atol=1e-4)
@@ -165,7 +206,7 @@ def test_limits_hold_for_its_scores(grammar, network):
     """They are as many as spans times symbols, whatever pruning leaves."""
     words = ["dogs"] * 300
     known = replace(grammar, layer=Layer.plain(), network=network)
-    assert network.scores(words).nbytes == network.scores_size(300) > 200_000
+    assert sum(part.nbytes for part in network.scores(words)) == network.scores_size(300) > 200_000
     assert Parser(known, max_memory=200_000).parse_one(words).status == "out of memory"
     ensemble, workspace = Parser(known)._ensemble, Workspace()
     workspace.native.begin(200_000, None)

@@ -18,7 +18,7 @@ from made_up import made_up_treebank
 from sapwood import kernels
 from sapwood.errors import ModelError
 from sapwood.grammar.bundle import load_models, save_models
-from sapwood.grammar.layer import DENSE, GROUPS, Layer, WordClasses
+from sapwood.grammar.layer import DENSE, GROUPS, FrequentWords, Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.decode import forest_edges
@@ -38,7 +38,7 @@ def random_layer(rng: np.random.Generator, words, *, scale: float = 0.3, dense=N
         places=np.arange(1 << BITS, dtype=np.uint32),
         values=rng.normal(scale=scale, size=1 << BITS).astype(np.float32),
         dense=START + rng.normal(scale=0.2, size=DENSE) if dense is None else dense,
-        classes=WordClasses.count([list(words)], least=1),
+        frequent=FrequentWords.count([list(words)], least=1),
         **{"threshold": 0.0, **options},
     )
 
@@ -210,7 +210,7 @@ def test_a_group_that_is_left_out_has_no_say(trained, group):
 
 
 def test_words_that_are_rare_are_known_by_their_shape_and_ending():
-    classes = WordClasses.count([["walking", "talking", "the", "the", "the"]] * 3, least=9)
+    classes = FrequentWords.count([["walking", "talking", "the", "the", "the"]] * 3, least=9)
     assert classes.words == ("the",)
     assert np.array_equal(classes.row("stalking", False)[:3], classes.row("Balking".lower(), False)[:3])
     assert not np.array_equal(classes.row("the", False), classes.row("thee", False))
@@ -285,7 +285,7 @@ def test_trees_of_a_sentence_without_a_probability_have_none_either():
 
 
 def test_rows_at_hand_are_not_copied():
-    classes = WordClasses(("dogs",), ("s",))
+    classes = FrequentWords(("dogs",), ("s",))
     classes.table([f"word{number}" for number in range(50)])
     assert len(pickle.dumps(classes)) < 1000
     assert pickle.loads(pickle.dumps(classes)).words == classes.words

@@ -17,7 +17,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.chart import Workspace, build_chart, coarse_forest
 from sapwood.inference.compiled import compile_grammar
-from sapwood.inference.constraints import FORBIDDEN, FREE, Constraints
+from sapwood.inference.constraints import FORBIDDEN, FREE, Constraints, compile_constraints
 from sapwood.learn.closing import Cells, cells_of, learn_closing
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.split_merge import SplitMerge
@@ -134,7 +134,7 @@ def test_tags(grammar):
     compiled, workspace = compile_grammar(grammar, np.float32), Workspace()
     parser = Parser(grammar)
     for tree in OTHERS:
-        leaves = parser._read(tree.words())[1]
+        leaves = parser._words.read(tree.words())[1]
         found = kernels.best_tags(compiled.native_coarse, leaves, workspace.native)
         assert found.tolist() == slow_tags(compiled, leaves)
 
@@ -197,7 +197,7 @@ def test_learning_refuses(grammar, corpus):
 def closed_cells(parser: Parser, words: list[str]) -> np.ndarray:
     """Return which cells a parser closes, in the order of the chart."""
     compiled = parser.compiled
-    leaves = parser._read(words)[1]
+    leaves = parser._words.read(words)[1]
     n = len(words)
     tags = slow_tags(compiled, leaves)
     kinds = [int(compiled.kinds[parser.grammar.lexicon.terminal(word, not k)]) for k, word in enumerate(words)]
@@ -216,16 +216,14 @@ def test_charts_are_those_with_these_cells_forbidden(closed):
     coarse = parser.compiled.coarse
     found = 0
     for tree in OTHERS:
-        words, leaves = parser._read(tree.words())
+        words, leaves = parser._words.read(tree.words())
         cells = closed_cells(parser, words)
         found += int(cells.sum())
         chart = build_chart(parser.compiled, leaves, threshold=1e-14)
         forbidden = Constraints(
             np.where(cells, FORBIDDEN, FREE).astype(np.int32), np.zeros((0, len(coarse.symbols)), bool)
         )
-        native = kernels.coarse_forest(
-            parser.compiled.native_coarse, leaves, 1e-14, *forbidden, True, Workspace().native
-        )
+        native = kernels.coarse_forest(parser.compiled.native_coarse, leaves, 1e-14, *forbidden, Workspace().native)
         if chart is None:
             assert native is None
             continue
@@ -240,11 +238,12 @@ def test_closing_is_asked_for(closed, grammar):
     """Without `close`, with phrases, and in exact parsing, charts are those of the grammar that closes nothing."""
     with_cells, without = Parser(closed), Parser(grammar)
     for tree in OTHERS[:10]:
-        _, leaves = with_cells._read(tree.words())
-        plain = without._read(tree.words())[1]
+        _, leaves = with_cells._words.read(tree.words())
+        plain = without._words.read(tree.words())[1]
         for threshold, phrases, close in ((2e-5, (), False), (2e-5, [(0, 2, None)], True), (0.0, (), True)):
-            ours = coarse_forest(with_cells.compiled, leaves, threshold, Workspace(), phrases, close)
-            theirs = coarse_forest(without.compiled, plain, threshold, Workspace(), phrases)
+            constraints = compile_constraints(phrases, len(leaves), with_cells.compiled.coarse, close=close)
+            ours = coarse_forest(with_cells.compiled, leaves, threshold, Workspace(), constraints)
+            theirs = coarse_forest(without.compiled, plain, threshold, Workspace(), constraints)
             assert (ours is None) == (theirs is None)
             if ours is not None:
                 assert all(np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True))
@@ -315,7 +314,7 @@ def test_several_grammars_close_as_the_first_does(closed, grammar, corpus):
     for tree in OTHERS[:10]:
         words = tree.words()
         cells = closed_cells(joint, words)
-        chart = joint._ensemble.chart(joint._read(words)[1], threshold=2e-5)
+        chart = joint._ensemble.chart(joint._words.read(words)[1], threshold=2e-5)
         assert cells.any()
         assert chart is None or not cells[chart.forest.node_cell].any()
 

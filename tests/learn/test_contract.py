@@ -15,6 +15,7 @@ from sapwood.evaluate.held_out import HeldOut
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn import EM, PCFG, Learner, Spectral, SplitMerge
 from sapwood.learn.methods import DEFAULT_METHOD, LEARNERS, find_learner, make_learner, methods
+from sapwood.learn.recipe import recommended
 from sapwood.learn.run import Trained, train
 from sapwood.learn.settings import as_json, integer
 from sapwood.run.workers import Threads
@@ -74,10 +75,15 @@ def test_defaults_are_the_same(folder):
     for method, cls in LEARNERS.items():
         assert make_learner(method) == cls()
     command("train.mrg", "-o", "command")
-    trained = train(TREES)
-    assert TensorGrammar.load("command") == trained.grammar
-    assert trained.grammar.info["method"] == DEFAULT_METHOD == "split-merge"
-    assert TensorGrammar.load("command").info["settings"] == SplitMerge().settings()
+    trained = train(TREES, output="library")
+    assert Path("command").read_bytes() == Path("library").read_bytes()
+    recipe = recommended(len(TREES))
+    assert [grammar.info["settings"] for grammar in trained.grammars] == [one.settings() for one in recipe.learners]
+    assert trained.grammar.info["network"] == recipe.network.settings()
+    assert trained.grammar.info["layer"] == recipe.layer.settings()
+    assert DEFAULT_METHOD == "split-merge"
+    command("train.mrg", "--fast", "-o", "fast")
+    assert TensorGrammar.load("fast").info["settings"] == PCFG().settings()
 
 
 def test_ensembles_of_command_and_library(folder):

@@ -13,12 +13,11 @@ from made_up import made_up_treebank
 from sapwood import Parser, evaluate_parser, kernels, train
 from sapwood.errors import InputError, UsageError
 from sapwood.grammar.bundle import load_models
-from sapwood.grammar.layer import DENSE, Layer, WordClasses
+from sapwood.grammar.layer import DENSE, FrequentWords, Layer
 from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import native_layer
 from sapwood.learn import PCFG
 from sapwood.learn.layer import LayerLearner, _forest, _GoldNodes
-from sapwood.learn.run import TrainingRun
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.run.workers import Threads
 
@@ -44,7 +43,7 @@ def layer_of(corpus, rng, **options) -> Layer:
         places=np.arange(1 << BITS, dtype=np.uint32),
         values=rng.normal(scale=0.1, size=1 << BITS).astype(np.float32),
         dense=np.array([1.0, -1.0, 0.1, 1.0, 0.2, -0.1, 0.1, 0.3, *np.zeros(DENSE - 8)]),
-        classes=WordClasses.count(sentences, least=2),
+        frequent=FrequentWords.count(sentences, least=2),
         **options,
     )
 
@@ -211,7 +210,7 @@ def test_workers_do_not_matter(corpus):
 def test_the_log_tells_of_the_layer(trees, tmp_path):
     from sapwood.run.log import read_log
 
-    TrainingRun(LEARNER, layer=QUICK, output=tmp_path / "m", log=tmp_path / "log")(LEARNER.prepare(trees))
+    train(trees, method=LEARNER, layer=QUICK, output=tmp_path / "m", log=tmp_path / "log")
     lines = read_log(tmp_path / "log")
     assert [line["epoch"] for line in lines if line["event"] == "layer"] == [1, 2]
     assert lines[0]["settings"]["layer"]["folds"] == 2

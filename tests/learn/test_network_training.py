@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 from training_helpers import Interrupted, Lines
 
 from made_up import made_up_treebank
+from oracles.binary_trees import bracketings
 from sapwood import Parser, evaluate_parser, kernels, train
 from sapwood.errors import InputError, UsageError
 from sapwood.grammar.bundle import load_models
 from sapwood.grammar.layer import Layer
-from sapwood.grammar.network import END, LOOKS, Sizes
+from sapwood.grammar.network import END, Sizes, n_looks
 from sapwood.learn import PCFG
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.network import Batch, NetworkLearner, Passes, _Sentences
@@ -32,17 +32,6 @@ def trees():
 @pytest.fixture(scope="module")
 def corpus(trees):
     return PCFG.prepare(trees)
-
-
-def bracketings(i: int, j: int) -> list[frozenset[tuple[int, int]]]:
-    """Return the spans of two words or more of every binary tree over words i to j."""
-    if j - i == 1:
-        return [frozenset()]
-    return [
-        left | right | {(i, j)}
-        for k in range(i + 1, j)
-        for left, right in product(bracketings(i, k), bracketings(k, j))
-    ]
 
 
 @pytest.mark.parametrize("n", [2, 3, 6])
@@ -80,7 +69,7 @@ def random_batch(rng: np.random.Generator, sizes: Sizes, n: int, sentences: int,
         for span in trees[rng.integers(len(trees))]:
             row[spans.index(span)] = rng.integers(sizes.labels)
     tags = rng.integers(-1, sizes.tags, n * sentences).astype(np.int32)
-    looks = rng.integers(0, vectors, (n + 2, sentences, LOOKS)).astype(np.int32)
+    looks = rng.integers(0, vectors, (n + 2, sentences, n_looks(None))).astype(np.int32)
     return Batch(looks, labels.ravel(), tags)
 
 
@@ -147,7 +136,7 @@ def test_steps_are_those_of_adam():
 
 
 def test_batches_have_the_trees_as_they_are(corpus):
-    sentences = _Sentences(corpus, 1000)
+    sentences = _Sentences(corpus, 1000, None)
     rng = np.random.default_rng(0)
     batches = sentences.batches(60, rng)
     assert sorted(np.concatenate(batches).tolist()) == list(range(corpus.n_trees))

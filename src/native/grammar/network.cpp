@@ -1,6 +1,8 @@
 // Scores of spans by a network (`sapwood.grammar.network`): one pass over a sentence.
 #include "grammar/network.hpp"
 
+#include "grammar/binary_trees.hpp"
+
 #include <algorithm>
 #include <vector>
 
@@ -55,11 +57,21 @@ void normalise(float *values, Index rows, Index size, const float *gain, const f
     }
 }
 
-// Scores of all cells: those of labels over two words or more, and behind them logarithms of the tags' probabilities over one.
-// `weights` has what `sapwood.grammar.network.weight_shapes` says, one after the other.
-Array<float, 2> network_scores(Matrix<const float> table, Vector<const float> weights, Matrix<const int32_t> looks, Index half,
+// The logarithm of the sum of exponentials.
+float log_sum(const float *row, Index size) {
+    float largest = row[0], total = 0;
+#pragma omp simd reduction(max : largest)
+    for (Index x = 0; x < size; ++x) largest = std::max(largest, row[x]);
+#pragma omp simd reduction(+ : total)
+    for (Index x = 0; x < size; ++x) total += quick_exp(row[x] - largest);
+    return largest + std::log(total);
+}
+
+// Scores of labels over all cells of two words or more (cells, labels), and logarithms of the tags' probabilities (n, tags).
+// `weights` has what `sapwood.grammar.network.Sizes.weights` says, one after the other.
+std::pair<Array<float, 2>, Array<float, 2>> network_scores(Matrix<const float> table, Vector<const float> weights, Matrix<const int32_t> looks, Index half,
                                Index layers, Index inner, Index labels, Index tags) {
-    const Index n = looks.shape[0] - 2, steps = n + 2, input = table.shape[1], size = 2 * half, columns = labels + tags;
+    const Index n = looks.shape[0] - 2, steps = n + 2, input = table.shape[1], size = 2 * half;
     const float *next = weights.data;
     const auto take = [&](Index count) {
         const float *found = next;
@@ -91,19 +103,14 @@ Array<float, 2> network_scores(Matrix<const float> table, Vector<const float> we
         normalise(x.data(), steps, size, gain, shift, false);
         if (layer == 0) first_layer.assign(x.begin(), x.begin() + steps * size);
     }
-    Array<float, 2> result(n * (n + 1) / 2, columns);
-    std::fill_n(result.data.get(), n * (n + 1) / 2 * columns, 0.0f);
     const float *tag_weights = take(size * tags), *tag_bias = take(tags);
-    std::vector<float> tag_scores(n * tags);
-    multiply(first_layer.data() + size, n, size, tag_weights, tags, tag_bias, tag_scores.data());
+    Array<float, 2> tag_scores(n, tags), span_scores(n * (n + 1) / 2, labels);
+    multiply(first_layer.data() + size, n, size, tag_weights, tags, tag_bias, tag_scores.data.get());
     for (Index i = 0; i < n; ++i) {
-        const float *row = tag_scores.data() + i * tags;
-        const float largest = *std::max_element(row, row + tags);
-        float total = 0;
-        for (Index c = 0; c < tags; ++c) total += quick_exp(row[c] - largest);
-        const float log_total = largest + std::log(total);
-        float *target = result.data.get() + ((i + 1) * i / 2 + i) * columns + labels;
-        for (Index c = 0; c < tags; ++c) target[c] = row[c] - log_total;
+        float *row = tag_scores.data.get() + i * tags;
+        const float log_total = log_sum(row, tags);
+        for (Index c = 0; c < tags; ++c) row[c] -= log_total;
+        std::fill_n(span_scores.data.get() + cell_of(i, i + 1) * labels, labels, 0.0f);
     }
     // Between words: what came from the left, and what came from the right.
     std::vector<float> gaps((n + 1) * size), left((n + 1) * inner), right((n + 1) * inner);
@@ -116,15 +123,25 @@ Array<float, 2> network_scores(Matrix<const float> table, Vector<const float> we
     multiply(gaps.data(), n + 1, size, right_weights, inner, ends_bias, right.data());
     gain = take(inner), shift = take(inner);
     const float *label_weights = take(inner * labels), *label_bias = take(labels);
-    std::vector<float> spans(n * inner), scores(n * labels);
+    std::vector<float> spans(n * inner);
     for (Index j = 2; j <= n; ++j) {
         for (Index i = 0; i + 1 < j; ++i)
             for (Index c = 0; c < inner; ++c) spans[i * inner + c] = left[i * inner + c] + right[j * inner + c];
         normalise(spans.data(), j - 1, inner, gain, shift, true);
-        multiply(spans.data(), j - 1, inner, label_weights, labels, label_bias, scores.data());
-        for (Index i = 0; i + 1 < j; ++i)
-            std::copy_n(scores.data() + i * labels, labels, result.data.get() + (j * (j - 1) / 2 + i) * columns);
+        multiply(spans.data(), j - 1, inner, label_weights, labels, label_bias, span_scores.data.get() + cell_of(0, j) * labels);
     }
+    return {std::move(span_scores), std::move(tag_scores)};
+}
+
+// What the scores of labels over cells (cells, labels) make of the spans of n words: -2 where fewer than `threshold` of all
+// binary trees, weighted by their scores, have a node, else -1.
+Array<int32_t> closed_cells(Matrix<const float> scores, Index n, double threshold) {
+    const Index cells = n * (n + 1) / 2;
+    std::vector<double> sums(cells), marginal(cells, 1.0);
+    for (Index cell = 0; cell < cells; ++cell) sums[cell] = log_sum(scores.row(cell), scores.shape[1]);
+    BinaryTrees(n, cell_of).sum(sums.data(), marginal.data());
+    Array<int32_t> result(cells);
+    for (Index cell = 0; cell < cells; ++cell) result[cell] = marginal[cell] < threshold ? -2 : -1;
     return result;
 }
 
@@ -132,6 +149,7 @@ Array<float, 2> network_scores(Matrix<const float> table, Vector<const float> we
 
 void bind_network(nb::module_ &module) {
     module.def("network_scores", &network_scores, unlocked());
+    module.def("closed_cells", &closed_cells, unlocked());
 }
 
 }  // namespace sapwood

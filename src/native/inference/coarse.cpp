@@ -17,7 +17,7 @@ constexpr double doubtful = 0.01;
 template <class Real> bool CoarsePass<Real>::run(Forest &forest) {
     Scaled expected;
     const bool closing = constraints.close && g.closing && n > 2;
-    if (threshold > 0 && !constraints.any())  // of which the estimates would know nothing
+    if (threshold > 0 && !constraints.name_symbols())  // of which the estimates would know nothing
         expected = estimate_fits(g, leaves, closing, m);
     left_fit = m.left_fit.take((n + 1) * n_symbols), right_fit = m.right_fit.take((n + 1) * n_symbols);
     left_exponent = m.left_exponent.take(n + 1), right_exponent = m.right_exponent.take(n + 1);

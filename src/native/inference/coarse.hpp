@@ -14,8 +14,9 @@ struct Constraints {
     Vector<const int32_t> cells;
     Matrix<const bool> allowed;
     bool close = false;
-    bool any() const { return cells.size() > 0; }
-    int32_t of(Index cell) const { return any() ? cells[cell] : -1; }
+    // Whether they are about symbols, and not only about cells that are closed because nothing is expected there.
+    bool name_symbols() const { return allowed.shape[0] > 0; }
+    int32_t of(Index cell) const { return cells.size() > 0 ? cells[cell] : -1; }
 };
 
 // The chart of the coarse pass, and the memory that it works in.

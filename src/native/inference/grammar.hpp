@@ -125,6 +125,4 @@ struct Forest {
     }
 };
 
-inline Index cell_of(Index i, Index j) { return j * (j - 1) / 2 + i; }
-
 }  // namespace sapwood

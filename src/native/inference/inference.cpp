@@ -179,9 +179,9 @@ std::optional<std::pair<Array<int32_t>, double>> parse(const Engine<Real> &engin
                                                        double level, double negligible, double unseen,
                                                        Vector<const int32_t> cells, Matrix<const bool> allowed, bool close,
                                                        Decoder decoder, const Layer *layer, Matrix<const uint32_t> words,
-                                                       Matrix<const float> others, Workspace &workspace) {
+                                                       Matrix<const float> spans, Matrix<const float> tags, Workspace &workspace) {
     auto found = engine.parse(leaves, {threshold, level, negligible, unseen}, {cells, allowed, close}, decoder,
-                              {layer, {words, others}}, workspace);
+                              {layer, {words, spans, tags}}, workspace);
     if (!found) return std::nullopt;
     return std::pair{to_array(found->symbols), found->log_probability};
 }
@@ -243,10 +243,10 @@ const double *data_of(const std::optional<Vector<const double>> &values) { retur
 // and roots; marginals of nodes and edges, and the logarithm of the total, -inf if there is no tree.
 auto layer_chart(const Layer &layer, const Forest &forest, Vector<const double> nodes, Vector<const double> edges,
                  std::optional<Vector<const double>> log_nodes, std::optional<Vector<const double>> log_edges, Index members,
-                 Matrix<const uint32_t> words, Matrix<const float> others, Workspace &workspace) {
+                 Matrix<const uint32_t> words, Matrix<const float> spans, Matrix<const float> tags, Workspace &workspace) {
     LayerMemory &m = workspace.layer;
     const double total = run_layer(layer, forest, {nodes.data, edges.data, data_of(log_nodes), data_of(log_edges), members},
-                                   {words, others}, workspace.fine_double, m);
+                                   {words, spans, tags}, workspace.fine_double, m);
     const Forest &f = m.small.forest;
     return std::tuple{Forest(f), to_array(m.small.old_nodes), to_array(m.small.old_edges), array_of(m.edge_score.data(), f.n_edges()),
                       array_of(m.leaf_score.data(), f.n_nodes()), array_of(m.root_score.data(), f.n_nodes()),
@@ -273,7 +273,7 @@ template <class Real> void bind_precision(nb::module_ &module, const char *gramm
         .def_prop_ro("n_weights", [](const FineGrammar<Real> &g) { return g.weights.size(); })
         .def_prop_ro("n_dense", [](const FineGrammar<Real> &g) { return g.dense.size(); });
     nb::class_<Engine<Real>>(module, engine).def("parse", &parse<Real>, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-                                                     nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), unlocked());
+                                                     nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), unlocked());
     module.def("fine_grammar", &make_fine<Real>, nb::keep_alive<0, 3>());
     module.def("add_level", &add_level<Real>, unlocked());
     module.def("fine_chart", &fine_chart<Real>, unlocked());

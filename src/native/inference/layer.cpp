@@ -74,6 +74,8 @@ class Finder {
     uint64_t word(Index position) const { return column(position, word_column); }
     uint64_t ending(Index position) const { return column(position, ending_column); }
     uint64_t shape(Index position) const { return column(position, shape_column); }
+    uint64_t coarse_class(Index position) const { return column(position, class_column); }
+    uint64_t fine_class(Index position) const { return column(position, fine_class_column); }
     uint64_t tag(Index position) const {
         return position < 0 || position >= f.n ? edge_of_sentence + (position >= f.n) : m.tags[position];
     }
@@ -128,6 +130,11 @@ class Finder {
         }
         if (on(of_endings | of_pairs)) found.push_back(seen(number + 9, ending(inner), ending(outer)));
         if (on(of_endings | of_tags | of_pairs)) found.push_back(seen(number + 10, tag(inner), ending(outer)));
+        if (on(of_classes)) {
+            found.push_back(seen(number + 11, fine_class(inner)));
+            found.push_back(seen(number + 12, fine_class(outer)));
+            if (on(of_pairs)) found.push_back(seen(number + 13, coarse_class(inner), coarse_class(outer)));
+        }
     }
     void splits(Index before, Index after) {
         if (!on(of_splits)) return;
@@ -141,6 +148,10 @@ class Finder {
         }
         if (on(of_tags | of_pairs)) m.split.push_back(seen(36, tag(before), tag(after)));
         if (on(of_endings | of_pairs)) m.split.push_back(seen(37, ending(before), ending(after)));
+        if (on(of_classes)) {
+            m.split.push_back(seen(38, fine_class(before)));
+            m.split.push_back(seen(39, fine_class(after)));
+        }
     }
 
     void node(Index v) {
@@ -212,8 +223,15 @@ class Finder {
         }
         if (on(of_spelling)) {
             add(key, seen(78, shape(i)));
-            for (Index x = lower_column; x < word_columns; ++x) add(key, seen(80 + x, words(i, x)));
+            for (Index x = lower_column; x < class_column; ++x) add(key, seen(80 + x, words(i, x)));
             add(key, seen(79, shape(i), i == 0));
+        }
+        if (on(of_classes)) {
+            for (Index x = -1; x <= 1; ++x) {
+                add(key, seen(121 + x, coarse_class(i + x)));
+                add(key, seen(124 + x, fine_class(i + x)));
+            }
+            add(key, seen(126, shape(i), fine_class(i)));
         }
     }
 
@@ -266,7 +284,7 @@ void find_features(const Layer &layer, const LayerForest &small, Matrix<const ui
     Finder(layer, small, words, memory).run();
 }
 
-void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteriors &p, Matrix<const float> others,
+void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteriors &p, const SentenceView &sentence,
                   FineMemory<double> &filter, LayerForest &small) {
     double *edges = filter.edge_posterior.take(forest.n_edges() + 1);
     if (edges != p.edges) std::copy_n(p.edges, forest.n_edges(), edges);
@@ -282,10 +300,12 @@ void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteri
         values->clear();
     for (const int32_t v : small.old_nodes) small.mean_nodes.push_back(log_of(p.nodes[v]));
     for (const int32_t e : small.old_edges) small.mean_edges.push_back(log_of(p.edges[e]));
-    if (others.shape[0] > 0)
+    if (sentence.tags.shape[0] > 0)
         for (Index v = 0; v < small.forest.n_nodes(); ++v) {
-            const int32_t column = layer.symbols->column[small.forest.node_symbol[v]];
-            small.others.push_back(column < 0 ? 0.0f : others(small.forest.node_cell[v], column));
+            const int32_t symbol = small.forest.node_symbol[v], column = layer.symbols->column[symbol];
+            const Index cell = small.forest.node_cell[v];
+            const bool leaf = symbol >= layer.symbols->n_interminals;
+            small.others.push_back(column < 0 ? 0.0f : leaf ? sentence.tags(span_of(cell).first, column) : sentence.spans(cell, column));
         }
     if (!p.log_nodes) return;
     const double share = 1.0 / static_cast<double>(p.members), floor = std::log(least);
@@ -320,7 +340,7 @@ void score_forest(const Layer &layer, const LayerForest &small, Matrix<const uin
 
 double run_layer(const Layer &layer, const Forest &forest, const GrammarPosteriors &posteriors, const SentenceView &sentence,
                  FineMemory<double> &filter, LayerMemory &m) {
-    select_edges(layer, forest, posteriors, sentence.others, filter, m.small);
+    select_edges(layer, forest, posteriors, sentence, filter, m.small);
     score_forest(layer, m.small, sentence.words, m);
     const Forest &f = m.small.forest;
     return sum_forest(f, m.edge_score.data(), m.leaf_score.data(), m.root_score.data(), m.inside.take(f.n_nodes() + 1),

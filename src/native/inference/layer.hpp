@@ -11,13 +11,17 @@
 namespace sapwood {
 
 // What each column of a sentence's word table (n, columns) has: numbers that stand for the word (or its class, if it is
-// rare), its longest frequent ending, its shape, itself in lower case, and its last 1 to 5 and first 1 to 3 characters.
-enum WordColumn { word_column, ending_column, shape_column, lower_column, endings_from, beginnings_from = 9, word_columns = 12 };
+// rare), its longest frequent ending, its shape, itself in lower case, its last 1 to 5 and first 1 to 3 characters, and its
+// classes in plain text, a coarse and a fine one.
+enum WordColumn {
+    word_column, ending_column, shape_column, lower_column, endings_from, beginnings_from = 9, class_column = 12, fine_class_column,
+    word_columns
+};
 
 // Kinds of features that can be left out.
 enum FeatureGroup : uint32_t {
     of_words = 1, of_endings = 2, of_tags = 4, of_spelling = 8, of_lengths = 16, of_rules = 32, of_splits = 64, of_pairs = 128,
-    of_posteriors = 256
+    of_posteriors = 256, of_classes = 512
 };
 
 // What numbers beside the features are multiplied by: logarithms of the grammar's posteriors, of edges, of the nodes above
@@ -31,7 +35,7 @@ struct LayerSymbols {
     Index n_interminals;
     std::vector<uint64_t> symbol_key, tag_key, rule_key;  // (S), (S), (R)
     std::vector<uint8_t> is_root;                         // (S)
-    std::vector<int32_t> column;                          // (S): where another scorer has the symbol, or -1
+    std::vector<int32_t> column;                          // (S): where another scorer has the symbol (over a word: of tags), or -1
 };
 
 // Weights of features, which are known by their hashes alone.
@@ -98,15 +102,15 @@ struct GrammarPosteriors {
     Index members;
 };
 
-// What a sentence's words look like (n, word_columns), and what another scorer says of each cell and symbol (cells,
-// columns), which may be empty.
+// What a sentence's words look like (n, word_columns), and what another scorer says of symbols over spans of several words
+// (cells, columns) and over one (n, columns), which may be empty.
 struct SentenceView {
     Matrix<const uint32_t> words;
-    Matrix<const float> others;
+    Matrix<const float> spans, tags;
 };
 
 // Leave out what is improbable: fill `small`. `filter` is memory to work in.
-void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteriors &posteriors, Matrix<const float> others,
+void select_edges(const Layer &layer, const Forest &forest, const GrammarPosteriors &posteriors, const SentenceView &sentence,
                   FineMemory<double> &filter, LayerForest &small);
 
 // Fill the features of all units: nodes, groups of edges and edges, numbered in this order. Those of unit `u` are

@@ -54,7 +54,7 @@ std::shared_ptr<LayerSentence> make_sentence(const Layer &layer, const Forest &f
                                              const SentenceView &sentence, Vector<const double> worth, Workspace &workspace) {
     auto made = std::make_shared<LayerSentence>();
     LayerSentence &s = *made;
-    select_edges(layer, forest, posteriors, sentence.others, workspace.fine_double, s.small);
+    select_edges(layer, forest, posteriors, sentence, workspace.fine_double, s.small);
     s.words.assign(sentence.words.data, sentence.words.data + sentence.words.size());
     const Forest &f = s.small.forest;
     // Of trees with as many right nodes the most probable one.
@@ -172,11 +172,11 @@ void bind_layer(nb::module_ &module) {
     nb::class_<LayerTrainer>(module, "LayerTrainer").def_ro("steps", &LayerTrainer::steps);
     module.def("layer_sentence", [](const Layer &layer, const Forest &forest, Vector<const double> nodes, Vector<const double> edges,
                                     std::optional<Vector<const double>> log_nodes, std::optional<Vector<const double>> log_edges,
-                                    Index members, Matrix<const uint32_t> words, Matrix<const float> others,
+                                    Index members, Matrix<const uint32_t> words, Matrix<const float> spans, Matrix<const float> tags,
                                     Vector<const double> worth, Workspace &workspace) {
         const GrammarPosteriors posteriors{nodes.data, edges.data, log_nodes ? log_nodes->data : nullptr,
                                            log_edges ? log_edges->data : nullptr, members};
-        return make_sentence(layer, forest, posteriors, {words, others}, worth, workspace);
+        return make_sentence(layer, forest, posteriors, {words, spans, tags}, worth, workspace);
     }, unlocked());
     module.def("layer_gradient", &gradient, unlocked());
     module.def("layer_trainer", [](const Layer &layer, double rate, double dense_rate, double lasso, double ridge) {

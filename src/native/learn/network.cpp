@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "grammar/binary_trees.hpp"
 #include "grammar/network.hpp"
 #include "learn/learn.hpp"
 
@@ -176,53 +177,12 @@ double classes_loss(Matrix<float> scores, Vector<const int32_t> right) {
     return loss;
 }
 
-// All binary trees over n words: a tree scores the sum of its spans'. Spans (i, j) of two words or more are numbered by i and
-// then j. `marginal` is filled; returns the logarithm of the sum over trees.
-class BinaryTrees {
-public:
-    explicit BinaryTrees(Index n) : n(n), side(n + 1), inside(side * side), mirrored(side * side), split(side * side), outside(side * side) {}
-
-    double sum(const double *score, double *marginal) {
-        for (Index i = 0; i < n; ++i) inside[i * side + i + 1] = mirrored[(i + 1) * side + i] = 0;
-        for (Index width = 2; width <= n; ++width)
-            for (Index i = 0, j = width; j <= n; ++i, ++j) {
-                const double *left = &inside[i * side], *right = &mirrored[j * side];
-                double largest = left[i + 1] + right[i + 1], total = 0;
-                for (Index k = i + 2; k < j; ++k) largest = std::max(largest, left[k] + right[k]);
-                for (Index k = i + 1; k < j; ++k) total += quick_exp(static_cast<float>(left[k] + right[k] - largest));
-                split[i * side + j] = largest + std::log(total);
-                inside[i * side + j] = mirrored[j * side + i] = split[i * side + j] + score[number(i, j)];
-            }
-        std::fill(outside.begin(), outside.end(), 0.0);
-        outside[n] = 1;
-        for (Index width = n; width >= 2; --width)
-            for (Index i = 0, j = width; j <= n; ++i, ++j) {
-                const double mass = outside[i * side + j];
-                marginal[number(i, j)] = mass;
-                if (mass < 1e-7) continue;
-                const double *left = &inside[i * side], *right = &mirrored[j * side], total = split[i * side + j];
-                for (Index k = i + 1; k < j; ++k) {
-                    const double part = mass * quick_exp(static_cast<float>(left[k] + right[k] - total));
-                    outside[i * side + k] += part;
-                    outside[k * side + j] += part;
-                }
-            }
-        return inside[n];
-    }
-
-private:
-    Index n, side;
-    std::vector<double> inside, mirrored, split, outside;
-
-    Index number(Index i, Index j) const { return i * (n - 1) - i * (i - 1) / 2 + j - i - 2; }
-};
-
 // The sum over sentences of n words of `-log p(right tree)`, where a tree's score is the sum of those of its spans' labels;
 // `scores` (sentences * spans, labels) become its derivatives. `right` has the label of each span of the right tree, else -1;
 // `mass` is filled with the probabilities of the spans.
 double trees_loss(Matrix<float> scores, Vector<const int32_t> right, Index n, Vector<float> mass) {
     const Index spans = n * (n - 1) / 2, labels = scores.shape[1];
-    BinaryTrees trees(n);
+    BinaryTrees trees(n, [n](Index i, Index j) { return i * (n - 1) - i * (i - 1) / 2 + j - i - 2; });
     std::vector<double> sums(spans), marginal(spans);
     double loss = 0;
     for (Index first = 0; first < scores.shape[0]; first += spans) {

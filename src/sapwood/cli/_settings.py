@@ -13,9 +13,12 @@ import click
 from sapwood.cli import _common as common
 from sapwood.errors import UsageError
 from sapwood.learn.methods import DEFAULT_METHOD, GROUP, LEARNERS
+from sapwood.learn.pcfg import PCFG
+from sapwood.learn.recipe import FEW, recommended
 from sapwood.learn.settings import Setting, declared, defaults
 
 _SEVERAL = "Settings of several methods"
+_MOST_MEMBERS = 64
 
 
 class SettingType(click.ParamType):
@@ -73,11 +76,54 @@ def method_option() -> click.Option:
     return click.Option(
         ["--method"],
         type=common.Choice(tuple(LEARNERS), GROUP),
-        default=DEFAULT_METHOD,
-        show_default=True,
-        help="How to learn: find hidden states by split-merge, pivot+em, em, spectral learning, clustering or pivot "
-        "(the last three in seconds), or only count rules (pcfg).",
+        help="Learn one grammar in this way: find hidden states by split-merge, pivot+em, em, spectral learning, "
+        "clustering or pivot (the last three in seconds), or only count rules (pcfg). [default: what is best for a "
+        "treebank of this size]",
     )
+
+
+class MembersType(click.ParamType):
+    """How many grammars, or the methods of as many, separated by commas."""
+
+    name = "NUMBER|METHODS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | tuple[str, ...]:
+        """Return the number, or the methods."""
+        if not isinstance(value, str):
+            return value
+        if value.strip("+-").isdigit():
+            if not 1 <= int(value) <= _MOST_MEMBERS:
+                self.fail(f"{value} is not in the range 1<=x<={_MOST_MEMBERS}", param, ctx)
+            return int(value)
+        choice = common.Choice(tuple(LEARNERS), GROUP)
+        return tuple(choice.convert(part.strip(), param, ctx) for part in value.split(","))
+
+
+def ensemble_option() -> click.Option:
+    """Return the option that says how many grammars there are to be."""
+    return click.Option(
+        ["--ensemble"],
+        type=MembersType(),
+        help="Grammars to train, from as many seeds; or their methods: split-merge,pivot+em,spectral.",
+    )
+
+
+def check_methods(
+    method: str | None, ensemble: int | tuple[str, ...] | None, fast: bool, given: Sequence[str]
+) -> str | None:
+    """Return the method, which --fast gives, too; refuse options that none of the methods has."""
+    if fast and (method or ensemble):
+        raise UsageError(f"--fast is a method of its own: leave out {'--method' if method else '--ensemble'}")
+    if method is not None and isinstance(ensemble, tuple):
+        raise UsageError("--ensemble names its methods itself: leave out --method")
+    method = PCFG.method if fast else method
+    if isinstance(ensemble, tuple):
+        refuse_foreign(ensemble, given)
+    elif method is not None or ensemble is not None:
+        refuse_foreign([method or DEFAULT_METHOD], given)
+    else:
+        refuse_foreign({one.method for trees in (0, FEW) for one in recommended(trees).learners}, given)
+    return method
 
 
 def setting_options() -> list[click.Option]:
@@ -134,14 +180,14 @@ def _shown(value: Any) -> str:
     return ",".join(f"{part:g}" for part in value) if isinstance(value, tuple) else str(value)
 
 
-def refuse_foreign(method: str, given: Sequence[str]) -> None:
-    """Refuse options of other methods, rather than let them do nothing."""
-    if method not in LEARNERS:
+def refuse_foreign(methods: Collection[str], given: Sequence[str]) -> None:
+    """Refuse options that none of these methods has, rather than let them do nothing."""
+    if not set(methods) <= set(LEARNERS):
         return
     for name in given:
-        if name != "init" and method not in users(name):
+        if name != "init" and not set(methods) & set(users(name)):
             raise UsageError(f"--{name.replace('_', '-')} goes with --method {' and '.join(users(name))}")
-        if name == "init" and method != "em":
+        if name == "init" and "em" not in methods:
             raise UsageError("--init goes with --method em")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -33,9 +34,10 @@ class _TrainCommand(GroupedCommand):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         names = [parameter.name for parameter in self.params]
         if "method" not in names:
-            from sapwood.cli._settings import headings, method_option, setting_options
+            from sapwood.cli._settings import ensemble_option, headings, method_option, setting_options
 
-            self.params.insert(names.index("output") + 1, method_option())
+            place = names.index("output") + 1
+            self.params[place:place] = [method_option(), ensemble_option()]
             self.params += setting_options()
             self.groups |= {heading: tuple(names) for heading, names in headings().items()}
         return super().get_params(ctx)
@@ -45,13 +47,22 @@ class _TrainCommand(GroupedCommand):
 @click.argument("treebank", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, help="Where to write the model.")
 @click.option("--dev", help="Treebank to choose the best grammar by, and to score it on after training.")
+@click.option("--fast", is_flag=True, help="Only count rules: --method pcfg, in seconds, and much less accurate.")
 @click.option(
-    "--ensemble", type=click.IntRange(1, 64), default=1, help="Grammars to train, from as many seeds. [default: 1]"
+    "--layer/--no-layer",
+    default=None,
+    help="Learn weights of words and spans on top, by cross-validation: more accurate. [default: without --method]",
 )
 @click.option(
-    "--layer", is_flag=True, help="Learn weights of words and spans on top, by cross-validation: more accurate."
+    "--network/--no-network",
+    default=None,
+    help="Learn a small neural network beside the grammar: more accurate. [default: without --method]",
 )
-@click.option("--network", is_flag=True, help="Learn a small neural network beside the grammar: more accurate.")
+@click.option(
+    "--text",
+    multiple=True,
+    help="Plain text to learn classes of words from, one sentence a line, words separated by blanks.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
 @click.option("--resume", is_flag=True, help="Go on with a training run that was interrupted.")
 @click.option("--log", "log_path", help="Where to write a line (JSON) for each iteration; `sapwood plot` draws them.")
@@ -81,11 +92,13 @@ def command(
     /,
     treebank: tuple[str, ...],
     output: str,
-    method: str,
+    method: str | None,
     dev: str | None,
-    ensemble: int,
-    layer: bool,
-    network: bool,
+    ensemble: int | tuple[str, ...] | None,
+    fast: bool,
+    layer: bool | None,
+    network: bool | None,
+    text: tuple[str, ...],
     tokeniser: str | None,
     seed: int,
     resume: bool,
@@ -110,6 +123,9 @@ def command(
 ) -> None:
     """Learn a grammar from one or more TREEBANK files and write it to a model file.
 
+    Without --method it learns what is best for a treebank of that size: of few trees several grammars by different
+    methods, of many one by split-merge, and in both cases a layer and a network on top.
+
     Training can be interrupted at any time: what is done is kept beside the model, in MODEL.checkpoint, and the same
     command with --resume goes on from there to the same result. (Methods that take seconds begin anew.)
 
@@ -120,45 +136,46 @@ def command(
     Examples:
       sapwood train train.mrg -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --log train.jsonl -o model.sapwood
-      sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
+      sapwood train train.mrg --text raw.txt -o model.sapwood
+      sapwood train train.mrg --fast -o model.sapwood
+      sapwood train wsj/*.mrg --ensemble 4 --layer --network -o model.sapwood
+      sapwood train train.mrg --ensemble split-merge,pivot+em,spectral -o model.sapwood
       sapwood train train.mrg --method split-merge --layer -o model.sapwood
-      sapwood train train.mrg --method split-merge --network -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
       sapwood train train.mrg --config run.toml -o model.sapwood
     """
-    from sapwood.cli._settings import naming_options, read_pairs, refuse_foreign
+    from sapwood.cli._settings import check_methods, naming_options, read_pairs
     from sapwood.evaluate.held_out import HeldOut
     from sapwood.grammar.tensor_grammar import TensorGrammar
-    from sapwood.learn.methods import make_learner
+    from sapwood.learn.recipe import make_recipe
     from sapwood.learn.run import TrainingRun
     from sapwood.learn.settings import declared
+    from sapwood.lm import word_classes
     from sapwood.trees import Corpus
 
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
-    refuse_foreign(method, [*settings, *(["init"] if init else [])])
+    method = check_methods(method, ensemble, fast, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
-    common.check_inputs(*treebank, dev, common.head_file(heads), init)
-    common.refuse_replacing(
-        {"-o": output, "--log": log_path, "--save-config": save_config}, (*treebank, dev, common.head_file(heads), init)
-    )
+    files = (*treebank, *text, dev, common.head_file(heads), init)
+    common.check_inputs(*files)
+    common.refuse_replacing({"-o": output, "--log": log_path, "--save-config": save_config}, files)
     if init is not None:
         settings["init"] = TensorGrammar.load(init)
     settings = {"threads": common.default_threads(threads), **settings, **read_pairs(more)}
     if settings.get("stop", "iterations") != "iterations" and dev is None:
         raise UsageError(f"--stop {settings['stop']} needs --dev")
+    run = TrainingRun(tokeniser=tokeniser, output=output, resume=resume, log=log_path)
+    make = partial(make_recipe, method, ensemble=ensemble, layer=layer, network=network, **settings)
     with naming_options(settings):
-        learner = make_learner(method, **settings)
-    if "random_state" in declared(learner) and "random_state" not in settings:
-        learner = learner.replace(random_state=seed)
+        recipe = make()
+    learner = recipe.first
+    if "random_state" not in settings and any("random_state" in declared(one) for one in recipe.learners):
+        make = partial(make, random_state=seed)
     if cluster is not None:
-        learner = learner.replace(workers=common.open_workers(context, cluster, learner.threads))
-    run = TrainingRun(
-        learner, ensemble=ensemble, layer=layer, network=network, tokeniser=tokeniser, output=output, resume=resume,
-        log=log_path,
-    )  # fmt: skip
+        make = partial(make, workers=common.open_workers(context, cluster, learner.threads))
     if save_config is not None:
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)
@@ -174,15 +191,20 @@ def command(
     if dev is not None:
         with common.naming([dev]):
             trees = common.trees_from([dev], input_format, skip_bad, progress)
-            held_out = HeldOut(trees, corpus, workers=learner.where)
+            held_out = HeldOut(trees, corpus, workers=make().first.where)
     with common.resumable(run.kept):
-        grammars = run(corpus, held_out, progress)
+        classes = None
+        if text:
+            workers = make().first.where
+            classes = word_classes(list(text), random_state=seed, workers=workers, progress=progress)
+        recipe = make(n_trees=corpus.n_trees, classes=classes)
+        grammars = run(recipe, corpus, held_out, progress)
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
     progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} trees in {seconds:.1f} s")
     report: dict[str, Any] = {
         "model": output,
-        "method": method,
+        "method": recipe.method,
         "trees": corpus.n_trees,
         "words": corpus.n_words,
         "dropped": corpus.dropped,
@@ -203,5 +225,5 @@ def command(
 
 def _kept(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run that a configuration file is to remember: not where its files are."""
-    gone = ("output", "resume", "log", "dev", "cluster")
+    gone = ("output", "resume", "log", "dev", "cluster", "text")
     return {name: value for name, value in run_settings(context).items() if name not in gone}

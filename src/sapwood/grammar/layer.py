@@ -23,15 +23,16 @@ from sapwood.shapes import Array, Float32, Float64, Shaped, UInt32
 from sapwood.storage import pack_strings, unpack_strings
 from sapwood.trees.lexicon import canonical
 from sapwood.trees.signatures import shape
+from sapwood.trees.word_classes import WordClasses, class_names
 
 # Groups of features that can be left out, as bits in this order (`FeatureGroup` in `native/inference/layer.hpp`).
-GROUPS = ("words", "endings", "tags", "spelling", "lengths", "rules", "splits", "pairs", "posteriors")
+GROUPS = ("words", "endings", "tags", "spelling", "lengths", "rules", "splits", "pairs", "posteriors", "classes")
 DENSE = 10
 # Weights of the grammar's own distribution: what a layer begins with. Those of another scorer's come last.
 GRAMMAR_ALONE = (1.0, -1.0, 0.0, 1.0) + (0.0,) * (DENSE - 4)
 _OTHERS = 2
 BITS = range(8, 27)
-_COLUMNS = 12
+_COLUMNS = 14
 _KEPT_ROWS = 1 << 15
 # The table of no words.
 NO_WORDS = np.zeros((0, _COLUMNS), np.uint32)
@@ -58,7 +59,7 @@ LAYER = (
 
 
 @dataclass(frozen=True, eq=False)
-class WordClasses:
+class FrequentWords:
     """Which words and endings of words are frequent enough for features of their own.
 
     A rarer word is known by its shape and its longest frequent ending (Hall, Durrett and Klein 2014).
@@ -68,7 +69,7 @@ class WordClasses:
     endings: tuple[str, ...]
 
     @classmethod
-    def count(cls, sentences: Iterable[Sequence[str]], *, least: int = 3) -> WordClasses:
+    def count(cls, sentences: Iterable[Sequence[str]], *, least: int = 3) -> FrequentWords:
         """Return the words that these sentences have `least` times or more, and the frequent endings of all of them."""
         words: Counter[str] = Counter()
         for sentence in sentences:
@@ -96,8 +97,11 @@ class WordClasses:
     def _known(self) -> tuple[frozenset[str], frozenset[str]]:
         return frozenset(self.words), frozenset(self.endings)
 
-    def row(self, word: str, initial: bool) -> UInt32[Array, "columns"]:
-        """Return what features see of a word: numbers, as `WordColumn` in `native/inference/layer.hpp` has them."""
+    def row(self, word: str, initial: bool, classes: WordClasses | None = None) -> UInt32[Array, "columns"]:
+        """Return what features see of a word: numbers, as `WordColumn` in `native/inference/layer.hpp` has them.
+
+        Of the classes of words, they see the coarsest and the finest.
+        """
         words, endings = self._known
         word, look = canonical(word), shape(word, initial)
         lowered = word.lower()
@@ -107,9 +111,13 @@ class WordClasses:
         seen.append(f"l{lowered}" if word in words else "l?")
         seen += [f"-{lowered[-length:]}" for length in range(1, _LONGEST_ENDING + 1)]
         seen += [f"{lowered[:length]}-" for length in range(1, _LONGEST_BEGINNING + 1)]
+        fine_to_coarse = class_names(classes, word)
+        seen += [fine_to_coarse[-1], fine_to_coarse[0]] if fine_to_coarse else ["@", "@"]
         return np.array([zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in seen], np.uint32)
 
-    def table(self, words: Sequence[str]) -> UInt32[Array, "sentence_words columns"]:
+    def table(
+        self, words: Sequence[str], classes: WordClasses | None = None
+    ) -> UInt32[Array, "sentence_words columns"]:
         """Return the rows of a sentence's words."""
         rows = []
         for place, word in enumerate(words):
@@ -118,7 +126,7 @@ class WordClasses:
             if row is None:
                 if len(self._rows) >= _KEPT_ROWS:
                     self._rows.clear()
-                row = self._rows[key] = self.row(*key)
+                row = self._rows[key] = self.row(*key, classes)
             rows.append(row)
         return np.array(rows, np.uint32).reshape(-1, _COLUMNS)
 
@@ -135,8 +143,10 @@ class Layer:
         Where it is not zero, and what is there.
     dense
         What logarithms of the grammar's posteriors are multiplied by (`DenseWeight` in `native/inference/layer.hpp`).
-    classes
+    frequent
         Which words and endings are told apart.
+    classes
+        Classes of words from plain text, if there are any.
     groups
         The groups of features that it has, of `GROUPS`.
     threshold
@@ -147,16 +157,17 @@ class Layer:
     places: UInt32[Array, "weights"]
     values: Float32[Array, "weights"]
     dense: Float64[Array, "10"]
-    classes: WordClasses
+    frequent: FrequentWords
     groups: tuple[str, ...] = GROUPS
     threshold: float = 1e-4
+    classes: WordClasses | None = None
 
     @classmethod
     def plain(cls, *, threshold: float = 1e-4) -> Layer:
         """Return a layer without features: the grammar's own distribution."""
         nothing = np.zeros(0, np.uint32)
         dense = np.array(GRAMMAR_ALONE)
-        return cls(BITS[0], nothing, nothing.astype(np.float32), dense, WordClasses((), ()), (), threshold)
+        return cls(BITS[0], nothing, nothing.astype(np.float32), dense, FrequentWords((), ()), (), threshold)
 
     def beside(self, weight: float) -> Layer:
         """Return the layer with what another scorer says counting so much."""
@@ -165,7 +176,7 @@ class Layer:
         return replace(self, dense=dense)
 
     def __repr__(self) -> str:
-        return f"<Layer: {len(self.places):,} weights, {len(self.classes.words):,} words>"
+        return f"<Layer: {len(self.places):,} weights, {len(self.frequent.words):,} words>"
 
     @property
     def mask(self) -> int:
@@ -178,14 +189,18 @@ class Layer:
         table[self.places] = self.values
         return table
 
+    def table(self, words: Sequence[str]) -> UInt32[Array, "sentence_words columns"]:
+        """Return what features see of a sentence's words."""
+        return self.frequent.table(words, self.classes)
+
     def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
         """Return what is stored as arrays."""
         return {
             "layer.places": self.places,
             "layer.values": self.values,
             "layer.dense": self.dense,
-            "layer.words": pack_strings(self.classes.words),
-            "layer.endings": pack_strings(self.classes.endings),
+            "layer.words": pack_strings(self.frequent.words),
+            "layer.endings": pack_strings(self.frequent.endings),
         }
 
     def metadata(self) -> LayerMetadata:
@@ -193,8 +208,13 @@ class Layer:
         return {"bits": self.bits, "groups": list(self.groups), "threshold": self.threshold}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: LayerMetadata | None) -> Layer | None:
-        """Build from what was stored; None if there is no layer."""
+    def from_arrays(
+        cls,
+        arrays: Mapping[str, Shaped[Array, "..."]],
+        metadata: LayerMetadata | None,
+        classes: WordClasses | None = None,
+    ) -> Layer | None:
+        """Build from what was stored, with the classes of words in the same file; None if there is no layer."""
         if (metadata is None) != ("layer.places" not in arrays):
             raise ModelError("layer.places: missing, or there is nothing said about a layer")
         if metadata is None:
@@ -215,7 +235,8 @@ class Layer:
             places=places,
             values=arrays["layer.values"],
             dense=arrays["layer.dense"],
-            classes=WordClasses(words, endings),
+            frequent=FrequentWords(words, endings),
             groups=groups,
             threshold=float(threshold),
+            classes=classes,
         )

@@ -23,11 +23,12 @@ from sapwood.errors import ModelError
 from sapwood.schema import Column
 from sapwood.shapes import Array, Float32, Int32, Shaped
 from sapwood.storage import pack_strings, unpack_strings
+from sapwood.trees.word_classes import WordClasses, class_names
 
 # Numbers of what every network has: nothing to be seen, and the two ends of a sentence.
 NOTHING, BEGIN, END = 0, 1, 2
 _ENDINGS, _BEGINNINGS = (1, 2, 3, 4), (1, 2, 3)
-LOOKS = 2 + len(_ENDINGS) + len(_BEGINNINGS)
+_LOOKS = 2 + len(_ENDINGS) + len(_BEGINNINGS)
 _LONGEST_SHAPE = 8
 # Rare words are known by the rest of their looks.
 _LEAST = 2
@@ -36,8 +37,8 @@ _KEPT_ROWS = 1 << 15
 LARGEST = 4096
 
 
-def looks(word: str) -> list[str]:
-    """Return what a network sees of a word, `LOOKS` strings; those that do not apply are empty.
+def looks(word: str, classes: WordClasses | None = None) -> list[str]:
+    """Return what a network sees of a word, always as many strings; those that do not apply are empty.
 
     >>> looks("Re-do")
     ['=re-do', '#Aa-a', '-o', '-do', '--do', '-e-do', 'r-', 're-', 're--']
@@ -45,7 +46,15 @@ def looks(word: str) -> list[str]:
     lowered = word.lower()
     found = ["=" + lowered, "#" + _shape(word)]
     found += ["-" + lowered[-length:] if len(lowered) >= length else "" for length in _ENDINGS]
-    return found + [lowered[:length] + "-" if len(lowered) >= length else "" for length in _BEGINNINGS]
+    found += [lowered[:length] + "-" if len(lowered) >= length else "" for length in _BEGINNINGS]
+    if classes is None:
+        return found
+    return found + list(class_names(classes, word) or [""] * classes.levels)
+
+
+def n_looks(classes: WordClasses | None) -> int:
+    """Return how many strings that is."""
+    return _LOOKS + (0 if classes is None else classes.levels)
 
 
 def _shape(word: str) -> str:
@@ -59,23 +68,27 @@ def _shape(word: str) -> str:
     return shape[:_LONGEST_SHAPE]
 
 
-def count_looks(words: Mapping[str, int], most: int) -> list[str]:
+def count_looks(words: Mapping[str, int], most: int, classes: WordClasses | None = None) -> list[str]:
     """Return the looks worth a vector, sorted: of several words, or of a word seen several times; at most so many."""
     times: Counter[str] = Counter()
     for word, count in words.items():
-        for place, look in enumerate(looks(word)):
+        for place, look in enumerate(looks(word, classes)):
             times[look] += 1 if place else count
     del times[""]
     enough = [(-count, look) for look, count in times.items() if count >= _LEAST]
     return sorted(look for _, look in sorted(enough)[:most])
 
 
-class NetworkMetadata(TypedDict):
-    """What a file says of a network beside its arrays."""
-
+class _Sizes(TypedDict):
     half: int
     layers: int
     inner: int
+
+
+class NetworkMetadata(_Sizes, total=False):
+    """What a file says of a network beside its arrays."""
+
+    closing: float
 
 
 NETWORK = (
@@ -141,6 +154,31 @@ class Sizes(NamedTuple):
         return found
 
 
+class Scores(NamedTuple):
+    """What a network says of a sentence.
+
+    Attributes
+    ----------
+    spans
+        What each label scores over each span of several words: row `j (j - 1) / 2 + i` is span `(i, j)`. A binary
+        tree's score is the sum of its spans'.
+    tags
+        Logarithms of the tags' probabilities.
+    """
+
+    spans: Float32[Array, "cells labels"]
+    tags: Float32[Array, "sentence_words tags"]
+
+    def closed(self, threshold: float) -> Int32[Array, "cells"]:
+        """Return -2 for cells over which fewer than this share of all binary trees has a node, -1 for all others.
+
+        Trees are weighted by the exponentials of their scores, those of all their labellings together.
+        """
+        if not self.spans.shape[1]:
+            return np.full(len(self.spans), -1, np.int32)
+        return kernels.closed_cells(self.spans, len(self.tags), threshold)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """A network that scores symbols over spans.
@@ -152,11 +190,15 @@ class Network:
     looks
         What it can see of words.
     labels, tags
-        The names of the base symbols that it scores over several words and over one: its columns, in this order.
+        The names of the base symbols that it scores over several words and over one.
     table
         Vectors of `NOTHING`, `BEGIN`, `END` and all looks.
     weights
         All other weights, as `Sizes.weights` has them.
+    closing
+        Spans that it gives less than this part of all binary trees need not be looked at.
+    classes
+        Classes of words from plain text, which it sees too.
     """
 
     sizes: Sizes
@@ -165,6 +207,8 @@ class Network:
     tags: tuple[str, ...]
     table: Float32[Array, "vectors input"]
     weights: Float32[Array, "weights"]
+    closing: float = 0.0
+    classes: WordClasses | None = None
 
     def __repr__(self) -> str:
         return f"<Network: {self.table.size + self.weights.size:,} weights, {len(self.looks):,} looks>"
@@ -183,34 +227,35 @@ class Network:
 
     def see(self, words: Sequence[str]) -> Int32[Array, "steps looks"]:
         """Return the numbers of what there is to be seen of a sentence, its two ends included."""
-        rows = [[BEGIN] + [NOTHING] * (LOOKS - 1)]
+        rest = [NOTHING] * (n_looks(self.classes) - 1)
+        rows = [[BEGIN, *rest]]
         for word in words:
             row = self._rows.get(word)
             if row is None:
                 if len(self._rows) >= _KEPT_ROWS:
                     self._rows.clear()
-                row = self._rows[word] = [self._numbers.get(look, NOTHING) for look in looks(word)]
+                seen = looks(word, self.classes)
+                row = self._rows[word] = [self._numbers.get(look, NOTHING) for look in seen]
             rows.append(row)
-        return np.array([*rows, [END] + [NOTHING] * (LOOKS - 1)], np.int32)
+        return np.array([*rows, [END, *rest]], np.int32)
 
-    def scores(self, words: Sequence[str]) -> Float32[Array, "cells columns"]:
-        """Return what each symbol scores over each span: row `j (j - 1) / 2 + i` is span `(i, j)`.
-
-        Over one word they are logarithms of the tags' probabilities. A binary tree's score is the sum of its spans'.
-        """
+    def scores(self, words: Sequence[str]) -> Scores:
+        """Return what each symbol scores over each span of a sentence."""
         size = self.sizes
-        return kernels.network_scores(
-            self.table, self.weights, self.see(words), size.half, size.layers, size.inner, size.labels, size.tags
+        return Scores(
+            *kernels.network_scores(
+                self.table, self.weights, self.see(words), size.half, size.layers, size.inner, size.labels, size.tags
+            )
         )
 
     def scores_size(self, n_words: int) -> int:
         """Return how many bytes the scores of a sentence take."""
-        return 4 * (n_words * (n_words + 1) // 2) * (self.sizes.labels + self.sizes.tags)
+        return 4 * ((n_words * (n_words + 1) // 2) * self.sizes.labels + n_words * self.sizes.tags)
 
     def columns(self, symbols: Sequence[str], n_interminals: int) -> Int32[Array, "symbols"]:
-        """Return the column of each symbol of a grammar, -1 if the network does not know it."""
+        """Return where scores have each symbol of a grammar, -1 if the network does not know it."""
         numbers = {(name, False): column for column, name in enumerate(self.labels)}
-        numbers |= {(name, True): column for column, name in enumerate(self.tags, len(self.labels))}
+        numbers |= {(name, True): column for column, name in enumerate(self.tags)}
         return np.array([numbers.get((name, s >= n_interminals), -1) for s, name in enumerate(symbols)], np.int32)
 
     def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
@@ -222,24 +267,32 @@ class Network:
 
     def metadata(self) -> NetworkMetadata:
         """Return what is stored beside the arrays."""
-        return {"half": self.sizes.half, "layers": self.sizes.layers, "inner": self.sizes.inner}
+        sizes = self.sizes
+        return {"half": sizes.half, "layers": sizes.layers, "inner": sizes.inner, "closing": self.closing}
 
     @classmethod
     def from_arrays(
-        cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: NetworkMetadata | None
+        cls,
+        arrays: Mapping[str, Shaped[Array, "..."]],
+        metadata: NetworkMetadata | None,
+        classes: WordClasses | None = None,
     ) -> Network | None:
-        """Build from what was stored; None if there is no network."""
+        """Build from what was stored, with the classes of words in the same file; None if there is no network."""
         if (metadata is None) != ("network.table" not in arrays):
             raise ModelError("network.table: missing, or there is nothing said about a network")
         if metadata is None:
             return None
         names = {name: tuple(unpack_strings(arrays[f"network.{name}"])) for name in ("looks", "labels", "tags")}
         table, weights = arrays["network.table"], arrays["network.weights"]
-        if not all(0 < size <= LARGEST for size in (*metadata.values(), table.shape[1])):
+        half, layers, inner = (metadata[name] for name in ("half", "layers", "inner"))
+        if not all(0 < size <= LARGEST for size in (half, layers, inner, table.shape[1])):
             raise ModelError(f"network: sizes must be 1 to {LARGEST}")
+        closing = float(metadata.get("closing", 0.0))
+        if not 0 <= closing < 1:
+            raise ModelError(f"network.closing: {closing} is not at least 0 and below 1")
         if not names["tags"]:
             raise ModelError("network.tags: there are no tags")
-        sizes = Sizes(table.shape[1], **metadata, labels=len(names["labels"]), tags=len(names["tags"]))
+        sizes = Sizes(table.shape[1], half, layers, inner, labels=len(names["labels"]), tags=len(names["tags"]))
         if sizes.n_weights != len(weights):
             raise ModelError(f"network.weights: has {len(weights)} numbers, expected {sizes.n_weights}")
-        return cls(sizes, **names, table=table, weights=weights)
+        return cls(sizes, **names, table=table, weights=weights, closing=closing, classes=classes)

@@ -283,6 +283,8 @@ class TensorGrammar:
         if len(levels) != metadata.get("levels", 0):
             raise ModelError(f"level.{len(levels)}: missing, or one too many")
         n_interminals = metadata["n_interminals"]
+        emissions = Emissions.from_arrays(arrays, arrays["states"][n_interminals:])
+        classes = emissions.lexicon.classes
         grammar = cls(
             symbols=SymbolTable.from_arrays(arrays),
             n_interminals=n_interminals,
@@ -290,7 +292,7 @@ class TensorGrammar:
             rules=arrays["rules"],
             tensors=unpack_weights(arrays, metadata, weights_of(arrays["states"], arrays["rules"])),
             root=arrays["root"],
-            emissions=Emissions.from_arrays(arrays, arrays["states"][n_interminals:]),
+            emissions=emissions,
             probabilistic=metadata["probabilistic"],
             occupancy=arrays["occupancy"],
             rule_counts=arrays["rule_counts"],
@@ -298,8 +300,8 @@ class TensorGrammar:
             normaliser=Normaliser.from_dict(metadata["normaliser"]),
             transform=TreeTransform.from_dict(metadata["transform"]),
             info=metadata["info"],
-            layer=Layer.from_arrays(arrays, metadata.get("layer")),
-            network=Network.from_arrays(arrays, metadata.get("network")),
+            layer=Layer.from_arrays(arrays, metadata.get("layer"), classes),
+            network=Network.from_arrays(arrays, metadata.get("network"), classes),
             closing=Closing.from_arrays(arrays, metadata.get("closing")),
         )
         check_meaning(grammar, tolerance=1e-3)

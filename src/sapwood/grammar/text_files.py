@@ -78,6 +78,7 @@ class About(TypedDict):
     scheme: Literal["learned", "berkeley"]
     endings: list[str]
     beginnings: list[str]
+    classes: dict[str, list[int]]
     normaliser: dict[str, Any]
     transform: dict[str, Any]
     info: dict[str, Any]
@@ -160,6 +161,7 @@ def _about(grammar: TensorGrammar, names: Sequence[str], start: str) -> About:
         "scheme": "learned" if learned else "berkeley",
         "endings": sorted(model.endings) if isinstance(model, SignatureModel) else [],
         "beginnings": sorted(model.beginnings) if isinstance(model, SignatureModel) else [],
+        "classes": {} if lexicon.classes is None else lexicon.classes.to_dict(),
         "normaliser": grammar.normaliser.to_dict(),
         "transform": grammar.transform.to_dict(),
         "info": dict(grammar.info),

@@ -24,6 +24,7 @@ from sapwood.trees.normalise import Normaliser
 from sapwood.trees.signatures import BERKELEY, BerkeleySignatures, SignatureModel
 from sapwood.trees.symbols import Parts, Symbol, SymbolTable
 from sapwood.trees.transform import TreeTransform
+from sapwood.trees.word_classes import WordClasses
 
 # Of sums of probabilities, which can be in single or half precision.
 _TOLERANCE = 1e-3
@@ -220,7 +221,8 @@ class _Words:
             )
 
     def _lexicon(self) -> Lexicon:
-        learned = SignatureModel(frozenset(self.about["endings"]), frozenset(self.about["beginnings"]))
+        classes = WordClasses.from_dict(self.about["classes"]) if self.about["classes"] else None
+        learned = SignatureModel(frozenset(self.about["endings"]), frozenset(self.about["beginnings"]), classes)
         return Lexicon(
             words=[TOKENS.read(word) for word in self.leaning],
             signatures=[entry["name"] for entry in self.about["signatures"]],

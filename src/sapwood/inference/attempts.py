@@ -44,7 +44,7 @@ def attempts(
     """Yield what to try in turn; the `coarse` grammar is asked for only if nothing else has helped."""
     yield Attempt("parsed", ensemble, leaves, threshold, close=True)
     if threshold > 0:
-        if ensemble.joint.kinds is not None:  # cells were closed
+        if ensemble.joint.kinds is not None or ensemble.closing:  # cells were closed
             yield Attempt("loosened", ensemble, leaves, threshold)
         if len(leaves) <= _LOOSE_WORDS:
             yield Attempt("loosened", ensemble, leaves, threshold * _LOOSER)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.inference.compiled import CompiledGrammar, Leaf
-from sapwood.inference.constraints import Phrase, compile_constraints
+from sapwood.inference.constraints import Constraints, compile_constraints
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 
 # What is negligible in the fine pass, as a multiple of the threshold.
@@ -139,8 +139,7 @@ def build_chart(
     *,
     threshold: float,
     workspace: Workspace | None = None,
-    phrases: Sequence[Phrase] = (),
-    close: bool = True,
+    constraints: Constraints | None = None,
 ) -> Chart | None:
     """Return the chart of a sentence given its words' lexical weights; None if nothing survives.
 
@@ -154,13 +153,11 @@ def build_chart(
         Edges with a smaller posterior under the coarse grammar are pruned; 0 prunes only what no parse can use.
     workspace
         Memory to work in, worth keeping from one sentence to the next.
-    phrases
-        Phrases that must be there (`sapwood.inference.constraints`).
-    close
-        Whether cells may be closed, if the grammar says which (`sapwood.grammar.closing`).
+    constraints
+        What cells may hold (`sapwood.inference.constraints`).
     """
     workspace = workspace or Workspace()
-    forest = coarse_forest(compiled, leaves, threshold, workspace, phrases, close)
+    forest = coarse_forest(compiled, leaves, threshold, workspace, constraints)
     if forest is None:
         return None
     forest = refine_forest(compiled, leaves, forest, threshold, workspace)
@@ -220,10 +217,10 @@ def coarse_forest(
     leaves: Sequence[Leaf],
     threshold: float,
     workspace: Workspace,
-    phrases: Sequence[Phrase] = (),
-    close: bool = True,
+    constraints: Constraints | None = None,
 ) -> Forest | None:
     """Return the edges whose posterior under the coarse grammar exceeds the threshold, None if there is no parse."""
-    constraints = compile_constraints(phrases, len(leaves), compiled.coarse)
-    found = kernels.coarse_forest(compiled.native_coarse, leaves, threshold, *constraints, close, workspace.native)
+    if constraints is None:
+        constraints = compile_constraints((), len(leaves), compiled.coarse)
+    found = kernels.coarse_forest(compiled.native_coarse, leaves, threshold, *constraints, workspace.native)
     return None if found is None else Forest(*found.arrays())

@@ -31,18 +31,22 @@ class Phrase(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed`; empty if all are free."""
+    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed`; empty if all are free.
+
+    `close` is whether the grammar may close others (`sapwood.grammar.closing`).
+    """
 
     cells: Int32[Array, "cells_or_none"]
     allowed: Bool[Array, "rows symbols"]
+    close: bool = True
 
 
 def compile_constraints(
-    phrases: Sequence[Phrase | tuple[int, int, str | None]], n: int, coarse: TensorGrammar
+    phrases: Sequence[Phrase | tuple[int, int, str | None]], n: int, coarse: TensorGrammar, *, close: bool = True
 ) -> Constraints:
     """Turn required and forbidden phrases into tables for the coarse pass over a sentence of `n` words."""
     if not phrases:
-        return Constraints(np.zeros(0, np.int32), np.zeros((0, len(coarse.symbols)), bool))
+        return Constraints(np.zeros(0, np.int32), np.zeros((0, len(coarse.symbols)), bool), close)
     cells = np.full(n * (n + 1) // 2, FREE, np.int32)
     rows: list[np.ndarray] = []
     chains = [
@@ -72,4 +76,4 @@ def compile_constraints(
         elif cells[cell] == FREE:
             cells[cell] = len(rows)
             rows.append(allowed)
-    return Constraints(cells, np.array(rows) if rows else np.zeros((0, len(coarse.symbols)), bool))
+    return Constraints(cells, np.array(rows) if rows else np.zeros((0, len(coarse.symbols)), bool), close)

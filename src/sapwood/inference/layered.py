@@ -31,15 +31,16 @@ from sapwood.trees.tree import Tree
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 # Where nobody else scores nodes.
-_NO_OTHERS = np.zeros((0, 0), np.float32)
+_NO_SCORES = np.zeros((0, 0), np.float32)
 
 
 class LayerInput(NamedTuple):
-    """What the kernels take of a layer and a sentence: the layer or None, the words' table, others' scores of cells."""
+    """What the kernels take of a layer and a sentence: the layer or None, the words' table, scores of a network."""
 
     native: Any
     words: UInt32[Array, "sentence_words columns"] = NO_WORDS
-    others: Float32[Array, "cells columns"] = _NO_OTHERS
+    spans: Float32[Array, "cells labels"] = _NO_SCORES
+    tags: Float32[Array, "tagged_words tags"] = _NO_SCORES
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,7 +91,7 @@ def apply_layer(given: LayerInput, chart: Posteriors, members: int, workspace: W
     logs = chart.log_posteriors() if members > 1 else (None, None)
     found, _, _, edge_score, leaf_score, root_score, nodes, edges, total = kernels.layer_chart(
         given.native, kernels.forest(*chart.forest), chart.node_posterior, chart.edge_posterior, *logs, members,
-        given.words, given.others, workspace.native,
+        given.words, given.spans, given.tags, workspace.native,
     )  # fmt: skip
     if total == -np.inf:
         return None

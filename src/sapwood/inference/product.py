@@ -24,7 +24,7 @@ from sapwood import kernels
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.bundle import load_models
 from sapwood.grammar.layer import Layer
-from sapwood.grammar.network import Network
+from sapwood.grammar.network import Network, Scores
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import (
     LEVEL,
@@ -38,7 +38,7 @@ from sapwood.inference.chart import (
     refine_forest,
 )
 from sapwood.inference.compiled import CompiledGrammar, Leaf, compile_grammar
-from sapwood.inference.constraints import Phrase, compile_constraints
+from sapwood.inference.constraints import Constraints, Phrase, compile_constraints
 from sapwood.inference.forest_trees import sample, tree_log_probability
 from sapwood.inference.layered import LayeredChart, LayerInput, apply_layer, native_layer
 from sapwood.models import find_model
@@ -127,6 +127,8 @@ class Ensemble:
         What scores nodes and edges after them (`sapwood.inference.layered`).
     network
         What scores spans for the layer (`sapwood.grammar.network`).
+    closing
+        Cells that the network gives less than this part of all binary trees are closed: nothing stands there.
     """
 
     def __init__(
@@ -141,6 +143,7 @@ class Ensemble:
         # With few states the members are still much alike: one of them prunes for all.
         levels = [level.compiled.native for level in self.members[0].levels]
         self.layer, self.network = layer, network
+        self.closing = 0.0 if network is None else network.closing
         self._native_layer = None if layer is None else native_layer(layer, self.joint, network)
         self._engine = kernels.engine(self.joint.native_coarse, [member.native for member in self.members], levels)
 
@@ -172,10 +175,11 @@ class Ensemble:
 
         The same as `chart` and then a decoder of `PRODUCT_DECODERS`, without anything in between.
         """
-        constraints = compile_constraints(phrases, len(leaves), self.joint.coarse)
+        given = self._layer_input(words, workspace)
+        constraints = self._constraints(phrases, given, len(leaves), threshold, close)
         found = self._engine.parse(
-            leaves, threshold, LEVEL * threshold, NEGLIGIBLE * threshold, _floor(threshold), *constraints, close,
-            _NATIVE_DECODERS[decoder], *self._layer_input(words, workspace), workspace.native,
+            leaves, threshold, LEVEL * threshold, NEGLIGIBLE * threshold, _floor(threshold), *constraints,
+            _NATIVE_DECODERS[decoder], *given, workspace.native,
         )  # fmt: skip
         return None if found is None else (found[0].tolist(), found[1])
 
@@ -192,39 +196,42 @@ class Ensemble:
         """Return the chart of a sentence, as `build_chart` does; None if no member has a parse.
 
         A `ProductChart` keeps the members' charts if no workspace is given. A layer sees the words. Cells are closed as
-        the first member says, if they may be.
+        the first member and the network say, if they may be.
         """
-        chart = self._grammars_chart(leaves, threshold, workspace, phrases, close)
+        memory = workspace or Workspace()
+        given = self._layer_input(words, memory)
+        constraints = self._constraints(phrases, given, len(leaves), threshold, close)
+        chart = self._grammars_chart(leaves, threshold, workspace, constraints)
         if chart is None or self.layer is None:
             return chart
-        count = chart.count if isinstance(chart, ProductChart) else 1
-        memory = workspace or Workspace()
-        return apply_layer(self._layer_input(words, memory), chart, count, memory)
+        return apply_layer(given, chart, chart.count if isinstance(chart, ProductChart) else 1, memory)
+
+    def _constraints(
+        self, phrases: Sequence[Phrase], given: LayerInput, n_words: int, threshold: float, close: bool
+    ) -> Constraints:
+        """Return what cells may hold: what phrases leave, or else the network, if cells may be closed."""
+        constraints = compile_constraints(phrases, n_words, self.joint.coarse, close=close)
+        if phrases or not (close and self.closing and threshold) or not len(given.tags):
+            return constraints
+        return constraints._replace(cells=Scores(given.spans, given.tags).closed(self.closing))
 
     def _layer_input(self, words: Sequence[str], workspace: Workspace) -> LayerInput:
         if self.layer is None:
             return LayerInput(None)
-        seen = self.layer.classes.table(words)
+        seen = self.layer.table(words)
         if self.network is None:
             return LayerInput(self._native_layer, seen)
         workspace.native.check_room(self.network.scores_size(len(words)))
         workspace.native.check_time()
-        return LayerInput(self._native_layer, seen, self.network.scores(words))
+        return LayerInput(self._native_layer, seen, *self.network.scores(words))
 
     def _grammars_chart(
-        self,
-        leaves: Sequence[Leaf],
-        threshold: float,
-        workspace: Workspace | None,
-        phrases: Sequence[Phrase],
-        close: bool,
+        self, leaves: Sequence[Leaf], threshold: float, workspace: Workspace | None, constraints: Constraints
     ) -> Chart | ProductChart | None:
         if len(self.members) == 1:
-            return build_chart(
-                self.joint, leaves, threshold=threshold, workspace=workspace, phrases=phrases, close=close
-            )
+            return build_chart(self.joint, leaves, threshold=threshold, workspace=workspace, constraints=constraints)
         memory = workspace or Workspace()
-        forest = coarse_forest(self.joint, leaves, threshold, memory, phrases, close)
+        forest = coarse_forest(self.joint, leaves, threshold, memory, constraints)
         if forest is None:
             return None
         forest = refine_forest(self.members[0], leaves, forest, threshold, memory, len(self.members))

@@ -22,7 +22,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import InputError, UsageError
-from sapwood.grammar.layer import BITS, GRAMMAR_ALONE, GROUPS, Layer, WordClasses
+from sapwood.grammar.layer import BITS, GRAMMAR_ALONE, GROUPS, FrequentWords, Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import LayerInput, native_layer
@@ -129,14 +129,16 @@ class LayerLearner:
         """
         progress, log = progress or Silent(), log or NoLog()
         threads = Threads(workers.threads)
-        classes = WordClasses.count((corpus.sentence(tree) for tree in range(corpus.n_trees)), least=self.least)
+        classes = grammars[0][0].lexicon.classes
+        frequent = FrequentWords.count((corpus.sentence(tree) for tree in range(corpus.n_trees)), least=self.least)
         layer = Layer(
             bits=self.bits,
             places=np.zeros(0, np.uint32),
             values=np.zeros(0, np.float32),
             dense=np.array(GRAMMAR_ALONE),
+            frequent=frequent,
             classes=classes,
-            groups=tuple(name for name in GROUPS if name in self.groups),
+            groups=tuple(name for name in GROUPS if name in self.groups and (name != "classes" or classes is not None)),
             threshold=self.threshold,
         )
         workspace = Workspace()
@@ -215,11 +217,11 @@ def _forest(gold: _GoldNodes, layer: Layer, native: Any, workspace: Workspace, t
     chart = gold.parser.chart(words, brief=True)
     if chart is None:
         return None
-    given = LayerInput(native, layer.classes.table(words))
+    given = LayerInput(native, layer.table(words))
     members, logs = _products(chart)
     return kernels.layer_sentence(
         native, kernels.forest(*chart.forest), chart.node_posterior, chart.edge_posterior, *logs, members, given.words,
-        given.others, gold.worth(tree, chart.forest), workspace.native,
+        given.spans, given.tags, gold.worth(tree, chart.forest), workspace.native,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon import Lexicon, canonical
 from sapwood.trees.signatures import SignatureModel, count_tags
 from sapwood.trees.symbols import SymbolTable
+from sapwood.trees.word_classes import WordClasses
 
 # Lost when it is added to a count, but not zero.
 _NEXT_TO_NOTHING = 2.0**-80
@@ -50,6 +51,8 @@ class LexicalSettings:
         `k'`: the same for a tag's usual division among states beside the word's own.
     signature_state_strength
         `k''`: the same beside that of a signature; None: always the usual division.
+    classes
+        Classes of words from plain text (`sapwood.lm.word_classes`), by which rare and unknown words are known first.
     """
 
     rare: int = 2
@@ -58,6 +61,7 @@ class LexicalSettings:
     signature_strength: float = 2.0
     state_strength: float = 20.0
     signature_state_strength: float | None = None
+    classes: WordClasses | None = None
 
 
 class LexicalModel:
@@ -259,7 +263,8 @@ def learn_lexicon(
     rare = np.flatnonzero(counts[leaf_word] <= settings.rare)
     rare_words = [names[number] for number in leaf_word[rare]]
     model = SignatureModel.learn(
-        count_tags((w, str(t), 1.0) for w, t in zip(rare_words, leaf_tag[rare].tolist(), strict=True))
+        count_tags((w, str(t), 1.0) for w, t in zip(rare_words, leaf_tag[rare].tolist(), strict=True)),
+        settings.classes,
     )
     initial = (corpus.start[leaves[rare]] == 0).tolist()
     lexicon = Lexicon.build(names, zip(rare_words, initial, strict=True), model)

@@ -45,7 +45,12 @@ def make_learner(method: str = DEFAULT_METHOD, **settings: Any) -> Learner:
     >>> make_learner("split-merge", cycles=3)
     SplitMerge(cycles=3)
     """
-    cls = find_learner(method)
-    if "features" in settings:
-        settings["inside"] = settings["outside"] = settings.pop("features")
-    return cls().replace(**settings)
+    return with_settings(find_learner(method)(), settings)
+
+
+def with_settings(learner: Learner, settings: Mapping[str, Any]) -> Learner:
+    """Return a learner with other settings; `features` sets those of both sides."""
+    changes = dict(settings)
+    if "features" in changes:
+        changes["inside"] = changes["outside"] = changes.pop("features")
+    return learner.replace(**changes)

@@ -19,7 +19,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.grammar.network import BEGIN, END, LARGEST, LOOKS, NOTHING, Network, Sizes, count_looks
+from sapwood.grammar.network import BEGIN, END, LARGEST, NOTHING, Network, Sizes, count_looks
 from sapwood.run.checkpoint import Checkpoint
 from sapwood.run.log import Log, NoLog
 from sapwood.run.parallel import with_one_blas_thread
@@ -27,6 +27,7 @@ from sapwood.run.progress import Progress, Silent
 from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Float32, Int32
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.word_classes import WordClasses
 
 # Longer sentences are left out: the spans of one would take longer than all those of many others.
 _LONGEST = 100
@@ -244,6 +245,8 @@ class NetworkLearner:
         The most vectors for what words look like.
     weight
         What its scores count beside the logarithms of the grammar's posteriors.
+    closing
+        Spans that it gives less than this part of all binary trees are not parsed; 0: all are.
     """
 
     input: int = 128
@@ -258,6 +261,7 @@ class NetworkLearner:
     unseen: float = 0.8
     most_looks: int = 40_000
     weight: float = 0.2
+    closing: float = 1e-5
 
     def __post_init__(self) -> None:
         for name in ("input", "half", "layers", "inner", "epochs", "words", "rate", "most_looks"):
@@ -266,7 +270,7 @@ class NetworkLearner:
         for name in ("input", "half", "layers", "inner"):
             if getattr(self, name) > LARGEST:
                 raise UsageError(f"{name} must be at most {LARGEST}, not {getattr(self, name)}")
-        for name in ("word_dropout", "dropout"):
+        for name in ("word_dropout", "dropout", "closing"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
         for name in ("unseen", "weight"):
@@ -282,6 +286,7 @@ class NetworkLearner:
         self,
         corpus: Corpus,
         *,
+        classes: WordClasses | None = None,
         random_state: int = 0,
         checkpoint: str | Path | None = None,
         progress: Progress | None = None,
@@ -293,6 +298,8 @@ class NetworkLearner:
         ----------
         corpus
             The trees.
+        classes
+            Classes of words from plain text, to be seen beside their spelling.
         random_state
             Seed of every random choice.
         checkpoint
@@ -301,13 +308,14 @@ class NetworkLearner:
             What to report to.
         """
         progress, log = progress or Silent(), log or NoLog()
-        sentences = _Sentences(corpus, self.most_looks)
+        sentences = _Sentences(corpus, self.most_looks, classes)
         size = Sizes(self.input, self.half, self.layers, self.inner, len(sentences.labels), len(sentences.tags))
         vectors = len(sentences.looks) + END + 1
         run = _Run(self, Passes.random(size, vectors, np.random.default_rng([random_state, 0])), sentences)
         file = None
         if checkpoint is not None:
             key = {**self.settings(), "method": "network", "corpus": corpus.digest(), "seed": random_state}
+            key["classes"] = None if classes is None else classes.digest()
             file = Checkpoint(checkpoint, key, CHECKPOINT, data="trees")
             run.restore(file)
         with progress.stage("network", total=self.epochs, unit="epochs") as stage:
@@ -320,13 +328,22 @@ class NetworkLearner:
                     file.save(run.state, {"step": run.epoch, "moves": run.moves})
                 stage.step()
         kept = run.state
-        return Network(size, sentences.looks, sentences.labels, sentences.tags, kept["kept.table"], kept["kept"])
+        return Network(
+            size,
+            sentences.looks,
+            sentences.labels,
+            sentences.tags,
+            kept["kept.table"],
+            kept["kept"],
+            self.closing,
+            classes,
+        )
 
 
 class _Sentences:
     """A corpus as a network sees it."""
 
-    def __init__(self, corpus: Corpus, most_looks: int) -> None:
+    def __init__(self, corpus: Corpus, most_looks: int, classes: WordClasses | None) -> None:
         lengths = np.bincount(
             np.repeat(np.arange(corpus.n_trees), np.diff(corpus.offsets)), weights=corpus.word >= 0
         ).astype(np.int64)
@@ -336,7 +353,7 @@ class _Sentences:
         self._corpus, self.lengths = corpus, lengths
         counts = np.bincount(corpus.word[corpus.word >= 0], minlength=len(corpus.words))
         counter = Counter(dict(zip(corpus.words, counts.tolist(), strict=True)))
-        self.looks = tuple(count_looks(counter, most_looks))
+        self.looks = tuple(count_looks(counter, most_looks, classes))
         self.counts = counts.astype(np.float64)
         base = list(corpus.symbols.base)
         first = corpus.n_interminals
@@ -344,7 +361,14 @@ class _Sentences:
         numbers = [{name: number for number, name in enumerate(names)} for names in (self.labels, self.tags)]
         self._number = np.array([numbers[s >= first][name] for s, name in enumerate(base)], np.int32)
         reader = Network(
-            Sizes(1, 1, 1, 1, 1, 1), self.looks, (), (), np.zeros((0, 1), np.float32), np.zeros(0, np.float32)
+            Sizes(1, 1, 1, 1, 1, 1),
+            self.looks,
+            (),
+            (),
+            np.zeros((0, 1), np.float32),
+            np.zeros(0, np.float32),
+            0.0,
+            classes,
         )
         self._rows = reader.see(corpus.words)[1:-1]
 
@@ -361,7 +385,7 @@ class _Sentences:
     def batch(self, trees: np.ndarray, unseen: float, rng: np.random.Generator) -> Batch:
         """Return what there is to learn from trees of one length; some of their words are not recognised."""
         corpus, n = self._corpus, int(self.lengths[trees[0]])
-        looks = np.full((n + 2, len(trees), LOOKS), NOTHING, np.int32)
+        looks = np.full((n + 2, len(trees), self._rows.shape[1]), NOTHING, np.int32)
         looks[0, :, 0], looks[-1, :, 0] = BEGIN, END
         labels, tags = np.full((len(trees), n * (n - 1) // 2), -1, np.int32), np.empty((n, len(trees)), np.int32)
         words = np.empty((n, len(trees)), np.int64)

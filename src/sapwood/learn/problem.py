@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import Expectations
 from sapwood.learn.latent import LatentTrees, LatentWeights, Layout, runs
 from sapwood.learn.lexical import LexicalModel, LexicalSettings
+from sapwood.learn.settings import as_json
 from sapwood.learn.unary import expected_steps, fold, fold_weights, share_emissions, unfold
 from sapwood.run.workers import HERE, Workers
 from sapwood.shapes import Array, Bool, Float, Int, Int32, Int64
@@ -184,7 +184,7 @@ def assemble(
         info={
             **info,
             "training": {"trees": corpus.n_trees, "words": corpus.n_words, "digest": corpus.digest()},
-            "lexical": asdict(lexical),
+            "lexical": as_json(lexical),
             "tokeniser": corpus.tokeniser_style(),
         },
         **parts,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,9 +23,8 @@ from sapwood.grammar.layer import Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.layer import LayerLearner
-from sapwood.learn.methods import DEFAULT_METHOD, make_learner
 from sapwood.learn.network import NetworkLearner
-from sapwood.learn.settings import declared
+from sapwood.learn.recipe import Members, Recipe, make_recipe
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress, Silent, track
@@ -32,6 +32,7 @@ from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
+from sapwood.trees.word_classes import WordClasses
 
 # What a log has of a training: event, step and figures of each line.
 Lines: TypeAlias = list[tuple[str, int, dict[str, Any]]]
@@ -65,11 +66,12 @@ class Trained:
 def train(
     trees: Iterable[Tree] | Corpus,
     *,
-    method: str | Learner = DEFAULT_METHOD,
+    method: str | Learner | None = None,
     dev: Iterable[Tree] | HeldOut | None = None,
-    ensemble: int = 1,
-    layer: bool | LayerLearner = False,
-    network: bool | NetworkLearner = False,
+    ensemble: Members | None = None,
+    layer: bool | LayerLearner | None = None,
+    network: bool | NetworkLearner | None = None,
+    classes: WordClasses | None = None,
     tokeniser: str | None = None,
     output: str | Path | None = None,
     resume: bool = False,
@@ -84,15 +86,20 @@ def train(
     trees
         A treebank's trees, which are prepared as the method likes them best; or a corpus.
     method
-        A learner, or the name of a method, whose `settings` may follow: `train(trees, method="em", states=8)`.
+        A learner, or the name of a method, whose `settings` may follow: `train(trees, method="em", states=8)`. Without
+        one, and without `ensemble`, what is learned is what is best for a treebank of that size
+        (`sapwood.learn.recipe.recommended`).
     dev
         Trees to choose the best grammar by, and to score the result on.
     ensemble
-        How many grammars to learn, from as many seeds.
+        How many grammars to learn, from as many seeds; or the methods or learners of a mixed ensemble, which take the
+        settings that they have.
     layer
         Whether to learn a layer over their forests, too (`sapwood.learn.layer`), or its settings.
     network
         Whether to learn a network that scores spans, too (`sapwood.learn.network`), or its settings.
+    classes
+        Classes of words from plain text, by which words are known that no tree has: `sapwood.lm.word_classes`.
     tokeniser
         How the model is to cut plain text up: the name of a tokeniser (`sapwood.trees.tokenisers`). Without one, as is
         usual for English, with quotes and hyphens as in the trees.
@@ -113,18 +120,15 @@ def train(
     <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
     """
     progress = progress or Silent()
-    if isinstance(method, Learner):
-        learner = method.replace(**settings)
-    else:
-        learner = make_learner(method, **settings)
+    run = TrainingRun(tokeniser=tokeniser, output=output, resume=resume, log=log)
+    make = partial(
+        make_recipe, method, ensemble=ensemble, layer=layer, network=network, classes=classes, **settings
+    )  # fmt: skip
+    learner = make().first
     corpus = trees if isinstance(trees, Corpus) else learner.prepare(trees, progress=progress)
     if not (dev is None or isinstance(dev, HeldOut)):
         dev = HeldOut(dev, corpus, workers=learner.where)
-    run = TrainingRun(
-        learner, ensemble=ensemble, layer=layer, network=network, tokeniser=tokeniser, output=output, resume=resume,
-        log=log,
-    )  # fmt: skip
-    grammars = run(corpus, dev, progress)
+    grammars = run(make(n_trees=corpus.n_trees), corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
 
@@ -141,89 +145,72 @@ class TrainingRun:
 
     Parameters
     ----------
-    learner
-        What to train with; members of an ensemble differ by their seeds.
-    ensemble, layer, network, tokeniser, output, resume, log
+    tokeniser, output, resume, log
         As for `train`.
 
     Attributes
     ----------
     kept
         The files beside the model.
+    recipe
+        What to learn.
     """
+
+    recipe: Recipe
 
     def __init__(
         self,
-        learner: Learner,
         *,
-        ensemble: int = 1,
-        layer: bool | LayerLearner = False,
-        network: bool | NetworkLearner = False,
         tokeniser: str | None = None,
         output: str | Path | None = None,
         resume: bool = False,
         log: str | Path | None = None,
     ) -> None:
-        if ensemble < 1:
-            raise UsageError(f"ensemble must be at least 1, not {ensemble}")
-        if ensemble > 1 and "random_state" not in declared(learner):
-            raise UsageError(f"ensemble: {learner.method} gives the same grammar from every seed")
         if resume and output is None:
             raise UsageError("resume: goes with output, beside which the state of training is kept")
-        self.learner, self.ensemble, self.resume, self.log = learner, ensemble, resume, log
-        self.layer = (LayerLearner() if layer else None) if isinstance(layer, bool) else layer
-        self.network = (NetworkLearner() if network else None) if isinstance(network, bool) else network
         if tokeniser is not None:
             find_tokeniser(tokeniser)
-        self.tokeniser = tokeniser
+        self.tokeniser, self.resume, self.log = tokeniser, resume, log
         self.output, self.kept = output, KeptFiles(output)
         self.kept.check(resume=resume, log=log)
 
     @property
-    def _seed(self) -> int:
-        return int(getattr(self.learner, "random_state", 0))
+    def _size(self) -> int:
+        return len(self.recipe.learners)
 
-    def member(self, number: int) -> Learner:
-        """Return the learner of a member of the ensemble; the first one is trained as it would be alone."""
-        if number == 0:
-            return self.learner
-        seed = np.random.SeedSequence([self._seed, number]).generate_state(1)[0]
-        return self.learner.replace(random_state=int(seed))
+    @property
+    def _where(self) -> Workers:
+        return self.recipe.first.where
 
     def __call__(
-        self, corpus: Corpus, dev: Evaluate | None = None, progress: Progress | None = None
+        self, recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None, progress: Progress | None = None
     ) -> list[TensorGrammar]:
         """Train, save, and clear away what was kept for the case of an interruption."""
-        progress = progress or Silent()
+        progress, self.recipe = progress or Silent(), recipe
         done = self._done(corpus)
-        steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self.ensemble])
+        steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self._size])
         with self._open_log(steps) as log:
             if getattr(log, "is_new", True):
-                settings: dict[str, Any] = {**self.learner.settings(), "ensemble": self.ensemble}
-                if self.layer is not None:
-                    settings["layer"] = self.layer.settings()
-                if self.network is not None:
-                    settings["network"] = self.network.settings()
                 figures = {"trees": corpus.n_trees, "words": corpus.n_words}
-                log.write("start", step=0, method=self.learner.method, settings=settings, **figures)
+                log.write("start", step=0, method=recipe.method, settings=recipe.settings(), **figures)
             for number, grammar, lines in self._grammars(len(done), corpus, dev, progress, log, steps):
-                own = number < self.ensemble  # and not a fold's, of which nothing is noted
-                view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
+                own = number < self._size  # and not a fold's, of which nothing is noted
+                view = _MemberLog(log, steps, {"member": number} if self._size > 1 else {})
                 for event, step, found in lines if own else []:
                     view.write(event, step=step, **found)
-                done.append(grammar.with_info(seed=self._seed))
+                done.append(grammar.with_info(seed=recipe.seed))
                 steps += grammar.info.get("iterations", 0) if own else 0
-                if self.output is not None and (self._n_jobs > 1 or self.network is not None):
+                if self.output is not None and (self._n_jobs > 1 or recipe.network is not None):
                     save_models(done, self.kept.members)
-            if self.network is not None:
+            if recipe.network is not None:
                 done[0] = self._with_network(corpus, done[0], progress, _MemberLog(log, steps, {}))
-                steps += self.network.epochs
-            if self.layer is not None:
-                if self.network is None:
+                steps += recipe.network.epochs
+            if recipe.layer is not None:
+                if recipe.network is None:
                     for path in self.kept.checkpoints():  # of the last grammar, which is kept as a whole
                         path.unlink()
                 done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
-                steps += self.layer.epochs
+                steps += recipe.layer.epochs
             log.write("end", step=steps)
         if self.tokeniser is not None:
             named = {"name": self.tokeniser}
@@ -235,28 +222,28 @@ class TrainingRun:
 
     @property
     def _folds(self) -> int:
-        return 0 if self.layer is None else self.layer.folds
+        return 0 if self.recipe.layer is None else self.recipe.layer.folds
 
     @property
     def _n_jobs(self) -> int:
-        return self.ensemble * (1 + self._folds)
+        return self._size * (1 + self._folds)
 
     def _jobs(self, corpus: Corpus, dev: Evaluate | None = None) -> Iterator[Job]:
         """Yield what to learn one after the other: the members, then those of all folds but one, for each in turn."""
-        for number in range(self.ensemble):
-            yield Job(self.member(number), corpus, dev)
-        if self.layer is not None:
-            fold_of = self.layer.fold_of(corpus.n_trees)
-            for fold in range(self.layer.folds):
+        for learner in self.recipe.learners:
+            yield Job(learner, corpus, dev)
+        if self.recipe.layer is not None:
+            fold_of = self.recipe.layer.fold_of(corpus.n_trees)
+            for fold in range(self.recipe.layer.folds):
                 trees = corpus.part(np.flatnonzero(fold_of != fold))
-                for number in range(self.ensemble):
-                    yield Job(self.member(number), trees)
+                for learner in self.recipe.learners:
+                    yield Job(learner, trees)
 
     def _grammars(
         self, first: int, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, steps: int
     ) -> Iterator[tuple[int, TensorGrammar, Lines]]:
         """Yield the grammars that are not finished yet, and what is to be noted of them: whole trainings elsewhere."""
-        numbers, workers = range(first, self._n_jobs), self.learner.where
+        numbers, workers = range(first, self._n_jobs), self._where
         jobs = islice(self._jobs(corpus, dev), first, None)
         if not workers.near and len(numbers) > 1:
             alone = (replace(job, learner=replace(job.learner, workers=None, threads=1)) for job in jobs)
@@ -265,11 +252,11 @@ class TrainingRun:
                 yield number, grammar, lines
             return
         for number, job in zip(numbers, jobs, strict=True):
-            fold, member = divmod(number, self.ensemble)
+            fold, member = divmod(number, self._size)
             if self._n_jobs > 1:
                 without = f", without fold {fold} of {self._folds}" if fold else ""
-                progress.note(f"grammar {member + 1} of {self.ensemble}{without}")
-            view = _MemberLog(log, steps, {"member": number} if self.ensemble > 1 else {})
+                progress.note(f"grammar {member + 1} of {self._size}{without}")
+            view = _MemberLog(log, steps, {"member": number} if self._size > 1 else {})
             checkpoint = self.kept.checkpoint(f"-{number:02d}" if self._n_jobs > 1 else "")
             try:
                 grammar = job.learner.fit(
@@ -286,25 +273,32 @@ class TrainingRun:
         self, corpus: Corpus, done: list[TensorGrammar], progress: Progress, log: Log
     ) -> list[TensorGrammar]:
         """Return the grammars of all trees, the first with a layer; those of folds come behind them."""
-        assert self.layer is not None
-        own, rest = done[: self.ensemble], done[self.ensemble :]
-        folds = [rest[begin : begin + self.ensemble] for begin in range(0, len(rest), self.ensemble)]
-        layer = self.layer.fit(
-            corpus, folds, random_state=self._seed, workers=self.learner.where, progress=progress, log=log
+        assert self.recipe.layer is not None
+        own, rest = done[: self._size], done[self._size :]
+        folds = [rest[begin : begin + self._size] for begin in range(0, len(rest), self._size)]
+        layer = self.recipe.layer.fit(
+            corpus, folds, random_state=self.recipe.seed, workers=self._where, progress=progress, log=log
         )
-        if self.network is not None:
-            layer = layer.beside(self.network.weight)
-        first = replace(own[0], layer=layer).with_info(layer=self.layer.settings())
+        if self.recipe.network is not None:
+            layer = layer.beside(self.recipe.network.weight)
+        first = replace(own[0], layer=layer).with_info(layer=self.recipe.layer.settings())
         return [first, *own[1:]]
 
     def _with_network(self, corpus: Corpus, grammar: TensorGrammar, progress: Progress, log: Log) -> TensorGrammar:
         """Return a grammar with a network, and a layer that has no features yet."""
-        assert self.network is not None
+        assert self.recipe.network is not None
         # The grammars are kept as a whole: their checkpoints make way for the network's.
         checkpoint = self.kept.checkpoint("-network")
-        network = self.network.fit(corpus, random_state=self._seed, checkpoint=checkpoint, progress=progress, log=log)
-        layer = Layer.plain().beside(self.network.weight)
-        return replace(grammar, layer=layer, network=network).with_info(network=self.network.settings())
+        network = self.recipe.network.fit(
+            corpus,
+            classes=self.recipe.first.lexical.classes,
+            random_state=self.recipe.seed,
+            checkpoint=checkpoint,
+            progress=progress,
+            log=log,
+        )
+        layer = Layer.plain().beside(self.recipe.network.weight)
+        return replace(grammar, layer=layer, network=network).with_info(network=self.recipe.network.settings())
 
     def _done(self, corpus: Corpus) -> list[TensorGrammar]:
         """Return the grammars that are finished; refuse to go on with those of another run."""
@@ -315,7 +309,7 @@ class TrainingRun:
             raise UsageError(f"{self.kept.members}: holds {len(done)} grammars, more than the {self._n_jobs} asked for")
         for grammar, job in zip(done, self._jobs(corpus), strict=False):
             info = grammar.info
-            same = job.learner.settings() == info.get("settings") and info.get("method") == self.learner.method
+            same = job.learner.settings() == info.get("settings") and info.get("method") == job.learner.method
             training = info.get("training")
             if not isinstance(training, dict) or training.get("digest") != job.corpus.digest() or not same:
                 raise UsageError(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from numbers import Real
 from typing import Any, Literal
 
@@ -161,5 +161,5 @@ def as_json(value: Any) -> Any:
     if isinstance(name := getattr(value, "name", getattr(value, "__name__", None)), str):
         return name
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
     return value.item() if hasattr(value, "item") else repr(value)

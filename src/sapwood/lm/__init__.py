@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sapwood.lm.aggregate import AggregateMarkov
     from sapwood.lm.arpa import read_arpa, write_arpa
+    from sapwood.lm.classes import word_classes
     from sapwood.lm.counts import Counts, count_text
     from sapwood.lm.evaluation import Evaluation, evaluate
     from sapwood.lm.kneser_ney import KneserNey
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "aggregate": ("AggregateMarkov",),
     "arpa": ("read_arpa", "write_arpa"),
+    "classes": ("word_classes",),
     "counts": ("Counts", "count_text"),
     "evaluation": ("Evaluation", "evaluate"),
     "kneser_ney": ("KneserNey",),
@@ -57,7 +59,8 @@ __all__ = [
     "AggregateMarkov", "Counts", "Evaluation", "KneserNey", "LatentBigram", "MixedOrder", "MixedOrderMarkov",
     "Mixture", "NgramModel", "ScoredLine", "Topic", "Vocabulary", "count_text", "encode_sentences", "encode_text",
     "evaluate", "evaluate_text", "fit", "load_model", "read_arpa", "read_counts", "read_training_text",
-    "read_vectors", "save_model", "score_lines", "train", "write_arpa", "write_vectors",
+    "read_vectors", "save_model", "score_lines", "train", "word_classes", "write_arpa",
+    "write_vectors",
 ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from sapwood.schema import Column
 from sapwood.shapes import Array, Int32, Shaped
 from sapwood.storage import pack_strings, unpack_strings
 from sapwood.trees.signatures import BERKELEY, UNKNOWN, BerkeleySignatures, SignatureModel, Signatures
+from sapwood.trees.word_classes import WORD_CLASSES, WordClasses
 
 _MIN_SEEN = 3
 # The arrays of a lexicon in a file.
@@ -31,6 +32,7 @@ LEXICON = (
     Column("lexicon.word_signature", "int32", "words", least=0, below="signatures"),
     Column("lexicon.endings", "text", "endings"),
     Column("lexicon.beginnings", "text", "beginnings"),
+    *WORD_CLASSES,
     Column("lexicon.scheme", "text", "1", along="lexicon.scheme"),
 )
 # Spellings of the same token in different treebanks and in plain text.
@@ -123,6 +125,11 @@ class Lexicon:
         lexicon.word_signature[:] = [lexicon.signature(word, False) for word in words]
         return lexicon
 
+    @property
+    def classes(self) -> WordClasses | None:
+        """Classes of words from plain text, if signatures look at any."""
+        return self.model.classes if isinstance(self.model, SignatureModel) else None
+
     def signature(self, word: str, initial: bool) -> int:
         """Return the number of the finest known signature of a word."""
         ids = self._signature_ids
@@ -169,6 +176,7 @@ class Lexicon:
             "lexicon.word_signature": self.word_signature,
             "lexicon.endings": pack_strings(sorted(learned.endings)),
             "lexicon.beginnings": pack_strings(sorted(learned.beginnings)),
+            **({} if learned.classes is None else learned.classes.to_arrays()),
         }
 
     @classmethod
@@ -177,6 +185,7 @@ class Lexicon:
         model: Signatures = SignatureModel(
             frozenset(unpack_strings(arrays["lexicon.endings"])),
             frozenset(unpack_strings(arrays["lexicon.beginnings"])),
+            WordClasses.from_arrays(arrays),
         )
         if "lexicon.scheme" in arrays:
             (scheme,) = unpack_strings(arrays["lexicon.scheme"])

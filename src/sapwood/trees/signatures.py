@@ -21,6 +21,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sapwood.trees.word_classes import WordClasses, class_names
+
 UNKNOWN = "UNK"
 # G is 2 n KL(longer || shorter): twice the gain in log-likelihood from splitting the affix off. By
 # chance alone it is about the number of tags seen, give or take its root: ask for well above that.
@@ -86,11 +88,13 @@ class SignatureModel:
     """The endings and beginnings worth looking at; see the module's text.
 
     `lower_known` is how `chain` is told that a capitalised word's lower-case form is in the
-    vocabulary, which is a strong sign that it is capitalised for its place only.
+    vocabulary, which is a strong sign that it is capitalised for its place only. Words that have
+    `classes` from plain text are known by these first.
     """
 
     endings: frozenset[str] = frozenset()
     beginnings: frozenset[str] = frozenset()
+    classes: WordClasses | None = None
 
     def chain(self, word: str, initial: bool, lower_known: bool = False) -> list[str]:
         """Return the signatures of a word, the finest first, `UNK` last."""
@@ -106,10 +110,10 @@ class SignatureModel:
             for length in range(1, min(_MAX_BEGINNING, len(word) - 1) + 1):
                 if lowered[:length] in self.beginnings:
                     found.append(f"{found[-1]} {lowered[:length]}*")
-        return found[::-1]
+        return [f"{look} {name}" for name in class_names(self.classes, word)] + found[::-1]
 
     @classmethod
-    def learn(cls, tag_counts: Mapping[str, Mapping[str, float]]) -> SignatureModel:
+    def learn(cls, tag_counts: Mapping[str, Mapping[str, float]], classes: WordClasses | None = None) -> SignatureModel:
         """Choose endings and beginnings from rare words: word -> tag -> count."""
         lowered: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for word, tags in tag_counts.items():
@@ -120,7 +124,7 @@ class SignatureModel:
                     lowered[word.lower()][tag] += count / total
         endings = _useful(lowered, _MAX_ENDING, lambda word, length: word[-length:])
         beginnings = _useful(lowered, _MAX_BEGINNING, lambda word, length: word[:length], min_length=2)
-        return cls(frozenset(endings), frozenset(beginnings))
+        return cls(frozenset(endings), frozenset(beginnings), classes)
 
 
 def _useful(

@@ -1,0 +1,147 @@
+"""How much each method makes of a treebank, by its size: what `sapwood train` recommends comes from here.
+
+    python benchmarks/sizes.py DIRECTORY --sizes 200 500 1000 3000 10000 [--first] [--methods ...] [--seeds 0 1 2]
+        [--text RAW.txt] [--results FILE.jsonl] [--markdown FILE] [--picture FILE.svg]
+
+The directory has train.mrg and test.mrg (or .mrg.gz). Of the training part as many trees as asked for are taken,
+evenly spaced; with `--first` those at its beginning, which often are of one kind. Each method has its usual settings,
+and no held-out trees to choose by. "default" is what `sapwood train` does without a method. Seconds are those of one
+core of the processor, for training alone. With `--text` the default also learns classes of words from that text.
+
+With `--results` each result is appended as soon as it is known, and a second run goes on where the first one ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from sapwood import Parser, evaluate_parser, train
+from sapwood.learn.methods import LEARNERS
+from sapwood.lm import word_classes
+from sapwood.plots.pictures import COLOURS, save_picture
+from sapwood.trees.formats import read_trees
+from sapwood.trees.tree import Tree
+
+DEFAULT = "default"
+METHODS = [*LEARNERS, DEFAULT]
+
+
+def part_of(directory: Path, name: str) -> list[Tree]:
+    """Return the trees of a part, of which the file may be compressed."""
+    path = directory / f"{name}.mrg"
+    return list(read_trees(path if path.exists() else path.with_suffix(".mrg.gz")))
+
+
+def chosen(trees: list[Tree], size: int, first: bool) -> list[Tree]:
+    """Return as many trees, evenly spaced or from the beginning."""
+    if first or size >= len(trees):
+        return trees[:size]
+    return [trees[place * len(trees) // size] for place in range(size)]
+
+
+def run(trees: list[Tree], test: list[Tree], method: str, seed: int, text: str | None) -> dict[str, Any]:
+    """Train, parse, and return the figures."""
+    began = time.process_time()
+    settings: dict[str, Any] = {"random_state": seed} if method != "pcfg" else {}
+    if method == DEFAULT and text is not None:
+        settings["classes"] = word_classes(text, random_state=seed)
+    trained = train(trees, method=None if method == DEFAULT else method, **settings)
+    seconds = time.process_time() - began
+    result = evaluate_parser(Parser(trained.grammars), test)
+    return {"seconds": seconds, "f1": result.f1, "exact": result.exact, "tags": result.tag_accuracy}
+
+
+def cell(rows: list[dict[str, Any]], figure: str) -> str:
+    """Return the mean over seeds, and how far they differ."""
+    values = [row[figure] for row in rows]
+    if not values:
+        return "–"
+    if figure == "seconds":
+        return f"{statistics.mean(values):,.0f} s"
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}"
+
+
+def table(results: list[dict[str, Any]], methods: list[str], sizes: list[int]) -> str:
+    """Return F1 on test and seconds of training, by method and size."""
+    lines = ["| trees | " + " | ".join(f"{size:,}" for size in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
+    for method in methods:
+        found = [[row for row in results if row["method"] == method and row["size"] == size] for size in sizes]
+        shown = (f"{cell(rows, 'f1')}, {cell(rows, 'seconds')}" if rows else "–" for rows in found)
+        lines.append(f"| {method} | " + " | ".join(shown) + " |")
+    return "\n".join(lines)
+
+
+def draw(results: list[dict[str, Any]], methods: list[str], path: str) -> None:
+    """Draw F1 and seconds against the number of trees."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    for axes, name, title in zip(
+        figure.subplots(1, 2), ("f1", "seconds"), ("F1 on test", "seconds of training"), strict=True
+    ):
+        for number, method in enumerate(methods):
+            sizes = sorted({row["size"] for row in results if row["method"] == method})
+            means = [
+                statistics.mean(row[name] for row in results if row["method"] == method and row["size"] == size)
+                for size in sizes
+            ]
+            strong = {"linewidth": 2.5, "color": "black"} if method == DEFAULT else {}
+            axes.plot(sizes, means, marker="o", **({"color": COLOURS[number % len(COLOURS)], "label": method} | strong))
+        axes.set(xscale="log", xlabel="trees", title=title)
+        axes.grid(alpha=0.3)
+    figure.axes[1].set_yscale("log")
+    figure.axes[0].legend(fontsize=8)
+    save_picture(figure, path)
+
+
+def main() -> None:
+    """Run what has not been run yet, and show all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[200, 500, 1000, 3000, 10000])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--first", action="store_true")
+    parser.add_argument("--text")
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--picture")
+    options = parser.parse_args()
+    results = []
+    if options.results is not None and options.results.exists():
+        results = [json.loads(line) for line in options.results.read_text().splitlines()]
+    trees, test = part_of(options.directory, "train"), part_of(options.directory, "test")
+    for size in options.sizes:
+        part = chosen(trees, size, options.first)
+        for method in options.methods:
+            for seed in options.seeds if method != "pcfg" else options.seeds[:1]:
+                key = {
+                    "treebank": options.directory.name, "method": method, "size": len(part), "seed": seed,
+                    "first": options.first, "text": options.text and Path(options.text).name,
+                }  # fmt: skip
+                if any(key.items() <= row.items() for row in results):
+                    continue
+                results.append(key | run(part, test, method, seed, options.text))
+                if options.results is not None:
+                    with options.results.open("a") as file:
+                        file.write(json.dumps(results[-1]) + "\n")
+    sizes = sorted({row["size"] for row in results})
+    content = table(results, options.methods, sizes)
+    print(content)
+    if options.markdown is not None:
+        options.markdown.write_text(content + "\n")
+    if options.picture is not None:
+        draw(results, options.methods, options.picture)
+
+
+if __name__ == "__main__":
+    main()

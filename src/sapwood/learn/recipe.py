@@ -1,0 +1,188 @@
+"""`Recipe`: all that a training run learns, the grammars and what stands on top of them.
+
+Several grammars are an ensemble: the same learner from different seeds, or different learners. They go together if they
+have the same symbols, rules and words, as all methods with hidden states give them for the same trees.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from sapwood.errors import UsageError
+from sapwood.learn.base import Learner
+from sapwood.learn.layer import LayerLearner
+from sapwood.learn.methods import DEFAULT_METHOD, make_learner, with_settings
+from sapwood.learn.network import NetworkLearner
+from sapwood.learn.pivot import PivotEM
+from sapwood.learn.settings import declared
+from sapwood.learn.spectral import Cluster, Spectral
+from sapwood.learn.split_merge import SplitMerge
+from sapwood.trees.word_classes import WordClasses
+
+# How many grammars, or of which methods.
+Members: TypeAlias = int | Sequence[str | Learner]
+Part = TypeVar("Part", LayerLearner, NetworkLearner)
+
+# What is recommended for treebanks of fewer trees than the first number, and for others; with fewer than the second,
+# nothing is learned on top.
+FEW, TINY = 2000, 50
+_FEW = (PivotEM(states=8), Spectral(), Cluster(states=8, iterations=10))
+_MANY = (SplitMerge(),)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a training run learns.
+
+    Attributes
+    ----------
+    learners
+        One for each grammar, with the seed of its own.
+    layer, network
+        What is learned on top of the first grammar.
+    """
+
+    learners: tuple[Learner, ...]
+    layer: LayerLearner | None = None
+    network: NetworkLearner | None = None
+
+    def __post_init__(self) -> None:
+        if not self.learners:
+            raise UsageError("an ensemble needs at least one member")
+
+    @property
+    def first(self) -> Learner:
+        """The learner of the first grammar."""
+        return self.learners[0]
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything that is no grammar."""
+        return int(getattr(self.first, "random_state", 0))
+
+    @property
+    def method(self) -> str:
+        """The methods of the grammars, each named once."""
+        return ", ".join(dict.fromkeys(learner.method for learner in self.learners))
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on beside the trees, as JSON values."""
+        settings: dict[str, Any] = {**self.first.settings(), "ensemble": len(self.learners)}
+        if len({learner.method for learner in self.learners}) > 1:
+            settings["members"] = [{"method": one.method, **one.settings()} for one in self.learners]
+        for name, part in (("layer", self.layer), ("network", self.network)):
+            if part is not None:
+                settings[name] = part.settings()
+        return settings
+
+
+def make_recipe(
+    method: str | Learner | None = None,
+    *,
+    ensemble: Members | None = None,
+    layer: bool | LayerLearner | None = None,
+    network: bool | NetworkLearner | None = None,
+    classes: WordClasses | None = None,
+    n_trees: int = 0,
+    **settings: Any,
+) -> Recipe:
+    """Return what `sapwood.train` learns if it is given these arguments.
+
+    Parameters
+    ----------
+    n_trees
+        The size of the treebank, by which to choose if neither a method nor an ensemble is given. Trees are prepared in
+        the same way for all that may be chosen.
+    method, ensemble, layer, network, classes, settings
+        As for `train`.
+
+    Examples
+    --------
+    >>> make_recipe("em", states=2).learners
+    (EM(states=2),)
+    >>> make_recipe(ensemble=["em", "spectral", "spectral"], states=2).method
+    'em, spectral'
+    >>> make_recipe(n_trees=50_000).method
+    'split-merge'
+    """
+    if ensemble is None and method is None:
+        wanted = recommended(n_trees, **settings)
+        kinds = list(wanted.learners)
+        layer, network = (wanted.layer if layer is None else layer), (wanted.network if network is None else network)
+    elif ensemble is None or isinstance(ensemble, int):
+        if ensemble is not None and ensemble < 1:
+            raise UsageError(f"ensemble must be at least 1, not {ensemble}")
+        method = DEFAULT_METHOD if method is None else method
+        learner = method.replace(**settings) if isinstance(method, Learner) else make_learner(method, **settings)
+        kinds = [learner] * (ensemble or 1)
+    else:
+        if method is not None:
+            raise UsageError("ensemble: names its methods itself; leave out the other one")
+        kinds = _of_methods(ensemble, settings)
+    if classes is not None:
+        kinds = [kind.replace(lexical=replace(kind.lexical, classes=classes)) for kind in kinds]
+    return Recipe(_seeded(kinds), layer=_made(layer, LayerLearner), network=_made(network, NetworkLearner))
+
+
+def recommended(n_trees: int, **settings: Any) -> Recipe:
+    """Return what is best for a treebank of this size, by our own study (docs/learning.md, `benchmarks/sizes.py`).
+
+    Small treebanks get grammars of different learners with few states, large ones split-merge.
+
+    Parameters
+    ----------
+    n_trees
+        How many trees there are.
+    settings
+        Settings that those learners take which have them, instead of the recommended ones.
+    """
+    kinds = _FEW if n_trees < FEW else _MANY
+    learners = _of_methods(kinds, settings)
+    if n_trees < TINY:
+        return Recipe(_seeded(learners))
+    return Recipe(_seeded(learners), layer=LayerLearner(), network=NetworkLearner())
+
+
+def _made(given: Any, cls: type[Part]) -> Part | None:
+    """Return a part of a recipe that may be given as whether it is wanted."""
+    if given is None or isinstance(given, bool):
+        return cls() if given else None
+    return given
+
+
+def _of_methods(kinds: Sequence[str | Learner], settings: dict[str, Any]) -> list[Learner]:
+    """Return learners, each with those settings that it has."""
+    learners = [kind if isinstance(kind, Learner) else make_learner(kind) for kind in kinds]
+    has = [{*declared(one), *(["features"] if "inside" in declared(one) else [])} for one in learners]
+    if unknown := sorted(set(settings).difference(*has)):
+        raise UsageError(f"no member of the ensemble has a setting {unknown[0]!r}")
+    return [
+        with_settings(learner, {name: value for name, value in settings.items() if name in names})
+        for learner, names in zip(learners, has, strict=True)
+    ]
+
+
+def _seeded(kinds: Sequence[Learner]) -> tuple[Learner, ...]:
+    """Return learners with seeds of their own.
+
+    The first of each kind is as it would be alone; the seed of each further one follows from its own and from how many
+    came before.
+    """
+    before: Counter[str] = Counter()
+    found: list[Learner] = []
+    for kind in kinds:
+        key = f"{kind.method} {kind.settings()}"
+        number = before[key]
+        before[key] += 1
+        if number and "random_state" not in declared(kind):
+            raise UsageError(f"ensemble: {kind.method} gives the same grammar from every seed")
+        if number:
+            seed = np.random.SeedSequence([int(kind.settings()["random_state"]), number]).generate_state(1)[0]
+            kind = kind.replace(random_state=int(seed))
+        found.append(kind)
+    return tuple(found)
