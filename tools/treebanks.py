@@ -18,6 +18,7 @@ import re
 import sys
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -51,7 +52,11 @@ def members(archive: zipfile.ZipFile, pattern: str) -> Iterator[tuple[str, str]]
     if not found:
         raise InputError(f"{archive.filename}: no file like {pattern} in it; is it the right archive?")
     for name in found:
-        yield PurePosixPath(name).name, archive.read(name).decode("utf-8-sig")
+        try:
+            text = archive.read(name).decode("utf-8-sig")
+        except (UnicodeDecodeError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+            raise InputError(f"{archive.filename}: {name} cannot be read ({error}); download it again") from error
+        yield PurePosixPath(name).name, text
 
 
 def trees_of(name: str, text: str) -> Iterator[Tree]:

@@ -99,6 +99,20 @@ def test_what_is_not_right(tmp_path, capsys, files, problem):
     assert not (tmp_path / "data").exists()
 
 
+def test_members_that_cannot_be_read(tmp_path, capsys):
+    made = archive(tmp_path / "gum.zip", GUM)
+    with zipfile.ZipFile(made, "a") as more:
+        more.writestr("gum-main/const/GUM_news_z.ptb", b"\xff\xfe")
+    code, _, err = run(capsys, "prepare", "gum", made, "-o", tmp_path / "data")
+    assert (code, "GUM_news_z.ptb cannot be read" in err) == (3, True)
+    damaged = bytearray(archive(tmp_path / "gum.zip", GUM).read_bytes())
+    place = damaged.index(b"(ROOT (S (VP (VB Stir")
+    damaged[place + 8] ^= 1
+    made.write_bytes(damaged)
+    code, _, err = run(capsys, "prepare", "gum", made, "-o", tmp_path / "data")
+    assert (code, "GUM_whow_c.ptb cannot be read (Bad CRC-32" in err) == (3, True)
+
+
 def test_files_that_are_no_archives(tmp_path, capsys):
     (tmp_path / "gum.zip").write_text("<html>")
     code, _, err = run(capsys, "prepare", "gum", tmp_path / "gum.zip")
