@@ -14,6 +14,8 @@ from fuzz.targets import STORED
 from sapwood.errors import ModelError
 from sapwood.grammar.bundle import BUNDLE
 from sapwood.grammar.tensor_grammar import MODEL
+from sapwood.induction import climbing
+from sapwood.induction.induced import INDUCED
 from sapwood.learn.spectral.state_search import SCORES
 from sapwood.learn.training import CHECKPOINT
 from sapwood.lm import resuming
@@ -27,7 +29,7 @@ from sapwood.trees.corpus import CORPUS
 SCHEMAS = {
     schema.kind: schema
     for schema in (
-        MODEL, BUNDLE, CORPUS, CHECKPOINT, SCORES, COUNTS, resuming.CHECKPOINT,
+        MODEL, BUNDLE, CORPUS, CHECKPOINT, SCORES, COUNTS, resuming.CHECKPOINT, INDUCED, climbing.CHECKPOINT,
         *(model.schema for model in (LatentBigram, MixedOrder, Mixture, NgramModel)),
     )
 }  # fmt: skip

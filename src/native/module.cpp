@@ -29,4 +29,5 @@ NB_MODULE(SAPWOOD_MODULE, module) {
     bind_learn(module);
     bind_observed(module);
     bind_inference(module);
+    bind_induction(module);
 }

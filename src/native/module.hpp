@@ -15,5 +15,6 @@ void bind_lm(nanobind::module_ &module);
 void bind_learn(nanobind::module_ &module);
 void bind_observed(nanobind::module_ &module);
 void bind_inference(nanobind::module_ &module);
+void bind_induction(nanobind::module_ &module);
 
 }  // namespace sapwood

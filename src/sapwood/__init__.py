@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sapwood.evaluate import EvaluationResult, Scorer, score_tree
     from sapwood.evaluate.held_out import evaluate_parser
     from sapwood.grammar import TensorGrammar
+    from sapwood.induction.run import induce
     from sapwood.inference import Marginal, Parser, ParseResult
     from sapwood.learn import EM, PCFG, Cluster, Learner, Pivot, PivotEM, Spectral, SplitMerge
     from sapwood.learn.run import train
@@ -60,6 +61,7 @@ _HOMES = {
     "decompose": "sapwood.anchors",
     "default_model_path": "sapwood.models",
     "evaluate_parser": "sapwood.evaluate.held_out",
+    "induce": "sapwood.induction.run",
     "load": "sapwood.loading",
     "minimise": "sapwood.automata",
     "read_trees": "sapwood.trees.formats",
@@ -97,6 +99,7 @@ __all__ = [
     "decompose",
     "default_model_path",
     "evaluate_parser",
+    "induce",
     "load",
     "minimise",
     "read_trees",

@@ -14,18 +14,20 @@ from sapwood.storage import read_header
 
 if TYPE_CHECKING:
     from sapwood.grammar import TensorGrammar
+    from sapwood.induction.induced import InducedModel
     from sapwood.lm.counts import Counts
     from sapwood.lm.models import AnyModel
     from sapwood.trees import Corpus
 
-    Loaded: TypeAlias = TensorGrammar | list[TensorGrammar] | Corpus | Counts | AnyModel
+    Loaded: TypeAlias = TensorGrammar | list[TensorGrammar] | InducedModel | Corpus | Counts | AnyModel
 
 
 def load(name: str | os.PathLike[str]) -> Loaded:
     """Return what is in a file that sapwood wrote, or the model of a name.
 
-    A model is a `TensorGrammar`, a file with several models a list of them (`Parser` takes either), a corpus a
-    `Corpus`; language models (ARPA files, too) and counts of n-grams are of their own classes (`sapwood.lm`).
+    A model is a `TensorGrammar`, a file with several models a list of them (`Parser` takes either); one of heads or
+    spans an `InducedModel`, a corpus a `Corpus`; language models (ARPA files, too) and counts of n-grams are of their
+    own classes (`sapwood.lm`).
 
     Parameters
     ----------
@@ -42,7 +44,7 @@ def load(name: str | os.PathLike[str]) -> Loaded:
     check_readable(path)
     # The only kind that others write, too.
     kind = "ngram-model" if path.name.endswith((".arpa", ".arpa.gz")) else read_header(path).get("kind")
-    if kind == "checkpoint":
+    if str(kind).endswith("checkpoint"):
         raise ModelError(f"{path}: the state of a training run, which only that run can use; train on with it")
     return _reader(str(kind))(path)
 
@@ -54,6 +56,10 @@ def _reader(kind: str) -> Callable[[Path], Loaded]:
         from sapwood.grammar.tensor_grammar import TensorGrammar
 
         return TensorGrammar.load if kind == "model" else load_models
+    if kind == "induced-model":
+        from sapwood.induction.induced import InducedModel
+
+        return InducedModel.load
     if kind == "corpus":
         from sapwood.trees.corpus import Corpus
 

@@ -181,7 +181,8 @@ def _map_arrays(path: str | Path, tensors: Mapping[str, Any]) -> Arrays:
 def _of_another_kind(path: str | Path, found: str, wanted: str) -> ModelError:
     command = _SHOWN_BY.get(found)
     hint = f"; `{command} {shlex.quote(str(path))}` tells what is in it" if command else ""
-    return ModelError(f"{path}: holds a {found}, not a {wanted}{hint}")
+    article = "an" if found[:1] in "aeiou" else "a"
+    return ModelError(f"{path}: holds {article} {found}, not a {wanted}{hint}")
 
 
 def _not_ours(path: str | Path) -> ModelError:

@@ -25,6 +25,11 @@ from sapwood.evaluate.parameters import EvalbParameters
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.closing import Closing
 from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
+from sapwood.induction.climbing import Schedule, climb
+from sapwood.induction.induced import InducedModel
+from sapwood.induction.inducers import CCM, DMV, DMVCCM
+from sapwood.induction.parsing import InducedParser
+from sapwood.induction.text import Text, make_text, read_sentences
 from sapwood.inference import Parser
 from sapwood.inference.parse_files import read_manifest
 from sapwood.learn.em import EM
@@ -42,8 +47,9 @@ from sapwood.run.config import read_config
 from sapwood.run.log import read_log
 from sapwood.storage import read_arrays, read_header
 from sapwood.testing.grammars import random_grammar
+from sapwood.trees.conllu import read_conllu
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.formats import read_tagged, read_tokens
+from sapwood.trees.formats import format_as, read_tagged, read_tokens
 from sapwood.trees.heads import HeadRules
 from sapwood.trees.normalise import Normaliser, read_labels
 from sapwood.trees.tokenisers import find_tokeniser
@@ -193,6 +199,26 @@ def _use_counts(path: Path) -> None:
 # Text.
 
 
+def _induction_text() -> Text:
+    return make_text([Tree.parse(tree) for tree in TREES], tags=True)
+
+
+def _use_induced(path: Path) -> None:
+    model = InducedModel.load(path)
+    repr(model)
+    model.profile()
+    for result in InducedParser(model).parse(SENTENCES):
+        result.to_dict()
+        if result.heads is not None:
+            result.format_conllu()
+
+
+def _induce(path: Path) -> None:
+    """Go on from a checkpoint, if there is one."""
+    problem = DMV(lengths=5).problem(_induction_text())
+    climb(problem, Schedule(iterations=3, tolerance=-1.0, restarts=2), key={"a": 1}, checkpoint=path)
+
+
 def _arpa() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.arpa"
@@ -334,6 +360,13 @@ STORED = {
     "checkpoint-mix": Target(
         lambda: _content(partial(_learn_language, "mix")), stored, partial(_learn_language, "mix"), share=0.1
     ),
+    "checkpoint-induction": Target(lambda: _content(_induce), stored, _induce, share=0.3),
+    "induced-model": Target(
+        lambda: _content(*(_saved(cls(lengths=5, iterations=2).fit(_induction_text())) for cls in (DMV, CCM, DMVCCM))),
+        stored,
+        _use_induced,
+        share=0.4,
+    ),
     "counts": Target(
         lambda: _content(*(_saved(_counts(order, kind)) for order in (1, 2, 3) for kind in ("sentence", "stream"))),
         stored,
@@ -366,6 +399,19 @@ TEXTS = {
     ),
     "tokens": written("-LRB- -RRB- / a/B", "the dog -LRB- barks\n\na b\n", use=lambda path: [*read_tokens(path)]),
     "tagged": written("-LRB- -RRB- / a/B", "the/DT dog/NN\n\na/NN b/VB\n", use=lambda path: [*read_tagged(path)]),
+    "conllu": written(
+        "1\t 2\t 1-2\t 3.1\t \t_ \t0\t \t9\t # _ \t\t",
+        format_as(Tree.parse(TREES[0]), "conllu") + "\n" + format_as(Tree.parse(TREES[1]), "conllu", 2),
+        ending=".conllu",
+        use=lambda path: [*read_conllu(path)],
+    ),
+    "sentences": written(
+        "( ) (S (NP / a/B \t #FORMAT #BOS _ 1\t",
+        "\n".join(TREES),
+        "the/DT dog/NN\n\na/NN b/VB\n",
+        "the dog , barks .\n\nWhy ?\n",
+        use=lambda path: make_text(read_sentences(path), classes=3),
+    ),
     "plain-text": written(
         ". ! ? Mr. e.g. ... '' `` -- n't 's $ % http://a.b",
         "Mr. Dog didn't bark. He said: \"No!\" (It's 3.5% e.g. of $5.)\n\nWhy not?\n",

@@ -9,6 +9,7 @@ void bind_lm(nanobind::module_ &module) {
     bind_counting(module);
     bind_ngrams(module);
     bind_bigrams(module);
+    bind_exchange(module);
 }
 
 }  // namespace sapwood

@@ -9,5 +9,6 @@ void bind_words(nanobind::module_ &module);
 void bind_counting(nanobind::module_ &module);
 void bind_ngrams(nanobind::module_ &module);
 void bind_bigrams(nanobind::module_ &module);
+void bind_exchange(nanobind::module_ &module);
 
 }  // namespace sapwood

@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from sapwood.errors import ClusterError, InputError, TreeFormatError, UsageError
 from sapwood.files import STANDARD_STREAM, check_readable, explained, is_regular, name_of, read_lines
+from sapwood.models import default_model_path
 from sapwood.run.plugins import plugins
 from sapwood.run.progress import Bars, Progress, Silent
 from sapwood.trees.formats import GROUP as FORMATS
@@ -29,6 +30,7 @@ from sapwood.trees.transform import Direction, TreeTransform
 from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
+    from sapwood.grammar.tensor_grammar import TensorGrammar
     from sapwood.inference import Parser
     from sapwood.inference.parser import Precision
     from sapwood.run.checkpoint import KeptFiles
@@ -220,7 +222,7 @@ def parser_options(function: F) -> F:
             type=Choice(DECODERS, "sapwood.decoders"),
             default="max-rule",
             show_default=True,
-            help="How the tree is chosen from the posteriors.",
+            help="How the tree is chosen from the posteriors; recall for grammars learned without trees.",
         ),
     ):
         function = option(function)
@@ -409,13 +411,18 @@ def refuse_replacing(outputs: dict[str, str | None], inputs: Sequence[str | None
 
 def print_json(value: Mapping[str, object]) -> None:
     """Print one JSON object on a line of standard output."""
-    click.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    click.echo(format_json(value))
+
+
+def format_json(value: Mapping[str, object]) -> str:
+    """Return a JSON object in one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 class ParserOptions(TypedDict, total=False):
-    """What a parser is told besides its model."""
+    """What a parser is told besides its model; without a decoder it is the usual one for that."""
 
-    decoder: str
+    decoder: str | None
     threshold: float
     precision: Precision
     threads: int
@@ -438,4 +445,17 @@ def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptio
         raise UsageError("a model cannot be read from standard input; name a file")
     if "" in paths:
         raise UsageError("-m: the name of the model is empty")
-    return Parser(paths or None, **options)
+    from sapwood.inference.product import gather_grammars
+
+    grammars = gather_grammars([str(path) for path in paths] or default_model_path())
+    kind, induced = Parser, is_induced(grammars[0])
+    if induced:
+        from sapwood.induction.parsing import InducedGrammarParser as kind
+    settings: dict[str, Any] = {**options}
+    settings["decoder"] = options.get("decoder") or ("recall" if induced else DECODERS[0])
+    return kind(grammars, **settings)
+
+
+def is_induced(grammar: TensorGrammar) -> bool:
+    """Return whether a grammar was learned without trees, and perhaps without punctuation."""
+    return isinstance(grammar.info.get("induced"), dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,12 @@ from sapwood.errors import UsageError
 from sapwood.learn.methods import DEFAULT_METHOD, GROUP, LEARNERS
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.recipe import FEW, recommended
-from sapwood.learn.settings import Setting, declared, defaults
+from sapwood.learn.settings import Declared, Setting, declared, defaults
 
-_SEVERAL = "Settings of several methods"
+_SEVERAL = "Settings of several"
 _MOST_MEMBERS = 64
+# Ways of learning by name.
+Ways = Mapping[str, type[Declared]]
 
 
 class SettingType(click.ParamType):
@@ -43,16 +45,16 @@ class SettingType(click.ParamType):
         return values[0] if len(values) == 1 else tuple(values)
 
 
-def users(name: str) -> list[str]:
+def users(name: str, ways: Ways = LEARNERS) -> list[str]:
     """Return the methods that have a setting; `features` stands for those of both sides."""
     wanted = "inside" if name == "features" else name
-    return [method for method, cls in LEARNERS.items() if wanted in declared(cls)]
+    return [method for method, cls in ways.items() if wanted in declared(cls)]
 
 
-def settings_of_methods() -> dict[str, Setting]:
+def settings_of(ways: Ways) -> dict[str, Setting]:
     """Return all settings that a command line can give, by name, as the first method that has it declares it."""
     found: dict[str, Setting] = {}
-    for cls in LEARNERS.values():
+    for cls in ways.values():
         for name, setting in declared(cls).items():
             if setting.kind != "other" and name != "random_state":  # which --seed gives
                 words = dict.fromkeys((*found.get(name, setting).words, *setting.words))
@@ -60,13 +62,20 @@ def settings_of_methods() -> dict[str, Setting]:
     return found
 
 
-def headings() -> dict[str, list[str]]:
+def headings_of(ways: Ways, several: str) -> dict[str, list[str]]:
     """Return the names of the options by heading: those of several methods, then by method."""
-    rows: dict[str, list[str]] = {_SEVERAL: ["features"]}
-    for name in settings_of_methods():
-        methods = users(name)
-        heading = _SEVERAL if len(methods) > 1 else f"Settings of {methods[0]}"
+    rows: dict[str, list[str]] = {f"{_SEVERAL} {several}": []}
+    for name in settings_of(ways):
+        methods = users(name, ways)
+        heading = f"{_SEVERAL} {several}" if len(methods) > 1 else f"Settings of {methods[0]}"
         rows.setdefault(heading, []).append(name.replace("_", "-"))
+    return rows
+
+
+def headings() -> dict[str, list[str]]:
+    """Return the headings of `sapwood train`."""
+    rows = headings_of(LEARNERS, "methods")
+    rows[f"{_SEVERAL} methods"].insert(0, "features")
     rows["Settings of em"].append("init")
     return rows
 
@@ -126,18 +135,22 @@ def check_methods(
     return method
 
 
-def setting_options() -> list[click.Option]:
-    """Return an option for each setting of each method, and `--set` for those of plugins."""
-    options = [
+def options_of(ways: Ways) -> list[click.Option]:
+    """Return an option for each setting of each method."""
+    return [
         click.Option(
             [f"--{name.replace('_', '-')}"],
             type=common.Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
-            help=_help(name, setting),
+            help=_help(name, ways),
         )
-        for name, setting in settings_of_methods().items()
+        for name, setting in settings_of(ways).items()
     ]
+
+
+def setting_options() -> list[click.Option]:
+    """Return the options of `sapwood train`: one for each setting of each method, and `--set` for those of plugins."""
     return [
-        *options,
+        *options_of(LEARNERS),
         click.Option(
             ["--features"],
             type=common.Choice(["simple", "rich"]),
@@ -150,27 +163,29 @@ def setting_options() -> list[click.Option]:
     ]
 
 
-def _help(name: str, setting: Setting) -> str:
-    methods = users(name)
+def _help(name: str, ways: Ways) -> str:
+    methods = users(name, ways)
     if len(methods) == 1:
-        return f"{setting.help} [default: {_shown(defaults(LEARNERS[methods[0]])[name])}]"
-    said = _by_value({method: declared(LEARNERS[method])[name].help.rstrip(".") for method in methods})
-    usual = _by_value({method: _shown(defaults(LEARNERS[method])[name]) for method in methods})
-    return f"{said if ': ' in said else f'{_listed(methods)}: {said}'}. [default: {usual}]"
+        cls = ways[methods[0]]
+        return f"{declared(cls)[name].help} [default: {_shown(defaults(cls)[name])}]"
+    said = _by_value({method: declared(ways[method])[name].help.rstrip(".") for method in methods}, ways)
+    usual = _by_value({method: _shown(defaults(ways[method])[name]) for method in methods}, ways)
+    who = "" if len(methods) == len(ways) else f"{_listed(methods, ways)}: "
+    return f"{said if ': ' in said and who else f'{who}{said}'}. [default: {usual}]"
 
 
-def _by_value(values: dict[str, str]) -> str:
+def _by_value(values: dict[str, str], ways: Ways) -> str:
     """Return what methods say, those together that say the same."""
     by_value: dict[str, list[str]] = {}
     for method, value in values.items():
         by_value.setdefault(value, []).append(method)
     if len(by_value) == 1:
         return next(iter(by_value))
-    return "; ".join(f"{_listed(methods)}: {value}" for value, methods in by_value.items())
+    return "; ".join(f"{_listed(methods, ways)}: {value}" for value, methods in by_value.items())
 
 
-def _listed(methods: Sequence[str]) -> str:
-    others = [method for method in LEARNERS if method not in methods]
+def _listed(methods: Sequence[str], ways: Ways) -> str:
+    others = [method for method in ways if method not in methods]
     return f"all but {others[0]}" if len(others) == 1 else ", ".join(methods)
 
 

@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._induced import (
+    eval_induced,
+    eval_unlabelled,
+    induced_model,
+    is_conllu,
+    score_unlabelled,
+    show_unlabelled,
+)
 from sapwood.errors import InputError, UsageError
 from sapwood.evaluate import EvaluationResult, get_parameters
 from sapwood.evaluate.files import score_files
@@ -18,6 +26,10 @@ from sapwood.trees.normalise import Normaliser
 
 if TYPE_CHECKING:
     from sapwood.inference.parser import Precision
+
+# Options that mean nothing where there are no labels, and nothing to models of heads and spans.
+_LABELLED = ("params", "confidence", "resamples", "seed", "sentences", "calibration", "no_normalise")
+_OF_GRAMMARS = ("decoder", "threshold", "precision", "max_memory", "timeout")
 
 
 @click.command("eval", short_help="Score trees or a model against gold trees.")
@@ -40,6 +52,11 @@ if TYPE_CHECKING:
     flag_value=0,
     help="Print the scores of each sentence instead, the worst first; with N, of that many.",
     metavar="[N]",
+)
+@click.option(
+    "--unlabelled",
+    is_flag=True,
+    help="Score spans without labels and punctuation, as for models learned without trees; or, of CoNLL-U, heads.",
 )
 @click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
 @click.option("--calibration", is_flag=True, help="With -m: also show how often phrases of each probability are right.")
@@ -64,6 +81,7 @@ def command(
     resamples: int,
     seed: int,
     sentences: int | None,
+    unlabelled: bool,
     gold_tags: bool,
     calibration: bool,
     decoder: str,
@@ -92,6 +110,7 @@ def command(
       sapwood eval test.mrg parsed.mrg --params collins --json
       sapwood eval test.mrg parsed.mrg --sentences 20
       sapwood eval test.mrg -m model.sapwood --calibration
+      sapwood eval test.mrg parsed.mrg --unlabelled
     """
     if sentences is not None:
         common.refuse_given(context, ["confidence", "resamples", "seed"], "does not go with --sentences")
@@ -121,6 +140,15 @@ def command(
     if skip_bad and predicted is not None:
         raise UsageError("--skip-bad would shift gold against predicted trees; it goes with -m only")
     progress = common.make_progress(quiet)
+    if predicted is not None and (unlabelled or is_conllu(predicted)):
+        common.refuse_given(context, _LABELLED, "does not go with scores without labels")
+        show_unlabelled(score_unlabelled(gold, predicted, input_format, progress), as_json)
+        return
+    if predicted is None and (learned := induced_model(models)) is not None:
+        common.refuse_given(context, (*_LABELLED, *_OF_GRAMMARS), f"is for grammars, and {models[0]} is none")
+        workers = common.open_workers(context, cluster, threads)
+        show_unlabelled(eval_induced(learned, gold, input_format, skip_bad, gold_tags, workers, progress), as_json)
+        return
     parameters = get_parameters(params)
     reliability = None
     if predicted is None:
@@ -131,7 +159,7 @@ def command(
 
         parser = common.load_parser(
             models,
-            decoder=decoder,
+            decoder=decoder if common.was_given(context, "decoder") else None,
             threshold=threshold,
             precision=precision,
             max_memory=max_memory,
@@ -141,6 +169,10 @@ def command(
         )
         started = time.perf_counter()
         trees = common.trees_from([gold], input_format, skip_bad, progress)
+        if unlabelled or common.is_induced(parser.grammar):
+            common.refuse_given(context, _LABELLED, "does not go with scores without labels")
+            show_unlabelled(eval_unlabelled(parser, trees, gold_tags, progress), as_json)
+            return
         result = evaluate_parser(
             parser, trees, parameters=parameters, gold_tags=gold_tags, reliability=reliability, progress=progress
         )

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._induced import induced_model, inspect_induced
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import explained, is_regular, name_of
 from sapwood.models import default_model_path, find_model
@@ -146,6 +147,9 @@ def _export(path: str, folder: str, as_json: bool, progress: Progress) -> None:
 
 
 def _inspect_model(path: str, top: int, as_json: bool) -> None:
+    if (model := induced_model([path])) is not None:
+        inspect_induced(model, path, top, as_json)
+        return
     from sapwood.grammar.bundle import load_models
 
     grammars = load_models(path)

@@ -30,6 +30,7 @@ _COMMANDS = {
     "decompose": "sapwood.cli.decompose",
     "lm": "sapwood.cli.lm",
     "identify": "sapwood.cli.identify",
+    "induce": "sapwood.cli.induce",
 }
 # Other names of commands, understood but not listed.
 _ALIASES = {"minimize": "minimise", "evaluate": "eval"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._induced import induced_model, parse_induced
 from sapwood.cli._output import PICTURES, heads_option, read_heads, to_option, tree_output
 from sapwood.cli._tables import TABLES, check_table, parse_into_table
 from sapwood.errors import InputError, UsageError
@@ -21,6 +22,12 @@ from sapwood.run.progress import Progress
 if TYPE_CHECKING:
     from sapwood.inference.parse_files import TextFormat
     from sapwood.inference.parser import Parser, Precision
+
+# Options that mean nothing to models of heads and spans.
+_OF_GRAMMARS = (
+    "decoder", "threshold", "exact", "precision", "max_memory", "timeout", "marginals", "alternatives", "states",
+    "heads", "tokeniser",
+)  # fmt: skip
 
 
 @click.command("parse", short_help="Parse sentences: one line in, one tree out.")
@@ -159,9 +166,19 @@ def command(
         progress.note(f"reading from the terminal: {unit}; end with Ctrl-D")
     # Several threads work ahead of the output; a stream is answered line by line unless asked otherwise.
     workers = common.open_workers(context, cluster, (threads or 1) if from_stream else threads)
+    if (induced := induced_model(models)) is not None:
+        common.refuse_given(context, _OF_GRAMMARS, f"is for grammars, and {read[0]} is a model of heads or spans")
+        if into_folder:
+            raise UsageError(f"-o {output}: {read[0]} is a model of heads or spans, and parses one file at a time")
+        given = output_format if common.was_given(context, "output_format") else None
+        parse_induced(
+            induced, source, text, raw=raw, tags=tags, output=output, output_format=given, as_json=as_json,
+            max_words=max_words, workers=workers, progress=progress,
+        )  # fmt: skip
+        return
     parser = common.load_parser(
         models,
-        decoder=decoder,
+        decoder=decoder if common.was_given(context, "decoder") else None,
         threshold=0.0 if exact else threshold,
         precision=precision,
         workers=workers,

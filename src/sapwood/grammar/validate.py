@@ -8,6 +8,7 @@ import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import GrammarError, ModelError
+from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.layer import Layer
 from sapwood.grammar.network import Network
 from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar, weights_of
@@ -70,6 +71,11 @@ def _check_emissions(grammar: TensorGrammar) -> None:
     emissions = grammar.emissions
     same = np.array_equal(emissions.states, grammar.states[grammar.n_interminals :])
     _require(same, "emissions: the preterminals have other state counts than in the grammar")
+    check_emissions(emissions)
+
+
+def check_emissions(emissions: Emissions) -> None:
+    """Raise `GrammarError` for the first thing that is wrong with lexical weights whose arrays fit `EMISSIONS`."""
     sizes = {"share": int(emissions.states.sum()), "values": int(emissions.value_offsets[-1])}
     for name, size in sizes.items():
         found = len(getattr(emissions, name))

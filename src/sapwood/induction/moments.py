@@ -376,7 +376,7 @@ class Population:
         """Return the function that gives joint moments of sentences of a length."""
         return exact_joint(self.model, self.parameters, length, eta)
 
-    def precision(self, length: int) -> float:  # noqa: ARG002
+    def precision(self, length: int) -> float:
         """Return 1: all moments are as good."""
         return 1.0
 

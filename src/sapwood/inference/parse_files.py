@@ -86,7 +86,7 @@ class TextFormat:
         if self.raw:
             return parser.parse_text(line for _, line in read_lines(source, on_bad))
         if self.tags:
-            return parser.parse(read_tagged(source, set(parser.grammar.emissions.tags), on_bad))
+            return parser.parse(read_tagged(source, parser.known_tags, on_bad))
         return parser.parse(read_tokens(source, on_bad))
 
     @property

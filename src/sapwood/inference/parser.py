@@ -11,7 +11,7 @@ With several grammars all of this is done with the product of their posteriors (
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, repeat
@@ -240,6 +240,11 @@ class Parser:
         if callable(self.tokeniser):
             settings["tokeniser"] = f"{self.tokeniser.__module__}.{self.tokeniser.__qualname__}"
         return {"grammars": [grammar.digest() for grammar in self.grammars], **settings}
+
+    @property
+    def known_tags(self) -> Collection[str]:
+        """The tags that words may be given."""
+        return set(self.grammar.emissions.tags)
 
     def parse(self, sentences: Iterable[Sentence]) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as they are needed.

@@ -12,16 +12,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.settings import as_json, check, declared, other, place
+from sapwood.learn.settings import Declared, other
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent
-from sapwood.run.workers import Threads, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform
@@ -29,7 +28,7 @@ from sapwood.trees.tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Learner(ABC):
+class Learner(Declared, ABC):
     """Settings of a method, and the method itself: a corpus in, a grammar out.
 
     A learner of your own is a frozen dataclass with keyword-only fields made by `sapwood.learn.settings`, a `method` to
@@ -51,38 +50,11 @@ class Learner(ABC):
     preparation: ClassVar[TreeTransform] = TreeTransform()
 
     lexical: LexicalSettings = other(LexicalSettings(), "How rare and unknown words are treated.", LexicalSettings)
-    threads: int = place(1, "How many threads work on the corpus.", int)
-    workers: Workers | None = place(None, "Where passes over the corpus run instead of threads.", Workers)
-
-    def __post_init__(self) -> None:
-        check(self)
-        if self.threads < 1:
-            raise UsageError(f"threads must be at least 1, not {self.threads}")
 
     @property
-    def where(self) -> Workers:
-        """Where passes over the corpus run."""
-        return self.workers if self.workers is not None else Threads(self.threads)
-
-    def __repr__(self) -> str:
-        """Show the settings that are not the usual ones."""
-        own = [
-            f"{one.name}={getattr(self, one.name)!r}"
-            for one in dataclasses.fields(self)
-            if one.repr and getattr(self, one.name) != one.default
-        ]
-        return f"{type(self).__name__}({', '.join(own)})"
-
-    def settings(self) -> dict[str, Any]:
-        """Return what the result depends on beside the trees, as JSON values."""
-        return {name: as_json(getattr(self, name)) for name, setting in declared(self).items() if setting.matters}
-
-    def replace(self, **settings: Any) -> Self:
-        """Return a learner with other settings."""
-        unknown = sorted(set(settings) - set(declared(self)))
-        if unknown:
-            raise UsageError(f"{self.method} has no setting {unknown[0]!r}; it has {', '.join(sorted(declared(self)))}")
-        return dataclasses.replace(self, **settings)
+    def called(self) -> str:
+        """The name of the method."""
+        return self.method
 
     @classmethod
     def prepare(

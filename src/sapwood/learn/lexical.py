@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -64,6 +65,27 @@ class LexicalSettings:
     classes: WordClasses | None = None
 
 
+class Tokens(Protocol):
+    """Words in sentences: a corpus, or a text without trees.
+
+    Attributes
+    ----------
+    words
+        The different words.
+    word
+        That of each node, or -1 if it has none.
+    start
+        The place in its sentence where each node begins.
+    """
+
+    @property
+    def words(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def word(self) -> Int[Array, "nodes"]: ...  # noqa: D102
+    @property
+    def start(self) -> Int[Array, "nodes"]: ...  # noqa: D102
+
+
 class LexicalModel:
     """The words of a corpus prepared for estimating lexical weights, however many states there are.
 
@@ -79,7 +101,7 @@ class LexicalModel:
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: Corpus | Tokens,
         settings: LexicalSettings,
         preterminal: Int[Array, "leaves"] | None = None,
         names: Sequence[str] = (),
@@ -87,6 +109,7 @@ class LexicalModel:
         self.settings = settings
         leaves = np.flatnonzero(corpus.word >= 0)
         if preterminal is None:
+            assert isinstance(corpus, Corpus)
             preterminal, names = corpus.symbol[leaves] - corpus.n_interminals, corpus.symbols[corpus.n_interminals :]
         labels = SymbolTable.from_names(names).tags
         self.tags = sorted(set(labels))
@@ -246,7 +269,7 @@ class LexicalModel:
 
 
 def learn_lexicon(
-    corpus: Corpus, settings: LexicalSettings, leaf_tag: Int[Array, "leaves"]
+    corpus: Tokens, settings: LexicalSettings, leaf_tag: Int[Array, "leaves"]
 ) -> tuple[Lexicon, Int32[Array, "words"], Int32[Array, "leaves"]]:
     """Choose signatures and number the words, given the tag of each leaf.
 

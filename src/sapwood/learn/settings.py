@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from sapwood.errors import UsageError
+from sapwood.run.workers import Threads, Workers
 
 Kind = Literal["integer", "number", "numbers", "choice", "other"]
 _KEY = "sapwood.setting"
@@ -163,3 +164,54 @@ def as_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
     return value.item() if hasattr(value, "item") else repr(value)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Declared:
+    """A way of learning that is its settings, and nothing else.
+
+    Parameters
+    ----------
+    threads
+        How many threads of this process work on the data.
+    workers
+        Where passes over the data run instead: a `sapwood.run.cluster.Cluster`. Results depend on neither.
+    """
+
+    threads: int = place(1, "How many threads work on the data.", int)
+    workers: Workers | None = place(None, "Where passes over the data run instead of threads.", Workers)
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.threads < 1:
+            raise UsageError(f"threads must be at least 1, not {self.threads}")
+
+    @property
+    def called(self) -> str:
+        """The name by which people know it."""
+        raise NotImplementedError
+
+    @property
+    def where(self) -> Workers:
+        """Where passes over the data run."""
+        return self.workers if self.workers is not None else Threads(self.threads)
+
+    def __repr__(self) -> str:
+        """Show the settings that are not the usual ones."""
+        own = [
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in fields(self)
+            if one.repr and getattr(self, one.name) != one.default
+        ]
+        return f"{type(self).__name__}({', '.join(own)})"
+
+    def settings(self) -> dict[str, Any]:
+        """Return what the result depends on beside the data, as JSON values."""
+        return {name: as_json(getattr(self, name)) for name, setting in declared(self).items() if setting.matters}
+
+    def replace(self, **settings: Any) -> Self:
+        """Return the same with other settings."""
+        unknown = sorted(set(settings) - set(declared(self)))
+        if unknown:
+            raise UsageError(f"{self.called} has no setting {unknown[0]!r}; it has {', '.join(sorted(declared(self)))}")
+        return replace(self, **settings)

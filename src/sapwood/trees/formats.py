@@ -212,7 +212,12 @@ def read_tokens(path: str | Path, on_bad: BadLine | None = None) -> Iterator[lis
 
     A line that cannot be read raises an `InputError` that names it; or, with `on_bad`, that is told, and it is blank.
     """
-    for _, line in read_lines(path, on_bad):
+    return parse_tokens(read_lines(path, on_bad))
+
+
+def parse_tokens(lines: Lines) -> Iterator[list[str]]:
+    """Yield the tokens of each of numbered lines."""
+    for _, line in lines:
         yield [TOKENS.read(token) for token in _TOKEN.findall(line)]
 
 
@@ -224,9 +229,16 @@ def read_tagged(
     Tags that are not among `tags`, if those are given, raise an `InputError` that names the line; or, with `on_bad`,
     that is told, and the line is blank.
     """
-    for number, line in read_lines(path, on_bad):
+    return parse_tagged(read_lines(path, on_bad), source=name_of(path), tags=tags, on_bad=on_bad)
+
+
+def parse_tagged(
+    lines: Lines, *, source: str, tags: Collection[str] | None = None, on_bad: BadLine | None = None
+) -> Iterator[list[tuple[str, str]]]:
+    """Yield the `(word, tag)` pairs of each of numbered lines; see `read_tagged`."""
+    for number, line in lines:
         try:
-            pairs = _pairs(line, tags, f"{name_of(path)}:{number}")
+            pairs = _pairs(line, tags, f"{source}:{number}")
         except InputError as error:
             if on_bad is None:
                 raise

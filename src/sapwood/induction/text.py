@@ -1,0 +1,262 @@
+"""Sentences to learn from without trees: words, and what is learned from instead of them.
+
+What a model is over are *terminals*: the tags of the words, where there are any and they are to be used; classes that
+words were sorted into by the company they keep (`sapwood.lm.exchange`); or the words themselves. Punctuation is set
+aside (`sapwood.trees.punctuation`), but classes are found with it: it is company like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from sapwood.errors import InputError, UsageError
+from sapwood.files import name_of, read_lines
+from sapwood.lm.exchange import exchange_classes
+from sapwood.run.progress import Progress, Silent, track
+from sapwood.shapes import Array, Bool, Int, Int32, Int64
+from sapwood.storage import content_digest
+from sapwood.trees.conllu import parse_conllu
+from sapwood.trees.formats import detect_format, locate_trees, parse_tagged, parse_tokens
+from sapwood.trees.normalise import Normaliser
+from sapwood.trees.punctuation import PUNCTUATION, Punctuation, Token, is_punctuation
+from sapwood.trees.tree import Tree
+
+Terminals = Literal["tags", "classes", "words"]
+TextFormat = Literal["auto", "text", "tagged", "conllu", "brackets", "export"]
+TEXT_FORMATS: tuple[TextFormat, ...] = ("auto", "text", "tagged", "conllu", "brackets", "export")
+# A sentence as it may be given: a tree, of which no more than words and tags are looked at, words, or pairs with tags.
+Sentence: TypeAlias = Tree | Sequence[str | tuple[str, str]]
+# How many words of a text are looked at to tell what it is.
+_FIRST_LINES = 50
+CLASSES = 48
+# How a line with a tree begins.
+_TREE = re.compile(r"\s*\(\s*[^\s()]*\s*\(")
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """Sentences as numbers, each array one behind the other for all of them.
+
+    Attributes
+    ----------
+    terminals
+        The names of what is learned from.
+    terminal
+        That of each token.
+    words, word
+        The different words, and that of each token.
+    offsets
+        Where each sentence begins, and where the last one ends.
+    kind
+        What terminals are.
+    punctuation
+        Whether punctuation was set aside.
+    """
+
+    terminals: tuple[str, ...]
+    terminal: Int32[Array, "tokens"]
+    words: tuple[str, ...]
+    word: Int32[Array, "tokens"]
+    offsets: Int64[Array, "sentence_bounds"]
+    kind: Terminals
+    punctuation: Punctuation = "drop"
+
+    @property
+    def n_sentences(self) -> int:
+        """How many sentences there are; some may be empty."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def lengths(self) -> Int64[Array, "sentences"]:
+        """How many tokens each sentence has."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def start(self) -> Int64[Array, "tokens"]:
+        """The place of each token in its sentence."""
+        return np.arange(len(self.word)) - np.repeat(self.offsets[:-1], self.lengths)
+
+    def part(self, chosen: Int[Array, "chosen"] | Bool[Array, "sentences"]) -> Text:
+        """Return some of the sentences, over the same terminals and words."""
+        numbers = np.arange(self.n_sentences)[chosen]
+        lengths = self.lengths[numbers]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        tokens = np.arange(offsets[-1]) + np.repeat(self.offsets[numbers] - offsets[:-1], lengths)
+        return replace(self, terminal=self.terminal[tokens], word=self.word[tokens], offsets=offsets)
+
+    def trimmed(self) -> Text:
+        """Return the same sentences without terminals and words that are in none of them."""
+        terminals, terminal = _renumbered(self.terminals, self.terminal)
+        words, word = _renumbered(self.words, self.word)
+        return replace(self, terminals=terminals, terminal=terminal, words=words, word=word)
+
+    def up_to(self, length: int, least: int = 1) -> Text:
+        """Return the sentences of `least` to so many words."""
+        return self.part((self.lengths <= length) & (self.lengths >= least))
+
+    def sentence(self, number: int) -> Int32[Array, "length"]:
+        """Return the terminals of a sentence."""
+        return self.terminal[self.offsets[number] : self.offsets[number + 1]]
+
+    def digest(self) -> str:
+        """Return a fingerprint of all sentences."""
+        arrays = {name: getattr(self, name) for name in ("terminal", "word", "offsets")}
+        names = {"terminals": list(self.terminals), "words": list(self.words)}
+        return content_digest(arrays, {**names, "kind": self.kind, "punctuation": self.punctuation})
+
+    def __repr__(self) -> str:
+        return (
+            f"<Text: {self.n_sentences:,} sentences, {len(self.word):,} words, {len(self.terminals):,} "
+            f"{'different words' if self.kind == 'words' else self.kind}>"
+        )
+
+
+def make_text(
+    sentences: Iterable[Sentence],
+    *,
+    tags: bool = False,
+    classes: int | None = None,
+    punctuation: Punctuation = "drop",
+    progress: Progress | None = None,
+) -> Text:
+    """Return sentences as a text to learn from.
+
+    Parameters
+    ----------
+    sentences
+        Words, pairs of word and tag, or trees. An empty one stays an empty one.
+    tags
+        Learn from tags, which all words must have.
+    classes
+        Else how many classes to sort words into; 0 learns from the words themselves. None is `CLASSES`.
+    punctuation
+        Whether to `drop` or to `keep` punctuation.
+    progress
+        What to report to.
+
+    Examples
+    --------
+    >>> make_text([[("dogs", "NNS"), ("sleep", "VBP"), (".", ".")]] * 3, tags=True)
+    <Text: 3 sentences, 6 words, 2 tags>
+    """
+    if punctuation not in PUNCTUATION:
+        raise UsageError(f"punctuation must be {' or '.join(PUNCTUATION)}, not {punctuation!r}")
+    if tags and classes is not None:
+        raise UsageError("classes: are found for words, and tags are learned from here; leave one of them out")
+    progress = progress or Silent()
+    numbers: dict[str, int] = {}
+    names: dict[str, int] = {}
+    word: list[int] = []
+    terminal: list[int] = []
+    kept: list[bool] = []
+    lengths: list[int] = []
+    for count, sentence in enumerate(track(sentences, progress, "reading", None, "sentences"), 1):
+        tokens = tokens_of(sentence)
+        lengths.append(len(tokens))
+        for token, tag in tokens:
+            word.append(numbers.setdefault(token, len(numbers)))
+            kept.append(punctuation == "keep" or not is_punctuation(token, tag))
+            if tags:
+                if tag is None:
+                    raise InputError(f"sentence {count}: {token!r} has no tag, and tags are to be learned from")
+                terminal.append(names.setdefault(tag, len(names)) if kept[-1] else -1)
+    all_words, words = np.array(word, np.int32), list(numbers)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    kind: Terminals = "tags" if tags else "words" if classes == 0 else "classes"
+    if kind == "classes":
+        found = exchange_classes(
+            words, all_words, offsets, classes=CLASSES if classes is None else classes, progress=progress
+        )
+        all_terminals, labels = found[all_words], [f"C{number}" for number in range(1, int(found.max()) + 2)]
+    elif kind == "words":
+        all_terminals, labels = all_words, words
+    else:
+        all_terminals, labels = np.array(terminal, np.int32), list(names)
+    keep = np.array(kept, bool)
+    inside = np.repeat(np.arange(len(lengths)), lengths)[keep]
+    # Words and classes that only punctuation had are gone with it.
+    return Text(
+        *_renumbered(labels, all_terminals[keep]),
+        *_renumbered(words, all_words[keep]),
+        offsets=np.concatenate([[0], np.cumsum(np.bincount(inside, minlength=len(lengths)))]).astype(np.int64),
+        kind=kind,
+        punctuation=punctuation,
+    )
+
+
+def _renumbered(names: Sequence[str], numbers: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the names that are used, and their new numbers."""
+    used, found = np.unique(numbers, return_inverse=True)
+    return tuple(names[number] for number in used), found.astype(np.int32)
+
+
+def tokens_of(sentence: Sentence) -> list[Token]:
+    """Return the words of a sentence with their tags, None for those without."""
+    if isinstance(sentence, Tree):
+        return list(zip(sentence.words(), sentence.tags(), strict=True))
+    if isinstance(sentence, str):
+        raise UsageError("a sentence is a sequence of words, not a string")
+    found: list[Token] = []
+    for token in sentence:
+        pair = (token, None) if isinstance(token, str) else token
+        if not (isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise UsageError(f"a token is a word or a (word, tag) pair, not {token!r}")
+        found.append((pair[0], pair[1]))
+    return found
+
+
+def read_sentences(path: str | Path, format: TextFormat = "auto") -> Iterator[Sentence]:
+    """Yield the sentences of a file: lines of tokens or of word/TAG, CoNLL-U, or a treebank, whose trees come cleaned.
+
+    `auto` tells them by the first lines: brackets or `#FORMAT`, ten columns, or a slash in every token.
+    """
+    if format not in TEXT_FORMATS:
+        raise UsageError(f"there is no format of text {format!r}; the formats are {', '.join(TEXT_FORMATS)}")
+    lines = iter(read_lines(path))
+    if format == "auto":
+        first = _first(lines)
+        format, lines = _told(first), chain(first, lines)
+    source = name_of(path)
+    if format == "conllu":
+        for one in parse_conllu(lines, source=source):
+            yield list(zip(one.words, one.tags, strict=True))
+    elif format in ("brackets", "export"):
+        normaliser = Normaliser()
+        for tree, _ in locate_trees(lines, source=source, format=format):
+            clean = normaliser(tree)
+            yield clean if clean is not None else []
+    else:
+        yield from parse_tagged(lines, source=source) if format == "tagged" else parse_tokens(lines)
+
+
+def _first(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    for line in lines:
+        found.append(line)
+        if sum(1 for _, text in found if text.strip()) >= _FIRST_LINES:
+            break
+    return found
+
+
+def _told(first: Sequence[tuple[int, str]]) -> TextFormat:
+    """Return the format that a file's first lines show."""
+    texts = [text for _, text in first if text.strip()]
+    if not texts:
+        return "text"
+    if detect_format(first) == "export":
+        return "export"
+    if _TREE.match(texts[0]):
+        return "brackets"
+    words = [text for text in texts if not text.startswith("#")]
+    if words and all(text.count("\t") == 9 for text in words):
+        return "conllu"
+    tokens = [token for text in texts for token in text.split()]
+    return "tagged" if all("/" in token.strip("/") for token in tokens) else "text"

@@ -1,0 +1,1 @@
+"""A package, as benchmarks have a module of the same name."""
