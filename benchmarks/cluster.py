@@ -1,33 +1,35 @@
 """What a cluster costs: the same work on threads and on processes, what travels, and how far that would scale.
 
-    python benchmarks/cluster.py TREEBANK TEXT --json RESULTS [--parts tasks split-merge pass parse count memory kills]
-        [--workers 1 2 3] [--cycles 4] [--sentences 20000] [--tokens 1000000] [--bigrams 4e7] [--kills 10]
+    python benchmarks/cluster.py TREEBANK TEXT --json RESULTS
+        [--parts start tasks bytes split-merge all-sent pass network parse count memory] [--workers 1 2 3]
+        [--repeat 3] [--cycles 5] [--sentences 20000] [--tokens 1000000] [--bigrams 4e7] [--limit 450e6]
 
-TREEBANK is a directory with train.mrg; TEXT a text. Each figure is a line in RESULTS, and what is there is not measured
-again, so that the script can be interrupted; without `--parts` it only prints what is there, and the projection.
+TREEBANK is a directory with train.mrg; TEXT a text. Each run is a line in RESULTS, and what is there is not run again,
+so that the script can be interrupted; without `--parts` it only prints what is there, and the projection. Threads and
+clusters take turns, and of several runs the median counts.
 
 Seconds are those of the processors, of this process (with the scheduler in it) and of all workers together, for they
-say the same on a machine that does other things as well; those on the wall are beside them. `travelled` is what workers
-got from each other, `sent` and `received` what went from and to this process. Bytes of results are compared: a
-difference ends the script.
+say about the same on a machine that does other things as well; those on the wall are beside them. What workers take to
+start is a part of its own and nowhere else. Bytes of results are compared: a difference ends the script.
+
+`split-merge` is a training as it is, in which passes that are over sooner than they are sent stay here; in `all-sent`
+none do, and in `pass` single ones with the weights of the last cycle are compared. `network` is the same over sockets,
+as between machines, where processes do not see each other's files. `sent` and `received` are bytes that went from and
+to this process, `between` what workers got from each other.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
 import itertools
 import json
-import os
-import random
-import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from gzip import compress
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +37,22 @@ import numpy as np
 import scipy.sparse
 
 import sapwood
+from _projection import print_projection
+from sapwood.files import read_lines
 from sapwood.inference.observed import ObservedTrees
 from sapwood.inference.parse_files import parse_files
 from sapwood.lm import AggregateMarkov, Vocabulary, count_text
 from sapwood.lm.models import save_model
 from sapwood.run import cluster as cluster_module
 from sapwood.run.cluster import Cluster
+from sapwood.run.sealed import Sealed
 from sapwood.run.workers import Threads, Workers
 from sapwood.trees.formats import read_trees
 
-PARTS = ("tasks", "split-merge", "pass", "parse", "count", "memory", "kills")
-# Of the projection: bytes a second between machines, and sentences of a file.
-NETWORK, FILE = 1e9, 20_000
+THREADS = 2
 
 
-def traffic(dask_worker: Any) -> int:
+def outgoing(dask_worker: Any) -> int:
     """Return the bytes that others have got from a worker."""
     return int(dask_worker.transfer_outgoing_bytes_total)
 
@@ -64,141 +67,187 @@ class Meter:
     """Measures what workers do: seconds, and bytes that go to and fro."""
 
     def __init__(self, workers: Workers) -> None:
-        self.workers, self.figures = workers, dict[str, float]()
+        self.client = workers._client if isinstance(workers, Cluster) else None
+        self.figures: dict[str, float] = {}
 
-    def _there(self, call: Callable[..., Any]) -> float:
-        return 0.0 if isinstance(self.workers, Threads) else sum(self.workers._client.run(call).values())
+    def there(self, call: Callable[..., Any]) -> float:
+        """Return the sum of what a call returns on all workers."""
+        return 0.0 if self.client is None else sum(self.client.run(call).values())
 
     @contextmanager
     def measured(self) -> Iterator[dict[str, float]]:
         """Measure what is done in a `with` block."""
-        sent, received = [0], [0]
-        honest = cluster_module.Sealed.__init__, Cluster._gathered
+        bytes_of = {"sent": 0, "received": 0, "calls": 0}
+        if self.client is not None:
+            get, gather = self.client.get, self.client.gather
 
-        def sealed(this: Any, value: Any) -> None:
-            honest[0](this, value)
-            sent[0] += sys.getsizeof(this)
+            def counted_get(graph: dict[str, Any], *more: Any, **how: Any) -> Any:
+                found = {id(each): each for task in graph.values() for each in flat(task) if isinstance(each, Sealed)}
+                bytes_of["sent"] += sum(map(sys.getsizeof, found.values()))
+                bytes_of["calls"] += len(graph)
+                return get(graph, *more, **how)
 
-        def gathered(this: Any, futures: Any) -> Any:
-            before = sent[0]
-            found = honest[1](this, futures)
-            received[0] += sent[0] - before  # what arrives is sealed once more
-            sent[0] = before
-            return found
+            def counted_gather(*more: Any, **how: Any) -> Any:
+                found = gather(*more, **how)
+                bytes_of["received"] += sum(map(sys.getsizeof, found))
+                return found
 
-        began = time.perf_counter(), time.process_time(), self._there(time.process_time), self._there(traffic)
-        cluster_module.Sealed.__init__, Cluster._gathered = sealed, gathered  # type: ignore[method-assign]
+            self.client.get, self.client.gather = counted_get, counted_gather
+        began = time.perf_counter(), time.process_time(), self.there(time.process_time), self.there(outgoing)
         try:
             yield self.figures
         finally:
-            cluster_module.Sealed.__init__, Cluster._gathered = honest  # type: ignore[method-assign]
+            if self.client is not None:
+                del self.client.get, self.client.gather
         self.figures |= {
             "wall": time.perf_counter() - began[0],
             "here": time.process_time() - began[1],
-            "there": self._there(time.process_time) - began[2],
-            "travelled": max(0.0, self._there(traffic) - began[3] - received[0]),
-            "sent": sent[0],
-            "received": received[0],
+            "there": self.there(time.process_time) - began[2],
+            "between": max(0.0, self.there(outgoing) - began[3] - bytes_of["received"]),
+            **bytes_of,
         }
         self.figures["seconds"] = self.figures["here"] + self.figures["there"]
 
 
+def flat(thing: Any) -> Iterator[Any]:
+    """Yield what is in tuples and lists within each other."""
+    if isinstance(thing, tuple | list):
+        for each in thing:
+            yield from flat(each)
+    else:
+        yield thing
+
+
 class Results:
-    """Figures in a file, one a line."""
+    """Figures in a file, one run a line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         lines = path.read_text().splitlines() if path.exists() else []
         self.rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
 
-    def find(self, part: str, workers: object = None) -> dict[str, Any] | None:
-        """Return the figures of a part with so many workers (0: threads), if they are there."""
-        return next((row for row in self.rows if (row["part"], row["workers"]) == (part, workers)), None)
+    def runs(self, part: str, workers: int) -> list[dict[str, Any]]:
+        """Return all runs of a part with so many workers (0: threads)."""
+        return [row for row in self.rows if (row["part"], row["workers"]) == (part, workers)]
 
-    def add(self, part: str, workers: object, **figures: Any) -> None:
+    def find(self, part: str, workers: int) -> dict[str, Any] | None:
+        """Return the run whose seconds are the median, if there is one."""
+        runs = sorted(self.runs(part, workers), key=lambda row: row.get("seconds", 0.0))
+        return runs[len(runs) // 2] if runs else None
+
+    def median(self, part: str, workers: int, name: str) -> float | None:
+        """Return the median of a figure."""
+        runs = self.runs(part, workers)
+        return float(np.median([row[name] for row in runs])) if runs else None
+
+    def add(self, part: str, workers: int, figures: dict[str, Any]) -> None:
         """Note and print figures."""
         row = {"part": part, "workers": workers, **figures}
         self.rows.append(row)
         with self.path.open("a") as stream:
             stream.write(json.dumps(row) + "\n")
-        print(shown(row), flush=True)
+        print(
+            ", ".join(f"{k} {v:,.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()),
+            flush=True,
+        )
 
 
-def shown(row: dict[str, Any]) -> str:
-    """Return figures as a line."""
-    figures = ", ".join(
-        f"{name} {value:,.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in row.items()
-    )
-    return figures
-
-
-def digest(path: Path) -> str:
-    """Return a digest of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def digest(content: bytes) -> str:
+    """Return a digest."""
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 # What is measured.
 
 
-def empty(_: int) -> int:
+def start(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """What workers have taken before they do anything, and what it takes to make a parser of the included model."""
+    del options, folder
+    meter = Meter(workers)
+    begun, count = meter.there(time.process_time) / workers.count, range(workers.count)
+    list(workers.bring(workers.place(made, count)))
+    with meter.measured() as figures:
+        list(workers.bring(workers.place(made, count)))
+    return {**figures, "begun": begun, "make": figures["there"] / len(count)}
+
+
+def made(_: int) -> int:
+    """Make a parser."""
+    return len(sapwood.Parser().grammars)
+
+
+def empty(*_: Any) -> int:
     """Do nothing."""
     return 0
 
 
-def tasks(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:  # noqa: ARG001
-    """Calls that do nothing: those that are kept, and those whose results come back."""
-    if isinstance(workers, Threads):
-        return {}
+def tasks(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Calls that do nothing: many at once, and rounds as of a pass."""
+    del options, folder
     list(workers.map(empty, range(100)))
-    count = 2000
-    began = time.perf_counter(), time.process_time()
-    kept = workers.keep(empty, range(count))
-    list(workers.map(len, [kept]))
-    middle = time.perf_counter(), time.process_time()
-    list(workers.map(empty, range(count)))
-    ended = time.perf_counter(), time.process_time()
-    names = ("kept_wall", "kept_here"), ("mapped_wall", "mapped_here")
-    spans = ((began, middle), (middle, ended))
+    many, rounds = 1000, 50
+    with Meter(workers).measured() as figures:
+        list(workers.bring(workers.keep(empty, workers.keep(empty, range(many // 2)))))
+    with Meter(workers).measured() as others:
+        for _ in range(rounds):
+            first = workers.keep(empty, range(workers.count))
+            list(workers.bring(workers.keep(empty, [first] * workers.count)))
+    calls = 2 * rounds * workers.count
     return {
-        name: (b - a) / count for pair, (one, other) in zip(names, spans, strict=True)
-        for name, a, b in zip(pair, one, other, strict=True)
-    }  # fmt: skip
+        **{f"call_{name}": figures[name] / many for name in ("here", "there", "wall")},
+        **{f"round_{name}": others[name] / calls for name in ("here", "there", "wall")},
+        "seconds": figures["seconds"],
+    }
+
+
+def sent_bytes(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """An array that goes to all workers through sockets, and one that comes back."""
+    del options, folder
+    array, count = np.arange(5e6), 5
+    list(workers.map(empty, range(workers.count)))
+    with Meter(workers).measured() as figures:
+        for _ in range(count):
+            shared = workers.share(array)
+            list(workers.bring(workers.keep(len, [shared] * workers.count)))
+            list(workers.bring(workers.keep(np.copy, [shared])))
+    # To the scheduler, to each worker, and back here.
+    return {**figures, "hop": figures["seconds"] / (count * array.nbytes * (workers.count + 2))}
+
+
+def treebank(options: argparse.Namespace, *, threads: int = THREADS) -> tuple[sapwood.SplitMerge, Any]:
+    """Return a learner and a corpus."""
+    trees = list(read_trees(options.treebank / "train.mrg"))[: options.trees]
+    learner = sapwood.SplitMerge(cycles=options.cycles, threads=threads)
+    return learner, learner.prepare(trees)
 
 
 def split_merge(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A whole training."""
-    trees = list(read_trees(options.treebank / "train.mrg"))[: options.trees]
-    learner = sapwood.SplitMerge(cycles=options.cycles, threads=workers.threads)
-    corpus = learner.prepare(trees)
-    if not isinstance(workers, Threads):
-        learner = learner.replace(workers=workers)
+    learner, corpus = treebank(options)
     with Meter(workers).measured() as figures:
-        grammar = learner.fit(corpus)
+        grammar = learner.replace(workers=workers).fit(corpus)
     grammar.save(folder / "model")
     passes = options.cycles * (learner.iterations + learner.settle + 2)
-    return {**figures, "digest": digest(folder / "model"), "passes": passes, "nodes": corpus.n_nodes}
+    return {**figures, "digest": digest((folder / "model").read_bytes()), "passes": passes, "nodes": corpus.n_nodes}
 
 
 def one_pass(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Some passes of EM with weights as a training has them in its last cycle."""
-    trees = list(read_trees(options.treebank / "train.mrg"))[: options.trees]
-    learner = sapwood.SplitMerge(cycles=options.cycles, iterations=2, settle=1, threads=2)
-    problem = learner.problem(learner.prepare(trees))
+    """Some passes of EM with as many weights as a training has in its last cycle."""
+    del folder
+    learner, corpus = treebank(options)
+    problem = learner.problem(corpus)
     rng, weights = np.random.default_rng(0), problem.trees.one_state()
-    for _ in range(options.cycles):
+    for _ in range(max(1, options.cycles - 1)):
         enough = (problem.trees.corpus.symbol_counts() >= 4 * weights.states) & problem.splittable()
         weights = problem.trees.split(weights, np.where(enough, 2, 1), 0.01, rng)
     observed = ObservedTrees(problem.trees.corpus, workers=workers)
-    table = weights.lexical[problem.trees._places(weights.states)]
-    count = 3
-    observed.expectations(weights, lexical=table)
+    table, count = weights.lexical[problem.trees._places(weights.states)], 5
+    found = observed.expectations(weights, lexical=table)
     with Meter(workers).measured() as figures:
         for _ in range(count):
             found = observed.expectations(weights, lexical=table)
-    sums = hashlib.sha256(found.tensors.tobytes()).hexdigest()[:16]
     sizes = {"weights": len(weights.tensors), "shards": observed.n_shards, "nodes": problem.trees.corpus.n_nodes}
-    del folder
-    return {**{name: value / count for name, value in figures.items()}, "digest": sums, **sizes}
+    return {**{name: value / count for name, value in figures.items()}, "digest": digest(found.tensors), **sizes}
 
 
 def parse(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -208,20 +257,17 @@ def parse(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[s
     for number in range(options.files):
         files.append(folder / f"{number:04d}.txt.gz")
         part = itertools.islice(lines, options.sentences // options.files)
-        files[-1].write_bytes(gzip.compress("".join(f"{line}\n" for line in part).encode(), mtime=0))
+        files[-1].write_bytes(compress("".join(f"{line}\n" for line in part).encode(), mtime=0))
     parser = sapwood.Parser(workers=workers)
     with Meter(workers).measured() as figures:
         reports = parse_files(parser, files, folder / "out")
-    found = "".join(report.output_digest for report in reports)
-    count = sum(report.sentences for report in reports)
-    model = sum(grammar.tensors.nbytes for grammar in parser.grammars)
-    return {**figures, "digest": hashlib.sha256(found.encode()).hexdigest()[:16], "sentences": count, "model": model}
+    found, count = "".join(report.output_digest for report in reports), sum(report.sentences for report in reports)
+    sizes = {"sentences": count, "files": len(files), "model": sum(each.tensors.nbytes for each in parser.grammars)}
+    return {**figures, "digest": digest(found.encode()), **sizes}
 
 
 def count(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """N-grams up to order 3 of a text, written out as often as it takes."""
-    from sapwood.files import read_lines
-
     tokens, lines = 0, [line for _, line in read_lines(options.text)]
     with (folder / "text").open("w") as stream:
         for line in itertools.cycle(lines):
@@ -229,12 +275,11 @@ def count(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[s
             tokens += len(line.split())
             if tokens >= options.tokens:
                 break
-    size = (folder / "text").stat().st_size
     with Meter(workers).measured() as figures:
         found = count_text(folder / "text", order=3, threads=workers.threads, workers=workers)
     found.save(folder / "counts")
-    sizes = {"tokens": tokens, "bytes": size, "ngrams": len(found.table(3)[1])}
-    return {**figures, "digest": digest(folder / "counts"), **sizes}
+    sizes = {"tokens": tokens, "bytes": (folder / "text").stat().st_size, "ngrams": len(found.table(3)[1])}
+    return {**figures, "digest": digest((folder / "counts").read_bytes()), **sizes}
 
 
 def drawn_counts(bigrams: int) -> tuple[scipy.sparse.csr_array, Vocabulary]:
@@ -254,147 +299,72 @@ def drawn_counts(bigrams: int) -> tuple[scipy.sparse.csr_array, Vocabulary]:
 
 def memory(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A language model from more counts than a worker may hold."""
+    before = max(workers._client.run(most_memory).values()) if isinstance(workers, Cluster) else 0
     matrix, vocabulary = drawn_counts(int(options.bigrams))
     learner = AggregateMarkov(states=16, iterations=2, threads=workers.threads, workers=workers)
     with Meter(workers).measured() as figures:
         save_model(learner.fit(matrix, vocabulary=vocabulary), folder / "model")
     size = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-    most = 0 if isinstance(workers, Threads) else max(workers._client.run(most_memory).values())
-    return {**figures, "digest": digest(folder / "model"), "counts": size, "most": most, "bigrams": matrix.nnz}
+    after = max(workers._client.run(most_memory).values()) if isinstance(workers, Cluster) else 0
+    sizes = {"counts": size, "before": before, "most": after, "bigrams": matrix.nnz, "limit": int(options.limit)}
+    return {**figures, "digest": digest((folder / "model").read_bytes()), **sizes}
 
 
-def kills(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """A training whose workers are killed at random moments."""
-    trees = list(read_trees(options.treebank / "train.mrg"))[: options.trees]
-    learner = sapwood.SplitMerge(cycles=options.cycles, threads=1)
-    corpus, killed, over = learner.prepare(trees), [0], threading.Event()
-    chance = random.Random(0)
-
-    def kill() -> None:
-        while killed[0] < options.kills and not over.wait(chance.uniform(0.5, options.pause)):
-            pids = list(workers._client.run(os.getpid, on_error="ignore").values())
-            if pids:
-                os.kill(chance.choice(pids), signal.SIGKILL)
-                killed[0] += 1
-
-    if isinstance(workers, Threads):
-        grammar = learner.fit(corpus)
-    else:
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        grammar = learner.replace(workers=workers).fit(corpus)
-        over.set()
-        killer.join()
-    grammar.save(folder / "model")
-    return {"digest": digest(folder / "model"), "killed": killed[0]}
-
-
-MEASURES = dict(zip(PARTS, (tasks, split_merge, one_pass, parse, count, memory, kills), strict=True))
+MEASURES: dict[str, Callable[[Workers, argparse.Namespace, Path], dict[str, Any]]] = {
+    "start": start, "tasks": tasks, "bytes": sent_bytes, "split-merge": split_merge, "all-sent": split_merge,
+    "pass": one_pass, "network": one_pass, "parse": parse, "count": count, "memory": memory,
+}  # fmt: skip
+# Those that know no threads, those in which everything is sent, and those over sockets.
+ALONE, SENT, NETWORK = ("start", "tasks", "bytes"), ("all-sent", "pass", "network", "memory"), ("bytes", "network")
 
 
 def measure(part: str, options: argparse.Namespace, results: Results) -> None:
-    """Measure a part on threads, and on clusters."""
-    for number in (0, *options.workers):
-        if results.find(part, number) is not None:
+    """Measure a part on threads, and on clusters, in turn."""
+    honest = cluster_module._WORTH_CALLING
+    for turn, number in itertools.product(range(options.repeat), (0, *options.workers)):
+        if len(results.runs(part, number)) > turn or (number == 0 and part in ALONE):
             continue
-        limit = {"memory": options.limit} if part == "memory" else {}
-        place = nullcontext(Threads(2)) if number == 0 else Cluster(f"local:{number}", **limit)
-        with place as workers, tempfile.TemporaryDirectory() as folder:
+        cluster_module._WORTH_CALLING = 0.0 if part in SENT else honest
+        with ExitStack() as stack:
+            workers: Workers = Threads(THREADS)
+            if number:
+                limit = {"memory": int(options.limit)} if part == "memory" else {}
+                workers = stack.enter_context(Cluster(f"local:{number}", threads=THREADS, **limit))
+                if part in NETWORK:
+                    workers = stack.enter_context(Cluster(workers._client.scheduler.address, threads=THREADS))
+                if part not in (*ALONE, "memory"):  # modules are imported here, too
+                    list(workers.bring(workers.place(made, range(number))))
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
             figures = MEASURES[part](workers, options, Path(folder))
-        if not figures:
-            continue
-        known = results.find(part, 0)
-        if known is not None and known.get("digest") != figures.get("digest"):
-            raise SystemExit(f"{part}: {number} workers give other bytes than threads")
-        results.add(part, number, **figures)
-
-
-# What follows from it.
+        known = {row.get("digest") for row in results.rows if row["part"] == part}
+        if known and figures.get("digest") not in known:
+            raise SystemExit(f"{part}: {number} workers give other bytes than before")
+        results.add(part, number, figures)
+    cluster_module._WORTH_CALLING = honest
 
 
 def overhead(results: Results) -> None:
-    """Print what two processes take more than two threads."""
-    for part in ("split-merge", "pass", "parse", "count"):
-        rows = {number: results.find(part, number) for number in (0, 1, 2, 3)}
-        for number, row in rows.items():
-            if row is not None and rows[0] is not None and number:
-                more = 100 * (row["seconds"] / rows[0]["seconds"] - 1)
-                wall = row["wall"] / rows[0]["wall"]
-                print(
-                    f"{part}: local:{number} takes {more:+.0f} % seconds of processors, {wall:.2f} of the wall's; "
-                    f"sent {row['sent'] / 1e6:.1f} MB, received {row['received'] / 1e6:.1f} MB, "
-                    f"between workers {row['travelled'] / 1e6:.1f} MB"
-                )
-
-
-def projection(results: Results) -> None:
-    """Print how long large things would take on many workers, by a model of work, calls and bytes.
-
-    seconds = work / workers + calls * (seconds of the scheduler for each) + bytes through this process / network
-              + bytes that each worker gets / network
-    """
-    needed = [results.find(*key) for key in (("tasks", 2), ("parse", 2), ("count", 2), ("pass", 2))]
-    if any(row is None for row in needed):
-        print("the projection needs tasks, parse, count and pass, with two workers")
-        return
-    calls, parsed, counted, passed = (row for row in needed if row is not None)
-    call = calls["kept_here"]
-    print(f"\nA call costs the scheduler {1e3 * call:.2f} ms. Seconds (hours for more than 10,000) by workers:\n")
-    print("| work | 1 | 2 | 3 | 10 | 100 | 1,000 | stops at |")
-    print("|---|---|---|---|---|---|---|---|")
-    sentence, word = parsed["there"] / parsed["sentences"], counted["there"] / counted["tokens"]
-
-    def line(name: str, work: float, number: Callable[[int], float], size: Callable[[int], float]) -> None:
-        def seconds(workers: int) -> float:
-            return work / workers + number(workers) * call + size(workers) / NETWORK
-
-        def cell(workers: int) -> str:
-            found = seconds(workers)
-            return f"{found:,.1f}" if found < 1e4 else f"{found / 3600:,.0f} h"
-
-        candidates = sorted({int(10 ** (x / 8)) for x in range(41)})
-        best = min(candidates, key=seconds)
-        # Beyond, twice as many workers gain less than a fifth.
-        stop = next((w for w in candidates if seconds(2 * w) > 0.8 * seconds(w)), best)
-        print(f"| {name} | {' | '.join(cell(workers) for workers in (1, 2, 3, 10, 100, 1000))} | {stop:,} |")
-
-    line("measured: parse", parsed["there"], lambda _: parsed["sentences"] / 1000, lambda w: w * parsed["model"])
-    line("parse 1e9 sentences", 1e9 * sentence, lambda _: 1e9 / FILE, lambda w: np.log2(w + 1) * parsed["model"])
-    shards = 1e11 / counted["tokens"] * counted["bytes"] / (1 << 26)
-    # At the rates of the text that was counted, and so too much: the longer a text, the fewer n-grams of it are new.
-    travel, back = (1e11 * counted[name] / counted["tokens"] for name in ("travelled", "received"))
-    line(
-        "count 1e11 words, order 3",
-        1e11 * word,
-        lambda w: shards * (2 + min(2 * w, 1024)),
-        lambda w: 2 * travel / w + back,
-    )
-    size = passed["weights"]
-
-    def of_pass(nodes: float, shards: float) -> tuple[float, Callable[[int], float], Callable[[int], float]]:
-        work = passed["there"] / passed["nodes"] * nodes
-
-        def runs(w: int) -> float:
-            return max(min(w, shards), shards / 64)
-
-        def parts(w: int) -> float:
-            return min(2 * min(runs(w), 64), size / (1 << 17) + 1)
-
-        # Weights to a worker and on to others, sums from run to run (a part at a time), and sums of blocks back.
-        def travels(w: int) -> float:
-            return 8 * size + 8 * size * (1 + min(runs(w), 64) / parts(w)) + 8 * size * -(-shards // 64)
-
-        return work, lambda w: runs(w) * (2 + parts(w)), travels
-
-    line("measured: one pass of EM", *of_pass(passed["nodes"], passed["shards"]))
-    line("one pass of EM, 1e8 nodes", *of_pass(1e8, 1e8 / 65536))
+    """Print what processes take more than two threads."""
+    print("\n| | workers | runs | processor seconds | more | wall | more | sent MB | received MB | between MB |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for part in ("split-merge", "all-sent", "pass", "network", "parse", "count", "memory"):
+        for number in (0, 1, 2, 3):
+            row, runs = results.find(part, number), len(results.runs(part, number))
+            if row is None:
+                continue
+            cells = []
+            for name in ("seconds", "wall"):
+                value, base = results.median(part, number, name), results.median(part, 0, name)
+                more = f"{100 * (value / base - 1):+.0f} %" if number and value and base else ""
+                cells += [f"{value:.2f}", more]
+            sizes = [f"{row[name] / 1e6:,.1f}" if number else "" for name in ("sent", "received", "between")]
+            print(f"| {part} | {number or 'threads'} | {runs} | {' | '.join(cells + sizes)} |")
     for number in (1, 2, 3):
-        for part in ("parse", "pass"):
-            row = results.find(part, number)
-            if row is not None:
-                print(
-                    f"\nmeasured: {part} on {number}: {row['wall']:.1f} s of the wall, {row['there']:.1f} s of workers"
-                )
+        if (row := results.find("memory", number)) is not None:
+            sizes = ", ".join(f"{name} {row[name] / 1e6:,.0f} MB" for name in ("counts", "limit", "before", "most"))
+            print(f"memory, local:{number}: {sizes}")
+        if (row := results.find("start", number)) is not None:
+            print(f"start, local:{number}: {row['begun']:.2f} s of each worker, {row['make']:.2f} s to make a parser")
 
 
 def main() -> None:
@@ -403,23 +373,22 @@ def main() -> None:
     parser.add_argument("treebank", type=Path)
     parser.add_argument("text", type=Path)
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--parts", nargs="*", default=[], choices=PARTS)
+    parser.add_argument("--parts", nargs="*", default=[], choices=MEASURES)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--trees", type=int, help="of the treebank, at most")
-    parser.add_argument("--cycles", type=int, default=4)
+    parser.add_argument("--cycles", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--files", type=int, default=40)
     parser.add_argument("--tokens", type=int, default=1_000_000)
     parser.add_argument("--bigrams", type=float, default=4e7)
-    parser.add_argument("--limit", type=int, default=450_000_000, help="bytes of a worker, for memory")
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--pause", type=float, default=10.0, help="seconds between kills, at most")
+    parser.add_argument("--limit", type=float, default=450e6, help="bytes of a worker, for memory")
     options = parser.parse_args()
     results = Results(options.json)
     for part in options.parts:
         measure(part, options, results)
     overhead(results)
-    projection(results)
+    print_projection(results.find)
 
 
 if __name__ == "__main__":

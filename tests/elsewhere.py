@@ -37,11 +37,11 @@ class Elsewhere(Workers):
 
     near = False
 
-    def __init__(self, count: int = 2, threads: int = 1) -> None:
-        self._count, self.threads, self.calls = count, threads, 0
+    def __init__(self, count: int = 2, threads: int = 1, *, together: bool = False) -> None:
+        self._count, self.threads, self.calls, self.together = count, threads, 0, together
 
     def __repr__(self) -> str:  # a name of tests, which is the same in all processes that run them
-        return f"{type(self).__name__}({self._count}, {self.threads})"
+        return f"{type(self).__name__}({self._count}, {self.threads})" + " together" * self.together
 
     @property
     def count(self) -> int:
@@ -57,6 +57,9 @@ class Elsewhere(Workers):
 
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Parcel]:
         return [self._call(call, *row) for row in zip(*columns, strict=False)]
+
+    def bring(self, kept: Iterable[Parcel]) -> Iterator[Any]:
+        return (opened(parcel) for parcel in kept)
 
     def place(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Parcel]:
         return self.keep(call, *columns)

@@ -101,7 +101,10 @@ def test_no_scheduler_is_an_error_of_its_own(crawl: Path, sapwood: Any, monkeypa
 @needs_dask
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_every_command_gives_the_same_on_a_cluster(crawl: Path, sapwood: Any) -> None:
+def test_every_command_gives_the_same_on_a_cluster(crawl: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import LocalCluster
+
+    monkeypatch.setattr("sapwood.run.cluster._WORTH_CALLING", 0.0)
     (crawl / "text.txt").write_text((crawl / "sentences.txt").read_text() * 30)
     made = {
         "train trees.mrg --method em --states 2 --iterations 2 -o {}": "a",
@@ -109,13 +112,17 @@ def test_every_command_gives_the_same_on_a_cluster(crawl: Path, sapwood: Any) ->
         "lm count text.txt --order 3 -o {}": "c",
         "lm train text.txt --method em --states 2 --iterations 3 -o {}": "d",
     }
-    for command, name in made.items():
-        for more in ([], ["--cluster", "local:2"]):
-            found = sapwood([*command.format(name + "2" * bool(more)).split(), "-q", *more])
-            assert (found.code, found.out, found.err) == (0, "", "")
-        assert (crawl / f"{name}2").read_bytes() == (crawl / name).read_bytes(), command
-    one, other = (
-        json.loads(sapwood(["eval", "trees.mrg", "-m", "m", "--json", "-q", *more]).out)
-        for more in ([], ["--cluster", "local:2"])
-    )
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+        there = ["--cluster", cluster.scheduler_address]
+        for command, name in made.items():
+            for more in ([], there):
+                found = sapwood([*command.format(name + "2" * bool(more)).split(), "-q", *more])
+                assert (found.code, found.out, found.err) == (0, "", "")
+            assert (crawl / f"{name}2").read_bytes() == (crawl / name).read_bytes(), command
+        one, other = (
+            json.loads(sapwood(["eval", "trees.mrg", "-m", "m", "--json", "-q", *more]).out) for more in ([], there)
+        )
     assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    # And with processes of its own.
+    assert sapwood(["parse", "sentences.txt", "-m", "m", "-o", "b3", "-q", "--cluster", "local:1"]).code == 0
+    assert (crawl / "b3").read_bytes() == (crawl / "b").read_bytes()

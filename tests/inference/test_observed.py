@@ -228,7 +228,7 @@ def test_workers_do_not_change_a_bit():
     observed = ObservedTrees(corpus, shards=9)
     assert observed.n_shards == 9
     one = observed.expectations(grammar)
-    for workers in (Threads(2), Threads(3), Elsewhere(1), Elsewhere(2), Elsewhere(5)):
+    for workers in (Threads(2), Threads(3), Elsewhere(1), Elsewhere(2), Elsewhere(5), Elsewhere(3, together=True)):
         others = ObservedTrees(corpus, shards=9, workers=workers)
         assert_same_bits(others.expectations(grammar), one)
         inside = others.inside(grammar)
@@ -239,11 +239,11 @@ def test_workers_do_not_change_a_bit():
 @pytest.mark.parametrize("together", [1, 2, 4, 9, 64])
 @pytest.mark.parametrize("part", [1, 40, 1 << 17])
 def test_sums_of_many_shards_are_sums_of_sums(monkeypatch, together, part):
-    monkeypatch.setattr("sapwood.inference.observed.TOGETHER", together)
-    monkeypatch.setattr("sapwood.inference.observed._PART", part)
+    monkeypatch.setattr("sapwood.inference._places.TOGETHER", together)
+    monkeypatch.setattr("sapwood.inference._places._PART", part)
     grammar, corpus = make(8, trees=150, states=(2, 5))
     one = ObservedTrees(corpus, shards=9).expectations(grammar)
-    for workers in (Threads(3), Elsewhere(1), Elsewhere(3)):
+    for workers in (Threads(3), Elsewhere(1), Elsewhere(3), Elsewhere(3, together=True)):
         assert_same_bits(ObservedTrees(corpus, shards=9, workers=workers).expectations(grammar), one)
     assert_close(one, ObservedTrees(corpus, shards=1).expectations(grammar, dtype=np.float64), rtol=1e-4, atol=1e-5)
 

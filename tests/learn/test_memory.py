@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from made_up import made_up_treebank
-from sapwood.inference import observed
+from sapwood.inference import _places, observed
 from sapwood.learn.latent import LatentWeights
 from sapwood.learn.problem import LatentProblem
 from sapwood.learn.split_merge import SplitMerge
@@ -76,13 +76,13 @@ def test_merging_holds_sums_before_and_after():
 def test_vectors_are_held_for_some_shards_only(monkeypatch):
     problem, weights = problem_with_states(3)
     trees = observed.ObservedTrees(problem.trees.corpus, shards=8)
-    whole = sum(2 * int(weights.states[shard.symbol].sum()) for shard in trees._shards)
+    whole = sum(2 * int(weights.states[shard.symbol].sum()) for shard in trees._here.shards)
     lexical = np.ones(int(trees.lexical_offsets(weights)[-1]))
     expected = trees.expectations(weights, lexical=lexical)
     for limit in (1, whole // 3, whole + 1):
-        monkeypatch.setattr(observed, "_HELD", limit)
-        batches = list(trees._batches(trees._weights(weights, lexical, np.float32), trees._shards))
-        assert [shard for batch in batches for shard in batch] == trees._shards
+        monkeypatch.setattr(_places, "_HELD", limit)
+        batches = list(trees._here.batches(trees._weights(weights, lexical, np.float32), trees._here.shards))
+        assert [shard for batch in batches for shard in batch] == trees._here.shards
         held = [sum(2 * int(weights.states[shard.symbol].sum()) for shard in batch) for batch in batches]
         assert len(batches) == {1: 8, whole + 1: 1}.get(limit, len(held))
         assert max(held) < limit + whole // 4

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from sapwood.grammar.tensor_grammar import TensorGrammar
     from sapwood.inference import Parser
     from sapwood.inference.parser import Precision
-    from sapwood.run.checkpoint import KeptFiles
     from sapwood.run.workers import Workers
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -323,13 +322,13 @@ def check_inputs(*paths: str | None) -> None:
 
 
 @contextlib.contextmanager
-def resumable(kept: KeptFiles) -> Iterator[None]:
-    """Say how to go on if training is interrupted."""
+def resumable(left: Callable[[], Sequence[str | Path]], how: str = " with --resume") -> Iterator[None]:
+    """Say how to go on if something is interrupted that has left files."""
     try:
         yield
     except (KeyboardInterrupt, ClusterError) as error:
-        if left := kept.left():
-            hint = f"{left[0]} has what is done, and the same command with --resume goes on from there"
+        if paths := left():
+            hint = f"{paths[0]} has what is done, and the same command{how} goes on from there"
             if isinstance(error, ClusterError):
                 raise ClusterError(f"{error}; {hint}") from error
             raise KeyboardInterrupt(hint) from error

@@ -174,7 +174,7 @@ def train_command(
         text, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
         memory=shared.in_bytes(memory), threads=workers.threads, workers=workers, progress=progress,
     )  # fmt: skip
-    with common.resumable(kept):
+    with common.resumable(kept.left):
         with _open_log(log_path, kept, resume) as log:
             model = training.fit(
                 read, method, random_state=seed, threads=workers.threads, workers=workers, progress=progress, log=log,

@@ -156,7 +156,7 @@ def command(
         sentences = _kept(sentences, trees)
     with common.naming(text):
         prepared = make_text(sentences, tags=tags, classes=classes, punctuation=punctuation, progress=progress)
-    with common.resumable(run.kept):
+    with common.resumable(run.kept.left):
         found = run(prepared, progress)
     seconds = time.perf_counter() - started
     progress.note(f"{output}: {found!r} from {prepared.n_sentences:,} sentences in {seconds:.1f} s")

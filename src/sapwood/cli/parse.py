@@ -217,9 +217,13 @@ def command(
 
 def _parse_into(parser: Parser, files: Sequence[str], folder: str, form: TextFormat, progress: Progress) -> None:
     """Parse files into a folder, and say what became of them."""
-    from sapwood.inference.parse_files import parse_files, summary
+    from sapwood.inference.parse_files import MANIFEST, parse_files, summary
 
-    reports = parse_files(parser, files, folder, form, progress=progress)
+    def left() -> list[str]:
+        return [folder] if Path(folder, MANIFEST).exists() else []
+
+    with common.resumable(left, ""):
+        reports = parse_files(parser, files, folder, form, progress=progress)
     progress.note(f"{folder}: {summary(reports)}")
     problems = [problem for report in reports for problem in (*report.bad, *([report.error] if report.error else []))]
     if problems:

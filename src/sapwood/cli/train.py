@@ -192,7 +192,7 @@ def command(
         with common.naming([dev]):
             trees = common.trees_from([dev], input_format, skip_bad, progress)
             held_out = HeldOut(trees, corpus, workers=make().first.where)
-    with common.resumable(run.kept):
+    with common.resumable(run.kept.left):
         classes = None
         if text:
             workers = make().first.where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sapwood.trees.tokenise import Token
 
 T = TypeVar("T")
+# Sentences in the first part that is sent elsewhere, and in the largest.
+_LEAST, _MOST = 16, 128
 
 
 def make(kind: type[Parser], grammars: list[TensorGrammar], settings: dict[str, Any]) -> Parser:
@@ -33,10 +35,13 @@ def parse_tokens(parser: Parser, tokens: Sequence[Token]) -> ParseResult:
     return replace(found, offsets=[(token.start, token.end) for token in tokens])
 
 
-def parts(sentences: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Cut sentences into parts that are worth sending elsewhere."""
+def parts(sentences: Iterable[T]) -> Iterator[list[T]]:
+    """Cut sentences into parts that are worth sending elsewhere: small ones first, so that all have something to do."""
     rest = iter(sentences)
-    while part := list(islice(rest, size)):
+    for number in count():
+        part = list(islice(rest, min(_LEAST << number // 4, _MOST)))
+        if not part:
+            return
         yield part
 
 

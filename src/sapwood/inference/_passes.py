@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from sapwood import kernels
 from sapwood.grammar.emissions import offsets_of
 from sapwood.inference._shards import Shard, prepare
-from sapwood.run.columns import Part
+from sapwood.run.columns import FileTable, Part
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 
 T = TypeVar("T")
@@ -93,6 +94,20 @@ class CountSums:
         """Return sums that can be added to."""
         return CountSums(self.lexical.copy(), self.root.copy(), self.occupancy.copy(), [*self.log_likelihoods])
 
+    def joined(self, other: CountSums) -> CountSums:
+        """Return these sums and others together."""
+        lexical, root = self.lexical + other.lexical, self.root + other.root
+        logs = [*self.log_likelihoods, *other.log_likelihoods]
+        return CountSums(lexical, root, self.occupancy + other.occupancy, logs)
+
+
+@dataclass(frozen=True, eq=False)
+class PartSums:
+    """Sums over shards of some rules, none if they are in a table, and along with the first rules of all else."""
+
+    sums: np.ndarray
+    counts: CountSums | None
+
 
 def _new_vectors(shard: Shard, weights: Weights, outside: bool) -> NodeVectors:
     """Return vectors whose values are not set."""
@@ -157,30 +172,43 @@ def each(work: Callable[..., T], shards: Sequence[Shard], *arguments: Any) -> li
     return [work(shard, *arguments) for shard in shards]
 
 
-def add_counts(
-    total: CountSums, shards: Sequence[Shard], found: Sequence[tuple[ShardCounts, NodeVectors]], weights: Weights
-) -> CountSums:
-    """Return sums with the counts of shards added, but for rules."""
-    total = total.copied()
-    for counts, _ in found:
-        total.add(counts, weights)
-    del shards
-    return total
-
-
-def add_some_rules(
-    total: np.ndarray | None,
-    shards: Sequence[Shard],
-    found: Sequence[tuple[ShardCounts, NodeVectors]],
+def add_some(
+    before: PartSums | None,
+    runs: Sequence[Sequence[Shard]],
+    found: Sequence[Sequence[tuple[ShardCounts, NodeVectors]]],
     weights: Weights,
     part: tuple[int, int],
-) -> np.ndarray:
-    """Return the sums of the rules from one to before another, with those of shards added."""
+    into: FileTable | None,
+) -> PartSums:
+    """Return the sums of the rules from one to before another with those of some runs of shards added.
+
+    Along with the first rules go the sums of all else. If there is a table, sums become expected counts in it.
+    """
     begin, end = weights.tensor_offsets[list(part)].tolist()
-    sums = np.zeros(end - begin) if total is None else total.copy()
-    held = [(shard, _writable(vectors)) for shard, (_, vectors) in zip(shards, found, strict=True)]
+    if before is None:
+        sums, counts = np.zeros(end - begin), None if part[0] else CountSums.of_nothing(weights)
+    else:
+        sums, counts = before.sums.copy(), None if before.counts is None else before.counts.copied()
+    every = [pair for pairs in found for pair in pairs]
+    held = [(shard, _writable(own)) for shard, (_, own) in zip(chain.from_iterable(runs), every, strict=True)]
     add_rules(part, held, replace(weights, tensor_offsets=weights.tensor_offsets - begin), sums)
-    return sums
+    if counts is not None:
+        for own, _ in every:
+            counts.add(own, weights)
+    return _put(sums, counts, weights, begin, into)
+
+
+def join(one: PartSums, other: PartSums, weights: Weights, part: tuple[int, int], into: FileTable | None) -> PartSums:
+    """Return the sums of two sums, in a table if there is one."""
+    counts = None if one.counts is None or other.counts is None else one.counts.joined(other.counts)
+    return _put(one.sums + other.sums, counts, weights, int(weights.tensor_offsets[part[0]]), into)
+
+
+def _put(sums: np.ndarray, counts: CountSums | None, weights: Weights, begin: int, into: FileTable | None) -> PartSums:
+    if into is None:
+        return PartSums(sums, counts)
+    np.multiply(sums, weights.tensors[begin : begin + len(sums)], out=into.place(begin, len(sums)))
+    return PartSums(np.zeros(0), counts)
 
 
 def _writable(vectors: NodeVectors) -> NodeVectors:

@@ -6,18 +6,16 @@ and 4 of the long paper) and one down. Per inner node of rule `a -> b c` the wor
 
 The trees are cut into shards, whose number depends on the corpus alone, and placed with workers. Their results are
 added in the order of the shards (of many shards, sums of `TOGETHER` at a time), so they are the same to the last bit
-however many workers there are. Vectors live as long as their shard is worked on. For expected counts threads hold those
-of several shards, a bounded amount: then rules are shared out among them, and each adds to its own rules' part of the
-one table of sums. Workers elsewhere have some consecutive shards each; the sums of some rules at a time go from one to
-the next, and each adds its own.
+however many workers there are (`_places`). A pass that takes less time than sending it would is done here, whoever the
+workers are. Vectors live as long as their shard is worked on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial, reduce
-from itertools import chain, islice, pairwise, repeat
+from functools import cached_property
+from itertools import pairwise, repeat
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -28,23 +26,18 @@ from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _passes
-from sapwood.inference._passes import CountSums, Weights
 from sapwood.inference._passes import NodeVectors as NodeVectors  # for others as well
-from sapwood.inference._shards import Shard, prepare
-from sapwood.run.workers import HERE, TOGETHER, Kept, Threads, Workers, itself
+from sapwood.inference._passes import Weights
+from sapwood.inference._places import Here, Place, Recipe, There
+from sapwood.run.workers import HERE, Threads, Workers
 from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.symbols import SymbolTable
 
 # Nodes of a shard, about: its vectors should fit into a core's cache, its rules should occur more than once.
 _SHARD_NODES = 1 << 16
-# Numbers in the vectors that are held for expected counts, at most, if one shard does not have more.
-_HELD = 1 << 25
-# Parts into which rules are cut for each thread, so that all are done at about the same time; and the least numbers in
-# a part that is worth another task elsewhere.
-_PARTS, _PART = 8, 1 << 17
-# Parts for each run of shards elsewhere: the more, the sooner the last run has something to do.
-_AHEAD = 2
+# Seconds of one core in a pass, for each product, weight and number (see docs/performance.md).
+_PRODUCT, _WEIGHT, _NUMBER = 0.12e-9, 9e-9, 40e-9
 # What shards are made from, beside the height of each node.
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent")
 T = TypeVar("T")
@@ -161,27 +154,34 @@ class ObservedTrees:
         self.corpus, self.workers = corpus, workers
         self.pair_symbol, self.pair_word, _ = corpus.lexical_counts()
         self._rule_counts = corpus.rule_counts()
-        height = np.empty(corpus.n_nodes, np.int32)
-        kernels.node_heights(corpus.left, corpus.right, height)
         # Trees go to the shard in which their first node falls.
         ends = np.searchsorted(corpus.offsets[:-1], np.arange(1, shards) * (corpus.n_nodes / shards))
-        spans = list(pairwise(corpus.offsets[np.unique([0, *ends, corpus.n_trees])].tolist()))
-        self._columns = columns = workers.columns(
-            {name: getattr(corpus, name) for name in _COLUMNS} | {"height": height}
-        )
-        parts, firsts = [columns.part(first, last) for first, last in spans], [first for first, _ in spans]
-        keys = workers.share(self.pair_symbol * len(corpus.words) + self.pair_word)
-        sizes = repeat(len(corpus.words)), repeat(len(corpus.rules))
-        self.n_shards = len(spans)
-        # Threads have each shard by itself, workers elsewhere consecutive ones together.
-        self._shards: list[Kept] = []
-        self._runs: list[Kept] = []
-        if workers.near:
-            self._shards = workers.place(prepare, parts, firsts, *sizes, repeat(keys))
-        else:
-            cuts = self._cuts = _cuts(len(spans), workers.count)
-            together = ([each[a:b] for a, b in pairwise(cuts)] for each in (parts, firsts))
-            self._runs = workers.place(_passes.prepare_all, *together, *sizes, repeat(keys))
+        self._spans = list(pairwise(corpus.offsets[np.unique([0, *ends, corpus.n_trees])].tolist()))
+        self.n_shards = len(self._spans)
+
+    @cached_property
+    def _recipe(self) -> Recipe:
+        corpus = self.corpus
+        height = np.empty(corpus.n_nodes, np.int32)
+        kernels.node_heights(corpus.left, corpus.right, height)
+        columns = {name: getattr(corpus, name) for name in _COLUMNS} | {"height": height}
+        keys = self.pair_symbol * len(corpus.words) + self.pair_word
+        return Recipe(columns, self._spans, keys, len(corpus.words), self._rule_counts)
+
+    @cached_property
+    def _here(self) -> Here:
+        return Here(self._recipe, self.workers if self.workers.near else Threads(self.workers.threads))
+
+    @cached_property
+    def _there(self) -> There:
+        return There(self._recipe, self.workers)
+
+    def _place(self, weights: Weights) -> Place:
+        """Return where a pass with these weights is done."""
+        sizes = np.diff(weights.tensor_offsets)
+        seconds = pass_seconds(sizes @ self._rule_counts, sizes.sum(), weights.states @ self.corpus.symbol_counts())
+        calls = 2 * min(self.workers.count, self.n_shards)
+        return self._here if self.workers.suited(float(seconds), calls).near else self._there
 
     def lexical_offsets(self, grammar: TreeWeights) -> Int64[Array, "pair_bounds"]:
         """Return where each pair's vector begins in tables of lexical vectors, and where the last one ends."""
@@ -211,7 +211,7 @@ class ObservedTrees:
         """
         weights = self._weights(grammar, lexical, dtype)
         log_likelihoods, vectors = [], []
-        for found, theirs in self._run(_passes.inside, weights, repeat(keep)):
+        for found, theirs in self._place(weights).run(_passes.inside, weights, repeat(keep)):
             log_likelihoods.append(found)
             if theirs is not None:
                 vectors.append(theirs)
@@ -226,7 +226,7 @@ class ObservedTrees:
     ) -> Iterator[NodeVectors]:
         """Yield inside and outside vectors of all nodes, shard by shard; arguments as in `inside`."""
         weights = self._weights(grammar, lexical, dtype)
-        return (vectors for _, vectors in self._run(_passes.inside_outside, weights))
+        return (vectors for _, vectors in self._place(weights).run(_passes.inside_outside, weights))
 
     def fold(
         self,
@@ -242,11 +242,8 @@ class ObservedTrees:
         A step is handed what the one before returned, which it may not change, and the symbols, inside and outside
         vectors of the shard's nodes; other arguments as in `inside`.
         """
-        weights = repeat(self.workers.share(self._weights(grammar, lexical, dtype)))
-        if self.workers.near:
-            return self.workers.fold(partial(_step, step), start, _passes.inside_outside, self._shards, weights)
-        call = partial(_passes.each, _passes.inside_outside)
-        return self.workers.fold(partial(_steps, step), start, call, self._runs, weights)
+        weights = self._weights(grammar, lexical, dtype)
+        return self._place(weights).fold(step, start, weights)
 
     def expectations(
         self,
@@ -257,81 +254,11 @@ class ObservedTrees:
     ) -> Expectations:
         """Return expected counts and likelihoods; arguments as in `inside`. Sums are taken in float64."""
         weights = self._weights(grammar, lexical, dtype)
-        tensors, counts = self._near_sums(weights) if self.workers.near else self._far_sums(weights)
-
-        def multiply(part: tuple[int, int]) -> None:
-            places = slice(*weights.tensor_offsets[list(part)])
-            tensors[places] *= grammar.tensors[places]
-
-        threads = Threads(self.workers.threads)
-        list(threads.map(multiply, self._rule_parts(weights, threads.count)))
+        tensors, counts = self._place(weights).expected(weights)
         return Expectations(
             tensors, counts.lexical, weights.lexical_offsets, counts.root, counts.occupancy,
             np.concatenate(counts.log_likelihoods),
         )  # fmt: skip
-
-    def _near_sums(self, weights: Weights) -> tuple[np.ndarray, CountSums]:
-        """Return the sums of rules, not yet times their weights, and of all else, made on threads."""
-        counts = CountSums.of_nothing(weights)
-        total = np.zeros(len(weights.tensors))
-        for block in range(0, len(self._shards), TOGETHER):
-            tensors = np.zeros(len(total)) if block else total
-            for shards in self._batches(weights, self._shards[block : block + TOGETHER]):
-                held = []
-                found = self.workers.map(_passes.expectations, shards, repeat(weights))
-                for shard, (part, vectors) in zip(shards, found, strict=True):
-                    counts.add(part, weights)
-                    held.append((shard, vectors))
-                add = partial(_passes.add_rules, held=held, weights=weights, tensors=tensors)
-                list(self.workers.map(add, self._rule_parts(weights, self.workers.count)))
-                held.clear()
-            if block:
-                total += tensors
-        return total, counts
-
-    def _far_sums(self, weights: Weights) -> tuple[np.ndarray, CountSums]:
-        """Return what `_near_sums` does, made elsewhere."""
-        workers, shared = self.workers, self.workers.share(weights)
-        found = workers.keep(partial(_passes.each, _passes.expectations), self._runs, repeat(shared))
-        runs = list(zip(self._cuts, self._runs, found, strict=False))
-        # While one run adds to some rules, those before it add to the next.
-        ways = 1 if len(runs) == 1 else _AHEAD * min(len(runs), TOGETHER)
-        parts = self._rule_parts(weights, min(ways, len(weights.tensors) // _PART + 1), 1)
-        sums: list[list[Kept]] = []
-        for part in parts:
-            blocks: dict[int, Kept] = {}
-            for first, shards, own in runs:
-                before = blocks.get(first // TOGETHER)
-                blocks[first // TOGETHER] = workers.keep(
-                    _passes.add_some_rules, [before], [shards], [own], [shared], [part]
-                )[0]
-            sums.append(list(blocks.values()))
-        counts: Kept = CountSums.of_nothing(weights)
-        for _, shards, own in runs:
-            counts = workers.keep(_passes.add_counts, [counts], [shards], [own], [shared])[0]
-        del runs, found
-        total = np.empty(len(weights.tensors))
-        for part, each in zip(parts, _in_rows(workers.map(itself, chain.from_iterable(sums)), sums), strict=True):
-            places = total[slice(*weights.tensor_offsets[list(part)])]
-            places[:] = each[0]
-            for other in each[1:]:
-                places += other
-        return total, next(workers.map(itself, [counts]))
-
-    def _batches(self, weights: Weights, shards: Sequence[Shard]) -> Iterator[list[Shard]]:
-        """Cut shards into runs whose vectors may be held at once."""
-        sizes = [2 * int(weights.states[shard.symbol].sum()) for shard in shards]
-        batch = np.cumsum(sizes) // _HELD
-        for number in np.unique(batch):
-            yield [shard for shard, own in zip(shards, batch, strict=True) if own == number]
-
-    def _rule_parts(self, weights: Weights, workers: int, each: int = _PARTS) -> list[tuple[int, int]]:
-        """Cut the rules into runs of about the same work, a few for each of several workers."""
-        work = np.cumsum(np.diff(weights.tensor_offsets) * (self._rule_counts + 1))
-        if workers == 1 or not len(work):
-            return [(0, len(work))]
-        ends = np.searchsorted(work, np.arange(1, each * workers) * (work[-1] / (each * workers)))
-        return list(pairwise(np.unique([0, *ends, len(work)]).tolist()))
 
     def _weights(self, grammar: TreeWeights, lexical: np.ndarray | None, dtype: DTypeLike) -> Weights:
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
@@ -364,33 +291,20 @@ class ObservedTrees:
             lexical_exponent=exponent.astype(np.int32),
         )
 
-    def _run(self, work: Callable[..., T], weights: Weights, *more: Iterator[object]) -> Iterator[T]:
-        """Yield the results of all shards in their order."""
-        shared = repeat(self.workers.share(weights))
-        if self.workers.near:
-            return self.workers.map(work, self._shards, shared, *more)
-        return chain.from_iterable(self.workers.map(partial(_passes.each, work), self._runs, shared, *more))
 
+def pass_seconds(products: float, weights: float, numbers: float) -> float:
+    """Return how long a pass takes on one core, about.
 
-def _cuts(shards: int, workers: int) -> list[int]:
-    """Cut shards into as many runs as there are workers, and wherever a sum of sums begins."""
-    even = np.linspace(0, shards, min(shards, workers) + 1).astype(int)
-    return np.unique([*even, *range(0, shards, TOGETHER)]).tolist()
-
-
-def _in_rows(values: Iterator[T], like: Sequence[Sequence[object]]) -> Iterator[list[T]]:
-    """Yield values in lists as long as others."""
-    return (list(islice(values, len(each))) for each in like)
-
-
-def _step(step: Callable[[T, np.ndarray, NodeVectors], T], total: T, found: tuple[np.ndarray, NodeVectors]) -> T:
-    return step(total, *found)
-
-
-def _steps(
-    step: Callable[[T, np.ndarray, NodeVectors], T], total: T, found: Sequence[tuple[np.ndarray, NodeVectors]]
-) -> T:
-    return reduce(partial(_step, step), found, total)
+    Parameters
+    ----------
+    products
+        The sum of `m_a m_b m_c` over nodes.
+    weights
+        The same sum over rules.
+    numbers
+        In the vectors of all nodes.
+    """
+    return _PRODUCT * products + _WEIGHT * weights + _NUMBER * numbers
 
 
 def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lexical_entries"]:

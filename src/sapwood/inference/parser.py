@@ -24,7 +24,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import _calls as calls
 from sapwood.inference.attempts import Attempt, attempts
 from sapwood.inference.chart import Chart, Posteriors, Workspace
-from sapwood.inference.compiled import Leaf
+from sapwood.inference.compiled import CompiledGrammar, Leaf
 from sapwood.inference.constraints import Phrase
 from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
@@ -156,12 +156,25 @@ class Parser:
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
         double = precision == "double" or threshold == 0 or largest > 1e30
         self._dtype = np.float64 if double else np.float32
-        self._ensemble = Ensemble(self.grammars, self._dtype, used, self.grammar.network if layer else None)
-        self.compiled = self._ensemble.joint
-        self._words = WordReader(self.grammars, self._ensemble)
+        if self.workers.near:  # elsewhere it is laid out there
+            assert self.compiled is not None
         self._workspace = Workspace()
         # Whether nothing but the tree is asked for, which takes one call then.
         self._direct = decoder in PRODUCT_DECODERS and not marginals and not alternatives
+
+    @cached_property
+    def _ensemble(self) -> Ensemble:
+        layer, network = (self.grammar.layer, self.grammar.network) if self.layer else (None, None)
+        return Ensemble(self.grammars, self._dtype, layer, network)
+
+    @cached_property
+    def compiled(self) -> CompiledGrammar:
+        """The grammars as the kernels want them."""
+        return self._ensemble.joint
+
+    @cached_property
+    def _words(self) -> WordReader:
+        return WordReader(self.grammars, self._ensemble)
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
@@ -222,7 +235,7 @@ class Parser:
     def _map(self, call: Callable[[Parser, T], ParseResult], sentences: Iterable[T]) -> Iterator[ParseResult]:
         if self.workers.near:
             return self.workers.map(partial(call, self), sentences, ahead=_WINDOW * self.threads)
-        parts = self.workers.map(partial(calls.parse_part, call), repeat(self.shared), calls.parts(sentences, _WINDOW))
+        parts = self.workers.map(partial(calls.parse_part, call), repeat(self.shared), calls.parts(sentences))
         return chain.from_iterable(parts)
 
     @cached_property

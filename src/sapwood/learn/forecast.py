@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sapwood.inference.observed import pass_seconds
 from sapwood.learn.problem import LatentProblem
 from sapwood.shapes import Array, Float, Float64, Shaped
 
@@ -24,9 +25,8 @@ _FOLDED = 4.0
 _PROGRAM, _NODE = 200e6, 300.0
 # The most numbers in vectors that are held at once, inside and outside.
 _HELD = 1 << 24
-# Seconds of one core: for each product, weight and number of an iteration; for each weight of a grammar that is made,
-# and each word that is parsed with it; for each node whose features are looked at.
-_PRODUCT, _WEIGHT, _NUMBER = 0.12e-9, 9e-9, 40e-9
+# Seconds of one core: for each weight of a grammar that is made, and each word that is parsed with it; for each node
+# whose features are looked at.
 _MADE, _PARSED, _FEATURES = 30e-9, 0.15e-3, 12e-6
 # Shorter runs are not worth a word.
 _WORTH_SAYING = 5.0
@@ -84,7 +84,7 @@ def forecast(problem: LatentProblem, phases: Sequence[Phase], *, dev_words: int 
         weights, numbers = float(sizes.sum()), float(states @ corpus.symbol_counts())
         made = weights if problem.unfolded is None else _FOLDED * weights
         grammars = phase.looks if dev_words else int(phase is phases[-1])
-        shared += phase.iterations * (_PRODUCT * float(sizes @ counts) + _WEIGHT * weights + _NUMBER * numbers)
+        shared += phase.iterations * pass_seconds(float(sizes @ counts), weights, numbers)
         shared += grammars * _PARSED * dev_words + phase.features * _FEATURES * corpus.n_nodes
         alone += grammars * _MADE * made
         if phase.iterations:

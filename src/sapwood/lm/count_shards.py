@@ -26,7 +26,7 @@ from sapwood.lm.text import Piece, Sources, cut_pieces, encode_pieces, read_piec
 from sapwood.lm.vocabulary import Vocabulary
 from sapwood.lm.word_table import NotText, WordTable
 from sapwood.run.progress import Progress, track
-from sapwood.run.workers import Kept, Workers, itself
+from sapwood.run.workers import Kept, Workers
 from sapwood.shapes import Array, Int32, Int64, UInt8
 
 # Bytes of a shard, and of what is read at a time.
@@ -153,7 +153,7 @@ def count_elsewhere(
         parts = workers.keep(one_span, counted, repeat(number))
         merged_spans += workers.keep(merge_span, [parts])
     counted.clear()
-    results = track(workers.map(itself, merged_spans), progress, "counting", len(spans), "parts")
+    results = track(workers.bring(merged_spans), progress, "counting", len(spans), "parts")
     grouping.absorb(bucket for span in results for bucket in span)
     return from_tables(order, vocabulary, boundaries, tokens, grouping.tables())
 

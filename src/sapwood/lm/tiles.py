@@ -4,7 +4,8 @@ Words are put in groups with about as many bigrams each, once as first words (ro
 the groups of rows and columns cut the matrix into tiles. In each round of a pass the tiles `(i, i + round)` are done,
 no two of which share a row or a column: threads write to sums of their own without locks, and each sum is taken in the
 same order however many threads there are. On a cluster the tiles of a group of rows are in one place, with the rows'
-sums, and the sums of columns go from one to the next.
+sums, and the sums of columns go from one to the next (`_far_tiles`); a pass that takes less time than sending it would
+is done here.
 
 Within a group words stand by falling number of bigrams, and a tile's columns come in blocks whose parameters fit in the
 cache: a block's columns stay there while the rows pass by. Passes work on parameters in this *inner* order, so that
@@ -13,9 +14,7 @@ what is used together lies together.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -24,23 +23,9 @@ import scipy.sparse
 
 from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.lm._tile_rows import (
-    Cut,
-    RowSums,
-    TileRow,
-    dense_row,
-    expect_row,
-    expect_tile,
-    far_dense_row,
-    far_tile_row,
-    multiply_row,
-    multiply_tile,
-    passed_on,
-    staying,
-    tile_row,
-    tile_totals,
-)
-from sapwood.run.workers import HERE, Kept, Threads, Workers, itself
+from sapwood.lm._far_tiles import FarTiles
+from sapwood.lm._tile_rows import Cut, TileRow, dense_row, tile_row, tile_totals
+from sapwood.run.workers import HERE, Threads, Workers
 from sapwood.shapes import Array, Float, Float64, Int32
 
 T = TypeVar("T")
@@ -50,6 +35,8 @@ _GROUPS, _MORE_GROUPS, _MANY = 8, 16, 1 << 22
 _BLOCK = 1 << 22
 # Rows that one call of a kernel without tiles gets.
 _ROWS = 1 << 13
+# Seconds of a pass for each bigram, and for each number that is kept of a word.
+_BIGRAM, _NUMBER = 30e-9, 0.9e-9
 # Entries that are looked at in one go where that takes memory.
 _PIECE = 1 << 24
 
@@ -99,14 +86,15 @@ class BigramTiles:
             raise UsageError("there are no bigrams to learn from: the counts are all zero")
         if not (matrix.data.min() >= 0 and matrix.data.max() < np.inf):
             raise UsageError("counts of bigrams must be finite numbers, none below 0")
-        # The kernels know whole numbers and others of 64 bits, one after another.
+        # The kernels know whole numbers and others of 64 bits, one behind the other.
         data = np.ascontiguousarray(matrix.data, np.int64 if matrix.dtype.kind in "iub" else np.float64)
         indices, indptr = np.ascontiguousarray(matrix.indices), np.ascontiguousarray(matrix.indptr)
         matrix = scipy.sparse.csr_array((data, indices, indptr), matrix.shape)
-        self.workers = workers
         self.dtype = dtype
         self.entries = matrix.nnz
         self.groups = groups or (_GROUPS if matrix.nnz < _MANY else _MORE_GROUPS)
+        seconds = matrix.nnz * (_BIGRAM + _NUMBER * width)
+        self.workers = workers.suited(seconds, 2 * self.groups * min(self.groups, workers.count))
         row_entries = np.diff(matrix.indptr)
         column_entries = np.zeros(matrix.shape[1], np.int64)
         for begin in range(0, matrix.nnz, _PIECE):  # bincount would make a copy of all, twice as large
@@ -128,27 +116,21 @@ class BigramTiles:
         group_of = np.repeat(np.arange(self.groups), sizes)
         block_of[self.columns] = group_of * self._blocks + within * self._blocks // np.maximum(sizes, 1)[group_of]
         cut = Cut(block_of, self.column_place, self.groups, self._blocks, self.dtype)
-        spans = list(itertools.pairwise(self.row_bounds.tolist()))
-        if self.workers.near:
-            make = partial(tile_row, matrix, self.rows, cut)
-            self._rows: list[Kept] = self.workers.place(make, *zip(*spans, strict=True))
+        self._far = None
+        if not self.workers.near:
+            self._far = FarTiles(matrix[self.rows], self.row_bounds, self.column_bounds, cut, self.workers)
             return
-        # Of each group of rows what it needs: its entries one after another, and numbers that count from its first
-        # row and from the first column of each group.
-        place = (self.column_place - self.column_bounds[group_of][self.column_place]).astype(np.int32)
-        cut = self.workers.share(replace(cut, column_place=place))
-        turned = matrix[self.rows]
-        self._columns = columns = self.workers.columns({"indices": turned.indices, "data": turned.data})
-        parts = [columns.part(int(turned.indptr[a]), int(turned.indptr[b])) for a, b in spans]
-        ends = [turned.indptr[a : b + 1] - turned.indptr[a] for a, b in spans]
-        self._rows = self.workers.place(far_tile_row, parts, ends, itertools.repeat(cut))
+        make = partial(tile_row, matrix, self.rows, cut)
+        self._rows: list[TileRow] = self.workers.place(
+            make, self.row_bounds[:-1].tolist(), self.row_bounds[1:].tolist()
+        )
 
     def _each(self, call: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         return list(Threads(self.workers.threads).map(call, numbers))
 
     def round_totals(self) -> Float64[Array, "groups"]:
         """Return the sum of the counts in each round."""
-        tiles = np.array(list(self.workers.map(tile_totals, self._rows)))
+        tiles = np.array(list(map(tile_totals, self._rows))) if self._far is None else self._far.totals()
         places = np.arange(self.groups)
         return np.array([tiles[places, (places + shift) % self.groups].sum() for shift in places])
 
@@ -165,8 +147,8 @@ class BigramTiles:
         Returns the log-likelihood.
         """
         shifts = list(range(self.groups) if rounds is None else rounds)
-        if not self.workers.near:
-            return self._expect_elsewhere(r, s, r_sums, s_sums, shifts)
+        if self._far is not None:
+            return self._far.expect(r, s, r_sums, s_sums, shifts)
         total = 0.0
         for shift in shifts:
 
@@ -177,66 +159,25 @@ class BigramTiles:
             total += sum(self.workers.map(tile, range(self.groups)))
         return total
 
-    def _expect_elsewhere(
-        self, r: np.ndarray, s: np.ndarray, r_sums: np.ndarray, s_sums: np.ndarray, shifts: Sequence[int]
-    ) -> float:
-        """Do what `expect` does on other machines: sums of rows stay with their tiles, sums of columns go around."""
-        workers, numbers = self.workers, range(self.groups)
-        rs, ss = (
-            [workers.share(part) for part in self._cut(values, bounds)]
-            for values, bounds in ((r, self.row_bounds), (s, self.column_bounds))
-        )
-        own: list[Kept] = [RowSums([], part, None) for part in self._cut(r_sums, self.row_bounds)]
-        passing: list[Kept] = self._cut(s_sums, self.column_bounds)
-        for shift in shifts:
-            others = [(group + shift) % self.groups for group in numbers]
-            own = workers.keep(
-                expect_tile, self._rows, others, rs, [ss[x] for x in others], own, [passing[x] for x in others]
-            )
-            for other, sums in zip(others, workers.keep(passed_on, own), strict=True):
-                passing[other] = sums
-        del rs, ss
-        logs = []
-        for place, found in zip(self._cut(r_sums, self.row_bounds), workers.map(staying, own), strict=True):
-            place[:] = found.sums
-            logs.append(found.log_likelihoods)
-        for place, sums in zip(self._cut(s_sums, self.column_bounds), workers.map(itself, passing), strict=True):
-            place[:] = sums
-        total = 0.0
-        for each in zip(*logs, strict=True):
-            total += sum(each)
-        return total
-
-    @staticmethod
-    def _cut(values: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
-        """Return views of the groups' parts."""
-        return [values[begin:end] for begin, end in itertools.pairwise(bounds.tolist())]
-
     def expect_rows(
         self, r: Float[Array, "rows states"], s: Float[Array, "columns states"], r_sums: Float[Array, "rows states"]
     ) -> float:
         """Do the rows' half of `expect`."""
-        if self.workers.near:
+        if self._far is not None:
+            return self._far.expect_rows(r, s, r_sums)
 
-            def group(row: TileRow) -> float:
-                return float(kernels.expect_tile_rows(*row.span(0, self.groups), row.segments, r, s, r_sums))
+        def group(row: TileRow) -> float:
+            return float(kernels.expect_tile_rows(*row.span(0, self.groups), row.segments, r, s, r_sums))
 
-            return sum(self.workers.map(group, self._rows))
-        sums = self._cut(r_sums, self.row_bounds)
-        shared, bounds = itertools.repeat(self.workers.share(s)), itertools.repeat(self.column_bounds)
-        found = self.workers.map(expect_row, self._rows, bounds, self._cut(r, self.row_bounds), shared, sums)
-        total = 0.0
-        for place, (value, own) in zip(sums, found, strict=True):
-            total += value
-            place[:] = own
-        return total
+        return sum(self.workers.map(group, self._rows))
 
     def multiply(self, dense: Float[Array, "given width"], *, transposed: bool = False) -> Float[Array, "made width"]:
         """Return the matrix of counts, or its transpose, times a dense one; both in the inner order."""
         result = np.zeros((len(self.columns if transposed else self.rows), dense.shape[1]), self.dtype)
         dense = np.ascontiguousarray(dense, self.dtype)
-        if not self.workers.near:
-            return self._multiply_elsewhere(dense, transposed, result)
+        if self._far is not None:
+            self._far.multiply(dense, transposed, result)
+            return result
 
         def group(number: int) -> None:
             for other in range(self.groups if transposed else 1):
@@ -247,29 +188,11 @@ class BigramTiles:
         self._each(group, range(self.groups))
         return result
 
-    def _multiply_elsewhere(self, dense: np.ndarray, transposed: bool, result: np.ndarray) -> np.ndarray:
-        workers, bounds = self.workers, self.column_bounds if transposed else self.row_bounds
-        parts = self._cut(result, bounds)
-        if transposed:
-            sums: list[Kept] = parts
-            for row, given in zip(self._rows, self._cut(dense, self.row_bounds), strict=True):
-                share = itertools.repeat(workers.share(given))
-                sums = workers.keep(multiply_tile, itertools.repeat(row), range(self.groups), share, sums)
-            found = workers.map(itself, sums)
-        else:
-            shared, all_bounds = itertools.repeat(workers.share(dense)), itertools.repeat(self.column_bounds)
-            found = workers.map(multiply_row, self._rows, all_bounds, [len(part) for part in parts], shared)
-        for place, values in zip(parts, found, strict=True):
-            place[:] = values
-        return result
-
     def dense(self) -> Float64[Array, "rows columns"]:
         """Return the counts as a dense matrix in the inner order."""
-        if self.workers.near:
-            return np.asarray(sum(dense_row(row, len(self.rows), len(self.columns)) for row in self._rows))
-        heights, width = np.diff(self.row_bounds).tolist(), itertools.repeat(len(self.columns))
-        bounds = itertools.repeat(self.column_bounds)
-        return np.concatenate(list(self.workers.map(far_dense_row, self._rows, bounds, heights, width)))
+        if self._far is not None:
+            return self._far.dense()
+        return np.asarray(sum(dense_row(row, len(self.rows), len(self.columns)) for row in self._rows))
 
     def by_rows(self, call: Callable[[int, int], T], size: int) -> list[T]:
         """Return `call(begin, end)` for pieces of a range, done on all threads; the pieces are always the same."""

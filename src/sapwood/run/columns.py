@@ -6,16 +6,22 @@ file is checked by its digest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import mmap
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from io import RawIOBase
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from sapwood.errors import InputError
 from sapwood.files import explained
-from sapwood.shapes import Array, Shaped
+from sapwood.shapes import Array, Float64, Shaped
 from sapwood.storage import Arrays, content_digest
 
 
@@ -33,6 +39,58 @@ class Columns(Protocol):
     def part(self, begin: int, end: int) -> Part:
         """Return the rows `begin .. end - 1`."""
         ...
+
+
+class FileTable:
+    """Numbers in a file that all map.
+
+    Memory that is new costs more time than what is written to it, so the file can be used again when nobody looks at
+    its numbers any more. Nobody may write to it late, then. Calls are made again when a worker is lost, wanted or not,
+    so after that files are new, and numbers in one that was used again meanwhile are not `sound`.
+
+    Parameters
+    ----------
+    path
+        A file to use again, or a new one.
+    size
+        How many numbers it has.
+    done
+        What to call with the path when the numbers are not looked at any more.
+    lost
+        Says whether a worker has been lost.
+    """
+
+    def __init__(self, path: str, size: int, done: Callable[[str], object], lost: Callable[[], bool]) -> None:
+        self.path, self.size, self._done, self._lost = path, size, done, lost
+        self._new = not Path(path).exists()
+        if self._new:
+            with explained(path, "write"), Path(path).open("xb") as stream:
+                os.posix_fallocate(stream.fileno(), 0, 8 * size)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "size": self.size}
+
+    @property
+    def sound(self) -> bool:
+        """Whether nobody but those who should have can have written to it."""
+        return self._new or not self._lost()
+
+    @property
+    def array(self) -> Float64[Array, "numbers"]:
+        """All numbers; what is written to the array is not written to the file."""
+        with Path(self.path).open("rb") as stream:
+            mapped = mmap.mmap(stream.fileno(), 8 * self.size, access=mmap.ACCESS_COPY)
+        weakref.finalize(mapped, self._done, self.path).atexit = False
+        return np.frombuffer(mapped, np.float64)
+
+    def place(self, begin: int, size: int) -> Float64[Array, "some"]:
+        """Return where the numbers from `begin` on belong, to be written to; it does no harm to do that twice."""
+        return _shared(self.path, self.size)[begin : begin + size]
+
+
+@lru_cache(maxsize=2)
+def _shared(path: str, size: int) -> np.ndarray:
+    return np.asarray(np.memmap(path, np.float64, "r+", shape=(size,)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,3 +156,15 @@ def _mapped(folder: str, names: tuple[str, ...], begin: int, end: int) -> Arrays
         with explained(path):
             found[name] = np.load(path, mmap_mode="r", allow_pickle=False)[begin:end]
     return found
+
+
+def write_all(stream: RawIOBase, values: memoryview) -> None:
+    """Write bytes to a file without buffer, which may take them in parts."""
+    while values.nbytes:
+        values = values[stream.write(values) or 0 :]
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    with suppress(OSError):
+        Path(path).unlink()

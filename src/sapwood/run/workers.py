@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from sapwood.errors import UsageError
-from sapwood.run.columns import Columns, Rows
+from sapwood.run.columns import Columns, FileTable, Rows
 from sapwood.shapes import Array, Shaped
 
 R = TypeVar("R")
@@ -44,10 +44,13 @@ class Workers(ABC):
         How many threads of this process work on what is done here.
     near
         Whether calls run in this process, on its own arrays.
+    together
+        Whether all see what one of them keeps, at next to no cost.
     """
 
     threads: int
     near: bool
+    together: bool
 
     @property
     @abstractmethod
@@ -71,6 +74,10 @@ class Workers(ABC):
         """Do what `map` does, but leave the results where they are: calls are made where their arguments are."""
 
     @abstractmethod
+    def bring(self, kept: Iterable[Kept]) -> Iterator[Any]:
+        """Yield what is kept, in order."""
+
+    @abstractmethod
     def fold(self, step: Callable[[R, Any], R], start: R, call: Callable[..., Any], *columns: Iterable[Any]) -> R:
         """Return what `step(total, result)` leads to from a start, for the results of `map` in order.
 
@@ -89,6 +96,19 @@ class Workers(ABC):
     def columns(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Columns:
         """Put arrays where parts of them can be loaded by calls, as long as what is returned is there."""
 
+    def table(self, size: int) -> FileTable | None:
+        """Return room for numbers that calls make, some each, if they see the same files at next to no cost."""
+        del size
+        return None
+
+    def suited(self, seconds: float, calls: int) -> Workers:
+        """Return those who should do what takes so many seconds of a processor in so many calls: these, or nearer ones.
+
+        The result is the same whoever does it.
+        """
+        del seconds, calls
+        return self
+
 
 class Threads(Workers):
     """Threads of this process; with one, everything happens in the calling thread.
@@ -97,7 +117,7 @@ class Threads(Workers):
     [32, 9, 4]
     """
 
-    near = True
+    near = together = True
 
     def __init__(self, threads: int = 1) -> None:
         if threads < 1:
@@ -130,6 +150,10 @@ class Threads(Workers):
     def keep(self, call: Callable[..., Any], *columns: Iterable[Any]) -> list[Kept]:
         """Return the results themselves."""
         return list(self.map(call, *columns))
+
+    def bring(self, kept: Iterable[Kept]) -> Iterator[Any]:
+        """Yield the results themselves."""
+        return iter(kept)
 
     def fold(self, step: Callable[[R, Any], R], start: R, call: Callable[..., Any], *columns: Iterable[Any]) -> R:
         """Return the last total."""

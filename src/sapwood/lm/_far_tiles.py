@@ -1,0 +1,263 @@
+"""Tiles of bigrams (`sapwood.lm.tiles`) in other processes.
+
+Each worker has some consecutive groups of rows: a run. In each round of a pass it does one tile of each; then sums of
+columns move on by one group of rows, so that each run hands one part of them to the run before it. What is handed over
+is not changed. Rows count from the first of a group and columns from the first of theirs, so that parts of the
+parameters will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise, repeat
+
+import numpy as np
+import scipy.sparse
+
+from sapwood import kernels
+from sapwood.lm._tile_rows import Cut, Segments, TileRow, dense_row, tile_row, tile_totals
+from sapwood.run.columns import Part
+from sapwood.run.workers import Kept, Workers
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Consecutive groups of rows: the number of the first, and where their rows and all groups of columns begin."""
+
+    rows: list[TileRow]
+    first: int
+    row_bounds: np.ndarray
+    column_bounds: np.ndarray
+
+    def spans(self) -> list[slice]:
+        """Return where the rows of each group are among those of the run."""
+        return [slice(a, b) for a, b in pairwise((self.row_bounds - self.row_bounds[0]).tolist())]
+
+    def columns(self, group: int) -> slice:
+        """Return where a group of columns is."""
+        return slice(*self.column_bounds[[group, group + 1]].tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class RunSums:
+    """Where a pass stands in a run.
+
+    Attributes
+    ----------
+    rows
+        Sums of its rows.
+    columns
+        The sums of columns that are with each group of rows.
+    logs
+        The log-likelihood of each round and group of rows.
+    """
+
+    rows: np.ndarray
+    columns: list[np.ndarray]
+    logs: list[list[float]]
+
+
+class FarTiles:
+    """Groups of rows that are elsewhere.
+
+    Parameters
+    ----------
+    matrix
+        All bigrams, first words in the inner order.
+    row_bounds, column_bounds
+        Where groups begin and end.
+    cut
+        How groups of rows are cut into tiles.
+    workers
+        Where they are kept.
+    """
+
+    def __init__(
+        self,
+        matrix: scipy.sparse.csr_array,
+        row_bounds: np.ndarray,
+        column_bounds: np.ndarray,
+        cut: Cut,
+        workers: Workers,
+    ) -> None:
+        self.row_bounds, self.column_bounds, self.workers = row_bounds, column_bounds, workers
+        self.groups = len(row_bounds) - 1
+        self._cuts = np.linspace(0, self.groups, min(self.groups, workers.count) + 1).astype(int)
+        group_of = np.repeat(np.arange(self.groups), np.diff(column_bounds))
+        place = (cut.column_place - column_bounds[group_of][cut.column_place]).astype(np.int32)
+        shared = workers.share(replace(cut, column_place=place))
+        # Of each group of rows what it needs: its entries one behind the other.
+        self._columns = columns = workers.columns({"indices": matrix.indices, "data": matrix.data})
+        ends = [matrix.indptr[a : b + 1] for a, b in pairwise(row_bounds.tolist())]
+        parts = [columns.part(int(end[0]), int(end[-1])) for end in ends]
+        cuts = list(pairwise(self._cuts.tolist()))
+        self._runs: list[Kept] = workers.place(
+            _make,
+            [parts[a:b] for a, b in cuts],
+            [[end - end[0] for end in ends[a:b]] for a, b in cuts],
+            [a for a, _ in cuts],
+            [row_bounds[a : b + 1] for a, b in cuts],
+            repeat(column_bounds),
+            repeat(shared),
+        )
+
+    def _rows(self, values: np.ndarray) -> list[np.ndarray]:
+        """Return views of the runs' parts."""
+        return [values[a:b] for a, b in pairwise(self.row_bounds[self._cuts].tolist())]
+
+    def totals(self) -> np.ndarray:
+        """Return the sum of the counts in each tile."""
+        return np.concatenate(list(self.workers.map(_totals, self._runs)))
+
+    def expect(
+        self, r: np.ndarray, s: np.ndarray, r_sums: np.ndarray, s_sums: np.ndarray, shifts: Sequence[int]
+    ) -> float:
+        """Do what `BigramTiles.expect` does in some rounds, each of which follows that before it."""
+        workers, shared, groups = self.workers, self.workers.share(s), range(self.groups)
+        rs = [workers.share(part) for part in self._rows(r)]
+        with_rows = [s_sums[self._column((group + shifts[0]) % self.groups)] for group in groups]
+        states: list[Kept] = [
+            RunSums(part, with_rows[a:b], [])
+            for part, (a, b) in zip(self._rows(r_sums), pairwise(self._cuts.tolist()), strict=True)
+        ]
+        alone = len(states) == 1
+        for number, shift in enumerate(shifts[:1] if alone else shifts):
+            given: list[Kept] = [None] * len(states)
+            if number:
+                first = workers.keep(_first_columns, states)
+                given = [*first[1:], first[0]]
+            todo = shifts if alone else [shift]
+            states = workers.keep(_rounds, self._runs, states, given, rs, repeat(shared), repeat(todo))
+        del rs, shared
+        logs = []
+        for place, (a, b), found in zip(
+            self._rows(r_sums), pairwise(self._cuts.tolist()), workers.bring(states), strict=True
+        ):
+            place[:] = found.rows
+            logs.append(found.logs)
+            for group, sums in zip(range(a, b), found.columns, strict=True):
+                s_sums[self._column((group + shifts[-1]) % self.groups)] = sums
+        # By round, and in it by group of rows.
+        total = 0.0
+        for each in zip(*logs, strict=True):
+            total += sum(value for run in each for value in run)
+        return total
+
+    def _column(self, group: int) -> slice:
+        return slice(*self.column_bounds[[group, group + 1]].tolist())
+
+    def expect_rows(self, r: np.ndarray, s: np.ndarray, r_sums: np.ndarray) -> float:
+        """Do the rows' half of `expect`."""
+        parts = self._rows(r_sums)
+        found = self.workers.map(_expect_rows, self._runs, self._rows(r), repeat(self.workers.share(s)), parts)
+        total = 0.0
+        for place, (values, own) in zip(parts, found, strict=True):
+            total += sum(values)
+            place[:] = own
+        return total
+
+    def multiply(self, dense: np.ndarray, transposed: bool, result: np.ndarray) -> None:
+        """Put the product with a dense matrix, or that of the transpose, into the result, which is zero."""
+        workers = self.workers
+        if not transposed:
+            found = workers.map(_multiply_rows, self._runs, repeat(workers.share(dense)))
+            for place, values in zip(self._rows(result), found, strict=True):
+                place[:] = values
+            return
+        runs = zip(self._runs, self._rows(dense), strict=True)
+        last = reduce(lambda sums, run: workers.keep(_multiply_columns, [run[0]], [run[1]], [sums])[0], runs, result)
+        result[:] = next(workers.bring([last]))
+
+    def dense(self) -> np.ndarray:
+        """Return the counts as a dense matrix."""
+        return np.concatenate(list(self.workers.map(_dense, self._runs)))
+
+
+# On workers.
+
+
+def _make(
+    parts: Sequence[Part],
+    ends: Sequence[np.ndarray],
+    first: int,
+    row_bounds: np.ndarray,
+    column_bounds: np.ndarray,
+    cut: Cut,
+) -> Run:
+    """Put the entries of some groups of rows in order, given one row behind the other."""
+    rows = []
+    for part, end in zip(parts, ends, strict=True):
+        columns, size = part.load(), len(end) - 1
+        content = columns["data"], columns["indices"], end.astype(columns["indices"].dtype)
+        matrix = scipy.sparse.csr_array(content, (size, len(cut.block_of)))
+        rows.append(tile_row(matrix, np.arange(size, dtype=np.int32), cut, 0, size))
+    return Run(rows, first, row_bounds, column_bounds)
+
+
+def _totals(run: Run) -> np.ndarray:
+    return np.array([tile_totals(row) for row in run.rows])
+
+
+def _rounds(
+    run: Run, before: RunSums, given: np.ndarray | None, r: np.ndarray, s: np.ndarray, shifts: Sequence[int]
+) -> RunSums:
+    """Do rounds: the first with the sums of columns that the next run had before, others with those of this run."""
+    r_sums, columns = before.rows.copy(), before.columns
+    logs = [*before.logs]
+    for number, shift in enumerate(shifts):
+        if number or given is not None:
+            columns = [*columns[1:], columns[0] if number or given is None else given]
+        columns = columns if number else [sums.copy() for sums in columns]
+        values = []
+        for group, (row, span, s_sums) in enumerate(zip(run.rows, run.spans(), columns, strict=True), run.first):
+            other = (group + shift) % (len(run.column_bounds) - 1)
+            tiles = row.span(other), r[span], s[run.columns(other)], r_sums[span]
+            values.append(float(kernels.expect_tiles(*tiles[0], row.segments, *tiles[1:], s_sums)))
+        logs.append(values)
+    return RunSums(r_sums, columns, logs)
+
+
+def _first_columns(sums: RunSums) -> np.ndarray:
+    """Return the sums of columns that go to the run before."""
+    return sums.columns[0]
+
+
+def _expect_rows(run: Run, r: np.ndarray, s: np.ndarray, sums: np.ndarray) -> tuple[list[float], np.ndarray]:
+    """Return the log-likelihood of each group of rows, and the sums with their part added."""
+    sums, values = sums.copy(), []
+    for row, span in zip(run.rows, run.spans(), strict=True):
+        whole = 0, int(row.offsets[-1])
+        values.append(float(kernels.expect_tile_rows(*whole, _inner(run, row), r[span], s, sums[span])))
+    return values, sums
+
+
+def _multiply_rows(run: Run, dense: np.ndarray) -> np.ndarray:
+    """Return the rows' part of the product with a dense matrix."""
+    result = np.zeros((int(run.row_bounds[-1] - run.row_bounds[0]), dense.shape[1]), dense.dtype)
+    for row, span in zip(run.rows, run.spans(), strict=True):
+        kernels.multiply_tiles(0, int(row.offsets[-1]), _inner(run, row), False, dense, result[span])
+    return result
+
+
+def _multiply_columns(run: Run, dense: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Return the sums of columns with the rows' part of the transposed product added."""
+    sums = sums.copy()
+    for row, span in zip(run.rows, run.spans(), strict=True):
+        for other in range(len(run.column_bounds) - 1):
+            kernels.multiply_tiles(*row.span(other), row.segments, True, dense[span], sums[run.columns(other)])
+    return sums
+
+
+def _dense(run: Run) -> np.ndarray:
+    heights, width = np.diff(run.row_bounds).tolist(), int(run.column_bounds[-1])
+    rows = [TileRow(_inner(run, row), row.offsets, row.blocks) for row in run.rows]
+    return np.concatenate([dense_row(row, height, width) for row, height in zip(rows, heights, strict=True)])
+
+
+def _inner(run: Run, row: TileRow) -> Segments:
+    """Return the segments with columns numbered in the inner order."""
+    entries = np.diff(row.segments.begins[row.offsets[:: row.blocks]])
+    firsts = np.repeat(run.column_bounds[:-1], entries).astype(np.int32)
+    return row.segments._replace(columns=row.segments.columns + firsts)

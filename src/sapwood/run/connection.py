@@ -1,0 +1,293 @@
+"""The way to a Dask cluster: processes of this machine, which are started here, or a scheduler somewhere.
+
+What is sent is pickled, as Dask does it: whoever can talk to the scheduler can run anything on the workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import platform
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from functools import cache, cached_property
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from urllib.parse import urlsplit
+
+from sapwood._version import __version__
+from sapwood.errors import ClusterError, UsageError
+from sapwood.files import whole_number
+
+LOCAL = "local"
+# Seconds between looks at whether all processes of our own are there.
+LOOK = 5.0
+# How often to try to start them.
+_ATTEMPTS = 3
+# How often they may die under the same call before that is taken for the call's fault.
+_DEATHS = 25
+# Packages that must have the same version everywhere: for the same bytes, and to understand each other.
+_SAME = ("sapwood", "numpy", "scipy", "distributed")
+# What is different for processes of our own.
+_SETTINGS: dict[str, Any] = {
+    # Work goes where its shard is; nobody takes a copy because it is idle for a moment.
+    "distributed.scheduler.work-stealing": False,
+    # Whoever is slow is waited for: a call that is made again while it goes on would write to the same table.
+    "distributed.scheduler.worker-ttl": None,
+    # There are no copies to clear away: all map the same files.
+    "distributed.scheduler.active-memory-manager.start": False,
+    # What nobody looks at costs a few percent of each processor.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    # Memory that is given back after each call and asked for again before the next costs a tenth of the time.
+    "distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+}
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions, where this is called, of what must be the same everywhere."""
+    python = platform.python_version().rpartition(".")[0]
+    found = {"Python": python}
+    for name in _SAME:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def difference(here: dict[str, str], there: dict[str, str], worker: str) -> str:
+    """Return what is wrong with a worker's versions, or nothing."""
+    for name, version in here.items():
+        if name not in there:
+            return f"worker {worker} has no {name}; install sapwood {here['sapwood']} and distributed where it runs"
+        if there[name] != version:
+            return (
+                f"worker {worker} has {name} {there[name]}, and here it is {version}; results are the same only with "
+                "the same versions everywhere"
+            )
+    return ""
+
+
+class Connection:
+    """A client of a scheduler, and the processes that were started for it.
+
+    Parameters
+    ----------
+    address, memory, patience
+        As of `Cluster`.
+
+    Attributes
+    ----------
+    client
+        Dask's.
+    folder
+        Where processes of this machine find each other's arrays; None if they are not all of this machine.
+    """
+
+    def __init__(self, address: str, memory: int | None, patience: float) -> None:
+        self.address, self._patience = address, patience
+        self.distributed = _imported()
+        self.closing = contextlib.ExitStack()
+        self.folder: str | None = None
+        self._own: Any = None  # processes that were started here, and how many
+        self._own_number, self._first = 0, set[str]()
+        self._interrupted = False
+        _quieten()
+        try:
+            self.client = self._connect(memory)
+            self.check_workers()
+            self._notice_interrupts()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the workers; those that were started here end."""
+        # A scheduler that is gone cannot be said goodbye to.
+        with contextlib.suppress(Exception):
+            self.closing.close()
+
+    @cached_property
+    def scratch(self) -> Path:
+        """A new folder for temporary files, which vanishes in the end."""
+        found = Path(tempfile.mkdtemp(prefix="sapwood-"))
+        self.closing.callback(shutil.rmtree, found, ignore_errors=True)
+        return found
+
+    def _notice_interrupts(self) -> None:
+        """Remember that there was an interrupt, until the end."""
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
+            return
+
+        def notice(number: int, frame: FrameType | None) -> None:
+            self._interrupted = True
+            before(number, frame)
+
+        signal.signal(signal.SIGINT, notice)
+        self.closing.callback(signal.signal, signal.SIGINT, before)
+
+    def check_interrupt(self) -> None:
+        """Raise a `KeyboardInterrupt` that was lost.
+
+        Python drops one that comes while it clears away what nobody needs any more, such as names of results.
+        """
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
+
+    def _connect(self, memory: int | None) -> Any:
+        place: Any = self.address
+        options: dict[str, Any] = {"timeout": self._patience, "set_as_default": False}
+        if self.address == LOCAL or self.address.startswith(f"{LOCAL}:"):
+            place = self._start(memory)
+        elif Path(place).is_file():
+            place, options["scheduler_file"] = None, place
+        try:
+            return self.closing.enter_context(self.distributed.Client(place, **options))
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ClusterError(
+                f"--cluster {self.address}: no scheduler there ({_short(error)}); start one with `dask scheduler` and "
+                "workers with `dask worker ADDRESS`, or use local:N for processes of this machine"
+            ) from error
+
+    def _start(self, memory: int | None) -> Any:
+        """Start processes on this machine."""
+        import dask
+
+        number = self.address[len(LOCAL) + 1 :]
+        wanted = whole_number(number) if number else os.cpu_count() or 1
+        if not wanted or not 1 <= wanted <= 1024:
+            raise UsageError(f"--cluster {self.address}: local:N is N processes, 1 to 1024")
+        self._own_number, self.folder = wanted, str(self.scratch)
+        with dask.config.set({**_SETTINGS, "distributed.scheduler.allowed-failures": _DEATHS}):
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    own = self.distributed.LocalCluster(
+                        n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
+                        memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
+                    )  # fmt: skip
+                    self._own = self.closing.enter_context(own)
+                    self._first = self._names()
+                    self._look_after()
+                    break
+                except RuntimeError as error:  # a process has died before it had begun
+                    if attempt == _ATTEMPTS:
+                        raise ClusterError(
+                            f"--cluster {self.address}: processes could not be started ({_short(error)}); a script "
+                            'that uses them does so below `if __name__ == "__main__":`'
+                        ) from error
+        return self._own
+
+    def _look_after(self) -> None:
+        """See to it now and then that all processes are there: one that dies before it has begun is not replaced."""
+        own, dead = self._own, (self.distributed.Status.failed, self.distributed.Status.closed)
+
+        def look() -> None:
+            for name in [name for name, worker in own.workers.items() if worker.status in dead]:
+                del own.workers[name]
+            own.scale(self._own_number)
+
+        again = importlib.import_module("tornado.ioloop").PeriodicCallback(look, 1000 * LOOK)
+        own.loop.add_callback(again.start)
+        self.closing.callback(own.loop.add_callback, again.stop)
+
+    def _names(self) -> set[str]:
+        return {worker.server_id for worker in list(self._own.scheduler.workers.values())}
+
+    def lost(self) -> bool:
+        """Return whether a process that was started here has been lost."""
+        return not self._first <= self._names()
+
+    def check_workers(self) -> None:
+        """Find out whether there are workers, and whether they have the same software."""
+        try:
+            self.client.wait_for_workers(1, timeout=self._patience)
+        except Exception as error:
+            raise ClusterError(
+                f"--cluster {self.address}: the scheduler has no workers; start some with `dask worker ADDRESS`"
+            ) from error
+        for worker, found in self.client.run(versions, on_error="return").items():
+            if isinstance(found, Exception) and "No module named" not in str(found):
+                raise ClusterError(f"--cluster {self.address}: worker {worker}: {_short(found)}") from found
+            there = {"Python": versions()["Python"]} if isinstance(found, Exception) else found
+            if wrong := difference(versions(), there, worker):
+                raise ClusterError(f"--cluster {self.address}: {wrong}")
+        # Results come from workers themselves where they can be reached, else through the scheduler.
+        self.client.direct_to_workers = all(map(_reachable, list(self.client.nthreads())[:1]))
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say what has happened to the cluster."""
+        from concurrent.futures import CancelledError
+
+        core = importlib.import_module("distributed.client")
+        lost = (CancelledError, core.FutureCancelledError, OSError)
+        try:
+            yield
+        except CallFailed as failed:
+            error = failed.error
+            if isinstance(error, MemoryError):
+                raise ClusterError(
+                    f"--cluster {self.address}: a worker is out of memory; give each more, or have fewer in a machine"
+                ) from error
+            raise error from None
+        except self.distributed.KilledWorker as error:
+            raise ClusterError(
+                f"--cluster {self.address}: one worker after the other died of the same work, as they do for want of "
+                f"memory ({_short(error)}); give each more (dask worker --memory-limit), or have fewer in a machine"
+            ) from error
+        except ModuleNotFoundError as error:
+            raise ClusterError(
+                f"--cluster {self.address}: a worker has no {error.name}; install sapwood {__version__} and all it needs where "
+                "it runs"
+            ) from error
+        except lost as error:
+            raise ClusterError(
+                f"--cluster {self.address}: the scheduler is gone ({_short(error)}); start it again, or work without it"
+            ) from error
+
+
+class CallFailed(Exception):
+    """What a call has raised, as opposed to what happens to workers and messages."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _reachable(address: str) -> bool:
+    """Return whether a worker can be talked to from here."""
+    place = urlsplit(address)
+    try:
+        with socket.create_connection((place.hostname or "", place.port or 0), timeout=1):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def _imported() -> Any:
+    try:
+        return importlib.import_module("distributed")
+    except ModuleNotFoundError as error:
+        raise UsageError("--cluster needs Dask: pip install distributed") from error
+
+
+def _quieten() -> None:
+    """Keep Dask from telling what sapwood says in its own words, and from advice about what is meant to be so."""
+    for name in ("distributed", "distributed.client", "distributed.core", "distributed.comm", "distributed.batched"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _short(error: BaseException) -> str:
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return text.rpartition(" cancelled for reason: ")[2][:200]
