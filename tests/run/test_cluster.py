@@ -307,7 +307,7 @@ def test_no_scheduler_no_dask_no_number(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(UsageError, match="local:N is N processes"):
             Cluster(wrong)
     monkeypatch.setattr(importlib, "import_module", lambda name: (_ for _ in ()).throw(ModuleNotFoundError(name)))
-    with pytest.raises(UsageError, match=r"needs Dask: pip install 'sapwood\[cluster\]'"):
+    with pytest.raises(UsageError, match=r"needs Dask: pip install distributed"):
         Cluster("local:1")
 
 

@@ -248,8 +248,8 @@ class Connection:
             ) from error
         except ModuleNotFoundError as error:
             raise ClusterError(
-                f"--cluster {self.address}: a worker has no {error.name}; install sapwood {__version__} and all it needs where "
-                "it runs"
+                f"--cluster {self.address}: a worker has no {error.name}; "
+                f"install sapwood {__version__} and all it needs where it runs"
             ) from error
         except lost as error:
             raise ClusterError(
