@@ -7,6 +7,7 @@ In a Markdown file a fenced block is, by the first word behind its fence,
               standard output and error; `...` stands for anything, as in doctest
     text      is not run; with `file="name"` behind the word it is the content of that file
     shell     is not run: it needs other people's data or a network. Its commands must exist all the same
+    {...}     is for the site alone: a list of pages, and the like
 
 The blocks of a file run in their order, in a directory that begins empty.
 """
@@ -76,7 +77,8 @@ def blocks_of(page: Path) -> Iterator[Block]:
         assert line == "```", f"{page.name}:{number}: a block opens within the one of line {opened}"
         kind, _, rest = lines[opened - 1][3:].partition(" ")
         named = re.fullmatch(r'file="([\w.-]+)"', rest)
-        assert kind in ("python", "console", "text", "shell"), f"{page.name}:{opened}: what is a {kind!r} block?"
+        known = kind in ("python", "console", "text", "shell") or re.fullmatch(r"\{[\w-]+\}", kind)
+        assert known, f"{page.name}:{opened}: what is a {kind!r} block?"
         assert named or not rest, f"{page.name}:{opened}: what is {rest!r}?"
         text = "".join(f"{line}\n" for line in lines[opened : number - 1])
         yield Block(kind, named[1] if named else "", text, opened + 1)
@@ -203,7 +205,7 @@ def check_call(arguments: list[str], place: str) -> None:
         for option in (*parameter.opts, *parameter.secondary_opts)
         if option.startswith("-")
     }
-    for argument in rest:
+    for argument in (argument.partition("=")[0] for argument in rest):
         if argument.startswith("-") and argument != "-":
             assert argument in known, f"{place}: sapwood {name} has no option {argument}"
 
@@ -301,3 +303,17 @@ class TestTheRunner:
     def test_unknown_commands_and_options_are_found(self, line: str, tmp_path: Path) -> None:
         with pytest.raises(AssertionError, match=r"page\.md:2: sapwood"):
             test_commands_and_options_exist(self.write(tmp_path, f"```shell\n{line}\n```\n"))
+
+
+def test_the_picture_in_the_gallery_is_what_the_command_draws(tmp_path: Path) -> None:
+    page = REPOSITORY / "docs" / "gallery.md"
+    (command,) = (
+        command
+        for block in blocks_of(page)
+        if block.kind == "console"
+        for command in commands_of(block)
+        if "svg" in command.text
+    )
+    run_command(command, tmp_path, page.name)
+    drawn = (tmp_path / "telescope.svg").read_text(encoding="utf-8")
+    assert drawn == (page.parent / "pictures" / "gallery-telescope.svg").read_text(encoding="utf-8")

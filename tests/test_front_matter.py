@@ -76,3 +76,30 @@ def test_hooks_are_local_and_part_of_the_checks() -> None:
     assert len(commands) == hooks.count("language: system") == 4
     for command in commands:
         assert re.search(rf"^{' '.join(command)}\b", checks, re.MULTILINE), f"{command} is not in .ci/run"
+
+
+def test_every_page_is_in_a_list_of_the_site() -> None:
+    pages = {
+        path.relative_to(REPOSITORY / "docs").with_suffix("").as_posix() for path in PAGES if path.parent.name == "docs"
+    }
+    listed = re.findall(r"^([\w/-]+)$", read("docs/index.md"), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) - {"notebooks/index"} == pages - {"index"}
+    # The site has pages of its own by these names, which would replace ours.
+    assert not {"search", "genindex", "modindex"} & pages
+
+
+def test_the_comparison_has_a_reason_wherever_we_do_not_say_yes() -> None:
+    rows = re.findall(r"^\| (\w.+?) \| \*\*(\w+)\*\* \|.*\| (.+) \|$", read("docs/comparison.md"), re.MULTILINE)
+    assert len(rows) == 55
+    for what, ours, reason in rows:
+        assert ours in ("yes", "no", "part")
+        assert reason.strip(), what
+        assert ours == "yes" or len(reason.split()) > 5, f"{what}: why not?"
+
+
+def test_the_reference_has_every_name_of_the_package() -> None:
+    import sapwood
+
+    listed = re.findall(r"^   ~(?:\w+\.)+(\w+)$", read("docs/api.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(set(sapwood.__all__) - {"__version__"})

@@ -59,8 +59,10 @@ def test_the_included_model(tmp_path, monkeypatch):
 
 
 def test_what_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="xx: no such file or directory, nor an included model; included are: en, def"):
+    with pytest.raises(InputError, match="xx: no such file or directory, nor an installed model; installed are: en; "):
         sapwood.load("xx")
+    with pytest.raises(InputError, match=r"xx\.sapwood: no such file or directory$"):
+        sapwood.load("xx.sapwood")
     with pytest.raises(InputError, match="is a directory"):
         sapwood.load(tmp_path)
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from sapwood.errors import InputError, ModelError
-from sapwood.models import INCLUDED, find_model
+from sapwood.errors import ModelError
+from sapwood.files import check_readable
+from sapwood.models import find_model
 from sapwood.storage import read_header
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def load(name: str | os.PathLike[str]) -> Loaded:
-    """Return what is in a file that sapwood wrote, or an included model.
+    """Return what is in a file that sapwood wrote, or the model of a name.
 
     A model is a `TensorGrammar`, a file with several models a list of them (`Parser` takes either); one of heads or
     spans an `InducedModel`, a corpus a `Corpus`; language models (ARPA files, too) and counts of n-grams are of their
@@ -31,8 +32,8 @@ def load(name: str | os.PathLike[str]) -> Loaded:
     Parameters
     ----------
     name
-        The path of the file, or `"en"` (also `"default"`) for the included English model. A file of that name goes
-        before an included model.
+        The path of the file, or the name of a model: `"en"` (also `"default"`) for the included English one, `"is"` for
+        that of an installed package. A file of that name goes before a model.
 
     Examples
     --------
@@ -40,10 +41,7 @@ def load(name: str | os.PathLike[str]) -> Loaded:
     <TensorGrammar: ... symbols (... states), ... rules, ... words>
     """
     path = find_model(name)
-    if not path.exists():
-        raise InputError(
-            f"{name}: no such file or directory, nor an included model; included are: {', '.join(INCLUDED)}"
-        )
+    check_readable(path)
     # The only kind that others write, too.
     kind = "ngram-model" if path.name.endswith((".arpa", ".arpa.gz")) else read_header(path).get("kind")
     if str(kind).endswith("checkpoint"):

@@ -62,7 +62,7 @@ class Truncated(Exception):
 
 
 class Frames(io.RawIOBase):
-    """The content of the frames of a file one behind the other.
+    """The content of the frames of a file one after another.
 
     Parameters
     ----------

@@ -31,6 +31,8 @@ COMMANDS = (
     "next",
     "convert",
     "import",
+    "package",
+    "models",
     "search",
     "minimise",
     "plot",

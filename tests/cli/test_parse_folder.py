@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 needs_dask = pytest.mark.skipif(
-    importlib.util.find_spec("distributed") is None, reason="needs distributed: pip install 'sapwood[cluster]'"
+    importlib.util.find_spec("distributed") is None, reason="needs distributed: pip install '.[cluster]'"
 )
 
 
@@ -75,7 +75,7 @@ def test_neither_input_nor_model_is_replaced(crawl: Path, sapwood: Any) -> None:
 )
 def test_wrong_calls(crawl: Path, sapwood: Any, arguments: str, complaint: str) -> None:
     if "--cluster" in arguments and importlib.util.find_spec("distributed") is None:
-        pytest.skip("needs distributed: pip install 'sapwood[cluster]'")
+        pytest.skip("needs distributed: pip install '.[cluster]'")
     found = sapwood(["parse", "-m", "m", *arguments.split()])
     assert found.code == 2
     assert complaint in found.err

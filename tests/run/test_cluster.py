@@ -36,7 +36,7 @@ from sapwood.run.cluster import Cluster
 from sapwood.trees.formats import read_trees
 
 LocalCluster = pytest.importorskip(
-    "distributed", reason="distributed is not installed: pip install 'sapwood[cluster]'"
+    "distributed", reason="distributed is not installed: pip install distributed"
 ).LocalCluster
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask's, about its own sockets and loops
 
@@ -273,7 +273,7 @@ def odd_worker(preamble: str, folder: Path) -> Iterator[str]:
     [
         (
             "import sys; sys.modules['sapwood'] = None",
-            r"worker .* has no sapwood; install sapwood\[cluster\] .* where it runs",
+            r"worker .* has no sapwood; install sapwood .* where it runs",
         ),
         (
             "import importlib.metadata as m; v = m.version; m.version = lambda n: '0.1' if n == 'numpy' else v(n)",
@@ -307,7 +307,7 @@ def test_no_scheduler_no_dask_no_number(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(UsageError, match="local:N is N processes"):
             Cluster(wrong)
     monkeypatch.setattr(importlib, "import_module", lambda name: (_ for _ in ()).throw(ModuleNotFoundError(name)))
-    with pytest.raises(UsageError, match=r"needs Dask: pip install 'sapwood\[cluster\]'"):
+    with pytest.raises(UsageError, match=r"needs Dask: pip install distributed"):
         Cluster("local:1")
 
 

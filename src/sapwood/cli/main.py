@@ -24,6 +24,8 @@ _COMMANDS = {
     "next": "sapwood.cli.next",
     "convert": "sapwood.cli.convert",
     "import": "sapwood.cli.import_",
+    "package": "sapwood.cli.package",
+    "models": "sapwood.cli.models",
     "search": "sapwood.cli.search",
     "minimise": "sapwood.cli.minimise",
     "plot": "sapwood.cli.plot",

@@ -39,7 +39,7 @@ def command(
       sapwood plot train.jsonl --json
       sapwood plot model.sapwood -o spectra.svg
 
-    Drawing needs Matplotlib: pip install 'sapwood[plot]'.
+    Drawing needs Matplotlib: pip install matplotlib.
     """
     if output is None and not as_json:
         raise UsageError("name the picture with -o (curves.svg, .png or .pdf), or ask for the numbers with --json")

@@ -61,7 +61,7 @@ def command(
     """Print the trees of TREEBANK files (default: standard input) that have a node as PATTERN describes.
 
     Patterns are as in TGrep2 and Tregex: NP < PP is a noun phrase with a child PP, NP << PP one with a PP
-    anywhere below it. The page docs/search.md has all relations.
+    anywhere below it. The page docs/tree-search.md has all relations.
 
     With --json each line is an object: file, tree (its number), line (where it ends), text (brackets) and matches, each
     with label, start, end (in words), node (in the order of Tree.nodes) and names.

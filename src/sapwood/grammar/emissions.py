@@ -94,7 +94,7 @@ class Emissions:
         Number of states of each preterminal.
     offsets, symbol, values
         `E` by terminal: `symbol[offsets[x]:offsets[x + 1]]` are preterminals (numbered from 0), their
-        vectors stand one behind the other in `values`.
+        vectors stand one after another in `values`.
     backoff
         How much of its signature's weights a terminal takes.
     climb

@@ -97,7 +97,7 @@ class TensorGrammar:
     rules
         `a -> b c`, sorted.
     tensors
-        All rule tensors, each `(m_a, m_b, m_c)` in C order, one behind the other.
+        All rule tensors, each `(m_a, m_b, m_c)` in C order, one after another.
     root
         The vectors `pi^a` of all symbols, zero where a symbol cannot be a root.
     emissions

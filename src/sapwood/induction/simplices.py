@@ -64,7 +64,7 @@ def count_free(blocks: Sequence[Block]) -> int:
 
 
 def to_chart(blocks: Sequence[Block], parameters: Parameters) -> Float[Array, "coordinates"]:
-    """Return the free coordinates of all blocks, one behind the other, each row by row."""
+    """Return the free coordinates of all blocks, one after another, each row by row."""
     check_parameters(blocks, parameters)
     return np.concatenate([np.asarray(parameters[block.name], float)[:-1].reshape(-1) for block in blocks])
 

@@ -80,7 +80,7 @@ class ObservedTrees(Observed):
 
 
 def lexical_table(grammar: TensorGrammar, corpus: Corpus) -> Float64[Array, "lexical_entries"]:
-    """Return `q(a -> x)` for all pairs of preterminal and word at the corpus' leaves, one behind the other.
+    """Return `q(a -> x)` for all pairs of preterminal and word at the corpus' leaves, one after another.
 
     Words are looked up as they are in the middle of a sentence, which makes a difference for unknown ones only.
     """

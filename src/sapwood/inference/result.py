@@ -19,7 +19,7 @@ Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "out of
 
 
 class Marginal(NamedTuple):
-    """How probable it is that words `start .. end - 1` are a phrase of that label, or one word of that tag."""
+    """How probable it is that words `start` to `end - 1` are a phrase of that label, or one word of that tag."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""sapwood as a parser of NLTK, and NLTK's grammars as models: needs `pip install 'sapwood[nltk]'`.
+"""sapwood as a parser of NLTK, and NLTK's grammars as models: needs NLTK (the extra `nltk`).
 
 >>> from nltk import PCFG
 >>> grammar = PCFG.fromstring("S -> N V [1.0]\\nN -> 'dogs' [0.5] | 'cats' [0.5]\\nV -> 'sleep' [1.0]")
@@ -26,7 +26,7 @@ try:
     import nltk
     from nltk.parse.api import ParserI
 except ImportError as error:
-    raise UsageError("sapwood.interop.nltk needs NLTK: pip install 'sapwood[nltk]'") from error
+    raise UsageError("sapwood.interop.nltk needs NLTK: pip install nltk") from error
 
 
 def model_from_nltk(grammar: nltk.CFG) -> TensorGrammar:

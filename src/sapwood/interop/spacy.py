@@ -1,4 +1,4 @@
-"""sapwood as a component of spaCy: `nlp.add_pipe("sapwood")`; needs `pip install 'sapwood[spacy]'`.
+"""sapwood as a component of spaCy: `nlp.add_pipe("sapwood")`; needs spaCy (the extra `spacy`).
 
 Each sentence of a document is parsed as spaCy has cut it into tokens (white space is left out); a document without
 sentences is one. What is found goes into `doc.user_data` as lists, numbers and strings, so that it is saved with the
@@ -31,7 +31,7 @@ try:
     from spacy.language import Language
     from spacy.tokens import Doc, Span
 except ImportError as error:
-    raise UsageError("sapwood.interop.spacy needs spaCy: pip install 'sapwood[spacy]'") from error
+    raise UsageError("sapwood.interop.spacy needs spaCy: pip install spacy") from error
 
 # Where a document keeps its parses, and the files of a component that is saved.
 _KEY = "sapwood"

@@ -301,7 +301,7 @@ class LatentTrees:
         return runs(offsets_of(states[self.pair_symbol])[self._pair_of_word], states[self.word_symbol])
 
     def _states_of_pairs(self, weights: LatentWeights) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many states each pair of preterminal and class has, and all of them one behind the other."""
+        """Return how many states each pair of preterminal and class has, and all of them one after another."""
         sizes = weights.states[self.pair_symbol].astype(np.int64)
         return sizes, runs(weights.state_offsets[self.pair_symbol], sizes)
 
@@ -341,7 +341,7 @@ def _add_losses(
 
 
 def runs(begins: Int[Array, "runs"], sizes: Int[Array, "runs"]) -> Int64[Array, "numbers"]:
-    """Return runs of consecutive numbers, one behind the other: `sizes[i]` of them from `begins[i]` on."""
+    """Return runs of consecutive numbers, one after another: `sizes[i]` of them from `begins[i]` on."""
     return np.repeat(begins - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
 
 

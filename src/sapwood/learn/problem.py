@@ -162,7 +162,7 @@ class LatentProblem:
         tensors, root
             By rule and by symbol.
         words
-            Sums of outside vectors over the leaves of each pair of preterminal and word, one behind the other.
+            Sums of outside vectors over the leaves of each pair of preterminal and word, one after another.
         means
             By symbol, the mean inside vector.
         """

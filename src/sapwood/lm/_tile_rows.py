@@ -43,7 +43,7 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class TileRow:
-    """The tiles of a group of rows, one behind the other; `offsets` says where each block's segments begin."""
+    """The tiles of a group of rows, one after another; `offsets` says where each block's segments begin."""
 
     segments: Segments
     offsets: np.ndarray

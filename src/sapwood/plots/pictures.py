@@ -61,7 +61,7 @@ def check_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise UsageError("drawing needs Matplotlib: pip install 'sapwood[plot]'") from error
+        raise UsageError("drawing needs Matplotlib: pip install matplotlib") from error
 
 
 def save_picture(path: str | Path, make: Callable[[], Figure]) -> None:

@@ -68,7 +68,7 @@ def difference(here: dict[str, str], there: dict[str, str], worker: str) -> str:
     """Return what is wrong with a worker's versions, or nothing."""
     for name, version in here.items():
         if name not in there:
-            return f"worker {worker} has no {name}; install sapwood[cluster] {here['sapwood']} where it runs"
+            return f"worker {worker} has no {name}; install sapwood {here['sapwood']} and distributed where it runs"
         if there[name] != version:
             return (
                 f"worker {worker} has {name} {there[name]}, and here it is {version}; results are the same only with "
@@ -248,8 +248,8 @@ class Connection:
             ) from error
         except ModuleNotFoundError as error:
             raise ClusterError(
-                f"--cluster {self.address}: a worker has no {error.name}; install sapwood[cluster] {__version__} where "
-                "it runs"
+                f"--cluster {self.address}: a worker has no {error.name}; "
+                f"install sapwood {__version__} and all it needs where it runs"
             ) from error
         except lost as error:
             raise ClusterError(
@@ -279,7 +279,7 @@ def _imported() -> Any:
     try:
         return importlib.import_module("distributed")
     except ModuleNotFoundError as error:
-        raise UsageError("--cluster needs Dask: pip install 'sapwood[cluster]'") from error
+        raise UsageError("--cluster needs Dask: pip install distributed") from error
 
 
 def _quieten() -> None:

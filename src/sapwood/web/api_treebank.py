@@ -51,7 +51,7 @@ def _trees(request: Request) -> dict[str, Any]:
 
 
 def pattern_of_words(text: str, *, any_case: bool = False) -> str:
-    """Return the pattern that finds words one behind the other.
+    """Return the pattern that finds words one after another.
 
     >>> pattern_of_words("the dog")
     '/^the$/ !< __ . (/^dog$/ !< __)'

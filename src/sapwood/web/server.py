@@ -51,7 +51,7 @@ def make_server(service: Service, listening: socket.socket, *, log_texts: bool =
     try:
         import uvicorn
     except ImportError:
-        raise UsageError("the explorer needs uvicorn; install it with: pip install 'sapwood[web]'") from None
+        raise UsageError("the explorer needs uvicorn; install it with: pip install uvicorn httptools") from None
     hosts = _LOOPBACK_NAMES if is_loopback(listening) else None
     application = Application(service, hosts=hosts, log_texts=log_texts)
     settings = uvicorn.Config(

@@ -121,7 +121,7 @@ class Statistics:
         ]
 
     def word_sums(self) -> Float64[Array, "word_weights"]:
-        """Return the rows of all words, one behind the other."""
+        """Return the rows of all words, one after another."""
         return np.concatenate([np.zeros(0), *(rows.ravel() for rows in self.words)])
 
 

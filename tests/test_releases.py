@@ -1,0 +1,80 @@
+"""What stands around a release: constraints, recipe, image, workflows and documentation agree with the package."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import constraints
+from sapwood import __version__
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def read(name: str) -> str:
+    return (REPOSITORY / name).read_text(encoding="utf-8")
+
+
+def test_constraints_have_all_that_is_needed_in_versions_that_are_allowed() -> None:
+    lines = [line for line in read("constraints.txt").splitlines() if not line.startswith("#")]
+    pinned = {Requirement(line).name: Requirement(line) for line in lines}
+    for wanted in constraints.wanted():
+        (version,) = pinned[constraints.normal(wanted.name)].specifier
+        assert version.operator == "=="
+        assert wanted.specifier.contains(Version(version.version)), f"{wanted}, but {version}"
+    assert {"numpy", "h11", "cymem"} <= set(pinned)  # what we need, and what that needs
+    assert not set(constraints.LEFT_OUT) & set(pinned)
+
+
+def test_the_recipe_has_our_version_and_needs_what_we_need() -> None:
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load(read("packaging/conda/recipe.yaml"))
+    assert recipe["context"]["version"] == __version__
+    run = {Requirement(line.replace(" >=", ">=")) for line in recipe["requirements"]["run"]}
+    assert run == {*map(Requirement, PROJECT["dependencies"]), Requirement(f"python{PROJECT['requires-python']}")}
+    (entry,) = recipe["build"]["python"]["entry_points"]
+    assert entry == f"sapwood = {PROJECT['scripts']['sapwood']}"
+    build = tomllib.loads(read("pyproject.toml"))["build-system"]["requires"]
+    assert {line.replace(" >=", ">=") for line in recipe["requirements"]["host"]} >= set(build)
+
+
+def test_the_image_has_no_rights_and_only_what_it_needs() -> None:
+    docker = read("Dockerfile")
+    stages = docker.split("FROM ")[1:]
+    assert len(stages) == 2
+    assert "g++" not in stages[1]
+    user = re.search(r"^USER (\d+):(\d+)$", stages[1], re.MULTILINE)
+    assert user is not None
+    assert int(user[1]) > 0
+    # The user is changed last: nothing is installed or copied after that.
+    assert not re.search(r"^(RUN|COPY|ADD) ", stages[1][user.end() :], re.MULTILINE)
+    for line in re.findall(r"^COPY (?!--from)(.+) \S+$", docker, re.MULTILINE):
+        for name in line.split():
+            assert (REPOSITORY / name).exists()
+            assert f"!{name}" in read(".dockerignore").splitlines()
+
+
+def test_workflows_name_what_is_there() -> None:
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load(read(".github/workflows/ci.yml"))["jobs"]
+    matrix = jobs["matrix"]["strategy"]["matrix"]
+    known = [line.rpartition(" :: ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line]
+    assert matrix["python"] == known
+    assert {name.split("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    for name in (".github/workflows/ci.yml", ".github/workflows/release.yml"):
+        for job in yaml.safe_load(read(name))["jobs"].values():
+            for step in job["steps"]:
+                if (command := step.get("run", "").split(" ")[0]).startswith(".ci/"):
+                    assert (REPOSITORY / command).stat().st_mode & 0o111, f"{command} is no program"
+
+
+@pytest.mark.parametrize("script", ["run", "release", "supply", "checked"])
+def test_scripts_are_shell(script: str) -> None:
+    subprocess.run(["bash", "-n", REPOSITORY / ".ci" / script], check=True)
