@@ -19,7 +19,7 @@ import os
 import statistics
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -29,6 +29,9 @@ from sapwood.lm import word_classes
 from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.trees.formats import read_trees
 from sapwood.trees.tree import Tree
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DEFAULT = "default"
 METHODS = [*LEARNERS, DEFAULT]
@@ -80,9 +83,10 @@ def table(results: list[dict[str, Any]], methods: list[str], sizes: list[int]) -
     return "\n".join(lines)
 
 
-def draw(results: list[dict[str, Any]], methods: list[str], path: str) -> None:
+def draw(results: list[dict[str, Any]], methods: list[str]) -> Figure:
     """Draw F1 and seconds against the number of trees."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     for axes, name, title in zip(
@@ -95,12 +99,17 @@ def draw(results: list[dict[str, Any]], methods: list[str], path: str) -> None:
                 for size in sizes
             ]
             strong = {"linewidth": 2.5, "color": "black"} if method == DEFAULT else {}
-            axes.plot(sizes, means, marker="o", **({"color": COLOURS[number % len(COLOURS)], "label": method} | strong))
+            colour = "grey" if method == "pcfg" else COLOURS[number % len(COLOURS)]
+            axes.plot(sizes, means, marker="o", **({"color": colour, "label": method} | strong))
         axes.set(xscale="log", xlabel="trees", title=title)
+        axes.xaxis.set_major_locator(FixedLocator(sorted({row["size"] for row in results})))
         axes.grid(alpha=0.3)
     figure.axes[1].set_yscale("log")
+    for axis in (*(axes.xaxis for axes in figure.axes), figure.axes[1].yaxis):
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     figure.axes[0].legend(fontsize=8)
-    save_picture(figure, path)
+    return figure
 
 
 def main() -> None:
@@ -140,7 +149,7 @@ def main() -> None:
     if options.markdown is not None:
         options.markdown.write_text(content + "\n")
     if options.picture is not None:
-        draw(results, options.methods, options.picture)
+        save_picture(options.picture, lambda: draw(results, options.methods))
 
 
 if __name__ == "__main__":

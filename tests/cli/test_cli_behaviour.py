@@ -39,6 +39,7 @@ COMMANDS = (
     "decompose",
     "lm",
     "identify",
+    "induce",
 )
 
 

@@ -9,7 +9,7 @@ from elsewhere import Elsewhere
 from inference.enumerate_trees import all_trees, children, rule_number
 from inference.test_observed import make
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference import observations
+from sapwood.inference import _places, observations
 from sapwood.inference.forests import Forests, sentence_forest
 from sapwood.inference.observations import Expectations, Pairs
 from sapwood.inference.observed import ObservedTrees
@@ -204,7 +204,7 @@ def test_forests_of_one_tree_are_trees(seed, dtype):
 
 def test_the_same_bits_wherever_shards_are(monkeypatch):
     monkeypatch.setattr(observations, "_SHARD_NODES", 20)
-    monkeypatch.setattr(observations, "_PART", 16)
+    monkeypatch.setattr(_places, "_PART", 16)
     _, grammar, _, forests = problem(1, sentences=12)
     packed, pairs = packed_of(grammar, forests), pairs_of(grammar)
     table = table_of(grammar, pairs)

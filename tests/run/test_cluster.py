@@ -24,7 +24,7 @@ import pytest
 
 import sapwood
 from sapwood.errors import ClusterError, InputError, UsageError
-from sapwood.inference import _places, observations
+from sapwood.inference import _places, observations, observed
 from sapwood.inference.parse_files import parse_files
 from sapwood.learn.layer import LayerLearner
 from sapwood.lm import count_shards, count_text
@@ -225,7 +225,7 @@ def test_members_of_an_ensemble_are_trained_whole(
 
 @pytest.mark.slow
 def test_folds_of_a_layer_are_trained_whole(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observed, "_SHARD_NODES", 1 << 16)  # as it is on the workers
+    monkeypatch.setattr(observations, "_SHARD_NODES", 1 << 16)  # as it is on the workers
     options: dict[str, Any] = {"method": "em", "layer": LayerLearner(folds=2, epochs=1), "states": 2, "iterations": 1}
     here = saved(sapwood.train(TREES, **options), tmp_path / "here")
     assert saved(sapwood.train(TREES, workers=cluster, **options), tmp_path / "there") == here

@@ -338,14 +338,14 @@ def test_unindented_lines_of_a_good_tree_are_no_new_trees():
 def test_unclosed_trees_in_a_long_file(monkeypatch):
     """What is held back to be read again is bounded, so that a long file costs neither memory nor time."""
     fed: list[int] = []
-    plain = brackets._Reader._feed
+    plain = brackets.BracketReader._feed
 
     def counting(self, number: int, line: str) -> None:
         fed.append(number)
         assert len(self.held) <= brackets._MOST_LINES
         plain(self, number, line)
 
-    monkeypatch.setattr(brackets._Reader, "_feed", counting)
+    monkeypatch.setattr(brackets.BracketReader, "_feed", counting)
     lines = ["(S (A a))\n"] * 20_000
     for bad in (100, 5000, 19_500):
         lines[bad] = "(S (A a)\n"

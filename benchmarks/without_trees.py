@@ -1,6 +1,6 @@
 """Learning without trees: what each model finds in a treebank's sentences, beside what costs nothing to know.
 
-    python benchmarks/induction.py DIRECTORY [DIRECTORY ...] [--from tags words] [--lengths 10 40] [--seeds 0 1 2]
+    python benchmarks/without_trees.py DIRECTORY [DIRECTORY ...] [--from tags words] [--lengths 10 40] [--seeds 0 1 2]
         [--sentences N] [--results FILE.jsonl] [--minutes M] [--markdown FILE] [--picture FILE.svg]
 
 All trees of a directory (*.mrg, *.mrg.gz) are taken for what they are without brackets: their sentences, punctuation
