@@ -100,7 +100,8 @@ def killed(process: subprocess.Popen, chance: random.Random, seconds: float, mos
                 count += 1
             except ProcessLookupError:
                 pass
-    message = process.stderr.read()
+    with process.stderr:
+        message = process.stderr.read()
     waiter.join()
     if process.returncode:
         raise SystemExit(f"exit code {process.returncode}: {message}")

@@ -144,7 +144,7 @@ RUNS = [
         "cluster",
         "{trees} {text} --json {new}/a.jsonl --workers 2 --cycles 1 --sentences 12 --files 3 --tokens 500 "
         "--parts tasks pass parse count",
-        [r"pass: local:2 takes", r"\| parse 1e9 sentences \|", r"\| one pass of EM, 1e8 nodes \|"],
+        [r"\| pass \| 2 \| 1 \|", r"\| parse \| 2 \| 1 \|", r"\| count \| 2 \| 1 \|"],
         id="cluster",
         marks=[
             slow,

@@ -119,3 +119,9 @@ def test_what_is_recommended_is_saved_as_one_file(tmp_path):
     assert found == trained.grammars
     assert found[0].network is not None
     assert found[0].layer is not None
+
+
+def test_settings_of_what_is_not_recommended_are_refused():
+    with pytest.raises(UsageError, match=r"cycles: is no setting of what is learned from 60 trees if no method is"):
+        make_recipe(n_trees=60, cycles=2)
+    assert make_recipe(cycles=2).learners == (SplitMerge(cycles=2),)  # of how many trees is not known yet

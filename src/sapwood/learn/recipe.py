@@ -88,7 +88,7 @@ def make_recipe(
     layer: bool | LayerLearner | None = None,
     network: bool | NetworkLearner | None = None,
     classes: WordClasses | None = None,
-    n_trees: int = 0,
+    n_trees: int | None = None,
     **settings: Any,
 ) -> Recipe:
     """Return what `sapwood.train` learns if it is given these arguments.
@@ -96,8 +96,8 @@ def make_recipe(
     Parameters
     ----------
     n_trees
-        The size of the treebank, by which to choose if neither a method nor an ensemble is given. Trees are prepared in
-        the same way for all that may be chosen.
+        The size of the treebank, by which to choose if neither a method nor an ensemble is given. As long as it is not
+        known, what may be chosen stands for it: trees are prepared in the same way for all.
     method, ensemble, layer, network, classes, settings
         As for `train`.
 
@@ -111,6 +111,8 @@ def make_recipe(
     'split-merge'
     """
     if ensemble is None and method is None:
+        if n_trees is None:
+            n_trees = 0 if set(settings) <= _settings_of(_FEW) else FEW
         wanted = recommended(n_trees, **settings)
         kinds = list(wanted.learners)
         layer, network = (wanted.layer if layer is None else layer), (wanted.network if network is None else network)
@@ -142,10 +144,19 @@ def recommended(n_trees: int, **settings: Any) -> Recipe:
         Settings that those learners take which have them, instead of the recommended ones.
     """
     kinds = _FEW if n_trees < FEW else _MANY
+    if unknown := sorted(set(settings) - _settings_of(kinds)):
+        raise UsageError(
+            f"{unknown[0]}: is no setting of what is learned from {n_trees} trees if no method is named "
+            f"({', '.join(kind.method for kind in kinds)}); name the method that you mean"
+        )
     learners = _of_methods(kinds, settings)
     if n_trees < TINY:
         return Recipe(_seeded(learners))
     return Recipe(_seeded(learners), layer=LayerLearner(), network=NetworkLearner())
+
+
+def _settings_of(kinds: Sequence[Learner]) -> set[str]:
+    return set().union(*(declared(kind) for kind in kinds), ("features",))
 
 
 def _made(given: Any, cls: type[Part]) -> Part | None:
