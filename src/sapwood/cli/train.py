@@ -172,7 +172,6 @@ def command(
     from sapwood.learn.recipe import make_recipe
     from sapwood.learn.run import TrainingRun
     from sapwood.learn.settings import declared
-    from sapwood.lm import word_classes
     from sapwood.trees import Corpus
 
     if sequences:
@@ -196,11 +195,11 @@ def command(
     make = functools.partial(make_recipe, method, ensemble=ensemble, layer=layer, network=network, **settings)
     with naming_options(settings):
         recipe = make()
-    learner = recipe.first
     if "random_state" not in settings and any("random_state" in declared(one) for one in recipe.learners):
         make = functools.partial(make, random_state=seed)
     if cluster is not None:
-        make = functools.partial(make, workers=common.open_workers(context, cluster, learner.threads))
+        make = functools.partial(make, workers=common.open_workers(context, cluster, recipe.first.threads))
+    learner = make().first
     if save_config is not None:
         write_config(save_config, _kept(context))
     progress = common.make_progress(quiet)
@@ -208,7 +207,7 @@ def command(
     started = time.perf_counter()
     held_out = None
     if sequences:
-        corpus, held_out = _read_sequences(make().first, treebank, dev, skip_bad, progress)
+        corpus, held_out = _read_sequences(learner, treebank, dev, skip_bad, progress)
     else:
         base = replace(learner.preparation, root=normaliser.root)
         transform = common.make_transform(base, direction, vertical, horizontal, heads, annotate_tags)
@@ -220,12 +219,13 @@ def command(
         if dev is not None:
             with common.naming([dev]):
                 trees = common.trees_from([dev], input_format, skip_bad, progress)
-                held_out = HeldOut(trees, corpus, workers=make().first.where)
+                held_out = HeldOut(trees, corpus, workers=learner.where)
     with common.resumable(run.kept.left):
         classes = None
         if lessons.classes:
-            workers = make().first.where
-            classes = word_classes(list(text), random_state=seed, workers=workers, progress=progress)
+            from sapwood.lm import word_classes
+
+            classes = word_classes(list(text), random_state=seed, workers=learner.where, progress=progress)
         recipe = lessons.added(make(n_trees=corpus.n_trees, classes=classes))
         grammars = run(recipe, corpus, held_out, progress)
     seconds = time.perf_counter() - started

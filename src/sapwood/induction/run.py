@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from sapwood.induction.inducers import DEFAULT_MODEL, Inducer, Learned, make_ind
 from sapwood.induction.prospects import prospects
 from sapwood.induction.text import Sentence, Text, make_text
 from sapwood.run.checkpoint import KeptFiles
-from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.run.progress import Progress, Silent
 from sapwood.trees.punctuation import Punctuation
 
@@ -127,7 +125,7 @@ class InductionRun:
         """Learn, save, and clear away what was kept for the case of an interruption."""
         progress = progress or Silent()
         progress.note(prospects(self.inducer, text))
-        with self._open_log() as log:
+        with self.kept.open_log(self.log, resume=self.resume) as log:
             if getattr(log, "is_new", True):
                 figures = {"sentences": text.n_sentences, "words": len(text.word), "terminals": len(text.terminals)}
                 method = f"induce {self.inducer.model}"
@@ -135,18 +133,10 @@ class InductionRun:
             try:
                 model = self.inducer.fit(text, progress=progress, log=log, checkpoint=self.kept.checkpoint())
             except GrammarError:  # which would come again, however often one goes on
-                for path in self.kept.checkpoints():
-                    path.unlink()
+                self.kept.forget()
                 raise
             log.write("end", step=int(model.info.get("iterations", 0)))
         if self.output is not None:
             model.save(self.output)
             self.kept.clear()
         return model
-
-    def _open_log(self) -> contextlib.AbstractContextManager[Log]:
-        if self.log is None:
-            return contextlib.nullcontext(NoLog())
-        if not self.resume:
-            return TrainingLog(self.log)
-        return TrainingLog.resume(self.log, step=int(self.kept.reached().get("step", 0)))

@@ -112,7 +112,7 @@ def make_recipe(
     """
     if ensemble is None and method is None:
         if n_trees is None:
-            n_trees = 0 if set(settings) <= _settings_of(_FEW) else FEW
+            n_trees = 0 if set(settings) <= _settings_of(*_FEW) else FEW
         wanted = recommended(n_trees, **settings)
         kinds = list(wanted.learners)
         layer, network = (wanted.layer if layer is None else layer), (wanted.network if network is None else network)
@@ -144,7 +144,7 @@ def recommended(n_trees: int, **settings: Any) -> Recipe:
         Settings that those learners take which have them, instead of the recommended ones.
     """
     kinds = _FEW if n_trees < FEW else _MANY
-    if unknown := sorted(set(settings) - _settings_of(kinds)):
+    if unknown := sorted(set(settings) - _settings_of(*kinds)):
         raise UsageError(
             f"{unknown[0]}: is no setting of what is learned from {n_trees} trees if no method is named "
             f"({', '.join(kind.method for kind in kinds)}); name the method that you mean"
@@ -155,8 +155,10 @@ def recommended(n_trees: int, **settings: Any) -> Recipe:
     return Recipe(_seeded(learners), layer=LayerLearner(), network=NetworkLearner())
 
 
-def _settings_of(kinds: Sequence[Learner]) -> set[str]:
-    return set().union(*(declared(kind) for kind in kinds), ("features",))
+def _settings_of(*learners: Learner) -> set[str]:
+    """Return the settings that at least one of them has; `features` stands for those of both sides."""
+    names = set().union(*map(declared, learners))
+    return names | {"features"} if "inside" in names else names
 
 
 def _made(given: Any, cls: type[Part]) -> Part | None:
@@ -169,12 +171,11 @@ def _made(given: Any, cls: type[Part]) -> Part | None:
 def _of_methods(kinds: Sequence[str | Learner], settings: dict[str, Any]) -> list[Learner]:
     """Return learners, each with those settings that it has."""
     learners = [kind if isinstance(kind, Learner) else make_learner(kind) for kind in kinds]
-    has = [{*declared(one), *(["features"] if "inside" in declared(one) else [])} for one in learners]
-    if unknown := sorted(set(settings).difference(*has)):
+    if unknown := sorted(set(settings) - _settings_of(*learners)):
         raise UsageError(f"no member of the ensemble has a setting {unknown[0]!r}")
     return [
-        with_settings(learner, {name: value for name, value in settings.items() if name in names})
-        for learner, names in zip(learners, has, strict=True)
+        with_settings(one, {name: value for name, value in settings.items() if name in _settings_of(one)})
+        for one in learners
     ]
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from sapwood.learn.recipe import Members, Recipe, make_recipe
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
 from sapwood.learn.teaching import PartialTrees, PlainText, taught
 from sapwood.run.checkpoint import KeptFiles
-from sapwood.run.log import Log, NoLog, TrainingLog
+from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
@@ -222,7 +221,7 @@ class TrainingRun:
         progress, self.recipe = progress or Silent(), recipe
         done = self._done(corpus)
         steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self._size])
-        with self._open_log(steps) as log:
+        with self.kept.open_log(self.log, resume=self.resume, steps=steps) as log:
             if getattr(log, "is_new", True):
                 figures = {"trees": corpus.n_trees, "words": corpus.n_words}
                 log.write("start", step=0, method=recipe.method, settings=recipe.settings(), **figures)
@@ -240,8 +239,7 @@ class TrainingRun:
                 steps += recipe.network.epochs
             if recipe.layer is not None:
                 if recipe.network is None:
-                    for path in self.kept.checkpoints():  # of the last grammar, which is kept as a whole
-                        path.unlink()
+                    self.kept.forget()  # the last grammar's: it is kept as a whole
                 done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
                 steps += recipe.layer.epochs
             log.write("end", step=steps)
@@ -296,8 +294,7 @@ class TrainingRun:
                     job.corpus, dev=job.dev, progress=progress, log=NoLog() if fold else view, checkpoint=checkpoint
                 )
             except GrammarError:  # which would come again, however often one goes on
-                for path in self.kept.checkpoints():
-                    path.unlink()
+                self.kept.forget()
                 raise
             steps += grammar.info.get("iterations", 0)
             yield number, grammar, []
@@ -350,16 +347,6 @@ class TrainingRun:
                     "ones again, or remove it to start anew"
                 )
         return done
-
-    def _open_log(self, steps: int) -> contextlib.AbstractContextManager[Log]:
-        if self.log is None:
-            return contextlib.nullcontext(NoLog())
-        if not self.resume:
-            return TrainingLog(self.log)
-        # Lines behind the last checkpoint will be written again.
-        reached = self.kept.reached()
-        step, measured = (steps + int(reached.get(name, 0)) for name in ("step", "measured"))
-        return TrainingLog.resume(self.log, step=step, measured=measured)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from sapwood.errors import ModelError, SapwoodError, UsageError
 from sapwood.files import is_regular
+from sapwood.run.log import Log, NoLog, TrainingLog
 from sapwood.schema import Schema
 from sapwood.shapes import Array, Shaped
 from sapwood.storage import Arrays, content_digest, read_header
@@ -118,6 +119,24 @@ class KeptFiles:
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints that are there."""
         return [] if self.output is None else self._beside(f"{glob.escape(self.output.name)}.checkpoint*")
+
+    def forget(self) -> None:
+        """Remove the checkpoints: what they lead to would come again, or is kept as a whole."""
+        for path in self.checkpoints():
+            path.unlink()
+
+    def open_log(
+        self, log: str | Path | None, *, resume: bool, steps: int = 0
+    ) -> contextlib.AbstractContextManager[Log]:
+        """Return the log of a run, of which so many steps were done before the one that the last checkpoint is of."""
+        if log is None:
+            return contextlib.nullcontext(NoLog())
+        if not resume:
+            return TrainingLog(log)
+        # Lines behind the last checkpoint will be written again.
+        reached = self.reached()
+        step, measured = (steps + int(reached.get(name, 0)) for name in ("step", "measured"))
+        return TrainingLog.resume(log, step=step, measured=measured)
 
     def reached(self) -> dict[str, int]:
         """Return the numbers beside the arrays of the last checkpoint; nothing if there is none."""
