@@ -117,6 +117,10 @@ def test_closing_leaves_good_trees(grammar, network):
         trees.append([result.tree for result in parser.parse(WORDS_OF)])
     assert trees[0] == trees[1]
     assert all(tree is not None for tree in trees[2])
+    # What is opened again is tried at the same threshold first.
+    leaves = parser._words.read(WORDS_OF[0])[1]
+    tried = [(attempt.threshold, attempt.close) for attempt in parser._attempts(leaves)]
+    assert tried[:2] == [(parser.threshold, True), (parser.threshold, False)]
 
 
 def test_what_is_seen_of_words():
