@@ -3,30 +3,36 @@
     python benchmarks/serve.py ../shared/data/gum/test.mrg --clients 200 --seconds 120
 
 Clients send the sentences of a treebank in random order, each waiting for its answer before it sends the next; one
-that is told to come back (503) waits for as long as it was told. Then `sapwood parse` parses as many of the same
-sentences with the same number of threads. It prints requests by status, latencies, the most memory that the server
-took, and sentences per second of wall and of CPU time of both: on a machine that does other work, and where the
-clients run on the same cores, CPU time says what serving costs.
+that is told to come back (503) waits for as long as it was told. Before and after that `sapwood parse` parses such
+sentences with the same number of threads. It prints requests by status, latencies beside the parser's own time for a
+sentence, the most memory that the server took, and sentences per second of wall and of CPU time of both. Clients run on
+the same cores as the server, so by wall time it has less of the machine than `sapwood parse`; by CPU time it has not.
+Where other work comes and goes, even CPU time does: with `--rounds 8 --seconds 5` the two take turns, and the median of
+the shares counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import random
 import re
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from sapwood.inference.parser import Parser
 from sapwood.trees.formats import read_trees
 from sapwood.trees.normalise import Normaliser
 
@@ -103,16 +109,17 @@ async def load(port: int, process: int, bodies: Sequence[bytes], clients: int, s
     }
 
 
-def serve(bodies: Sequence[bytes], threads: int, queue: int, clients: int, seconds: float) -> Figures:
-    """Start a server, load it, and stop it."""
+@contextlib.contextmanager
+def serving(bodies: Sequence[bytes], threads: int, queue: int) -> Iterator[tuple[int, int]]:
+    """Start a server, warm it and stop it in the end; yields its port and its process."""
     command = [sys.executable, "-m", "sapwood", "serve", "-q", "--port", "0", "--threads", str(threads)]
     with subprocess.Popen([*command, "--queue", str(queue)], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = re.search(r":(\d+)/", server.stdout.readline())
         assert port is not None
         try:
-            asyncio.run(load(int(port[1]), server.pid, bodies, 2, min(3.0, seconds)))  # warm
-            return asyncio.run(load(int(port[1]), server.pid, bodies, clients, seconds))
+            asyncio.run(load(int(port[1]), server.pid, bodies, 2, 3.0))
+            yield int(port[1]), server.pid
         finally:
             server.terminate()
 
@@ -141,25 +148,45 @@ def parse(sentences: Sequence[Sequence[str]], threads: int) -> Figures:
     return {"parsed": number, "per_second": number / wall, "per_cpu_second": number / cpu}
 
 
+def own_times(sentences: Sequence[Sequence[str]]) -> Figures:
+    """Return the CPU time that the parser takes for a sentence, one at a time and with nothing around it."""
+    parser = Parser()
+    seconds = []
+    for words in sentences:
+        began = time.thread_time()
+        parser.parse_one(words)
+        seconds.append(time.thread_time() - began)
+    done = sorted(seconds[len(seconds) // 4 :])  # the first ones warm it
+    return {f"p{part}_ms": 1000 * done[len(done) * part // 100] for part in (50, 99)}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("treebank")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--rounds", type=int, default=1, help="how often, in turns with `sapwood parse`")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--queue", type=int, default=128)
     parser.add_argument("--words", type=int, default=120, help="longer sentences are left out")
+    parser.add_argument("--parsed", type=int, default=5000, help="sentences for `sapwood parse`")
     options = parser.parse_args(arguments)
     sentences = read_sentences(options.treebank, options.words)
     bodies = [json.dumps({"sentences": [words]}).encode() for words in sentences]
-    served = serve(bodies, options.threads, options.queue, options.clients, options.seconds)
-    # The same mixture, once more.
     rng = random.Random(0)
-    again = [rng.choice(sentences) for _ in range(max(2, min(served["answered"], 5000)))]
-    parsed = parse(again, options.threads)
-    share = served["per_cpu_second"] / parsed["per_cpu_second"]
-    found = {"serve": served, "parse": parsed, "share_of_parse_by_cpu": share}
+    some = [rng.choice(sentences) for _ in range(options.parsed)]
+    parsed, served = [parse(some, options.threads)], []
+    with serving(bodies, options.threads, options.queue) as (port, process):
+        for _ in range(options.rounds):
+            served.append(asyncio.run(load(port, process, bodies, options.clients, options.seconds)))
+            parsed.append(parse(some, options.threads))
+    found: Figures = {"serve": served, "parse": parsed, "own": own_times(some[:1000])}
+    for figure in ("per_second", "per_cpu_second"):
+        # Each round beside what was parsed before and after it.
+        around = [(one[figure] + other[figure]) / 2 for one, other in pairwise(parsed)]
+        shares = [one[figure] / other for one, other in zip(served, around, strict=True)]
+        found[f"{figure}_shares"], found[f"{figure}_share"] = shares, statistics.median(shares)
     print(json.dumps(found, indent=1))
 
 

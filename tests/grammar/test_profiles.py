@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import sapwood
 from effort import examples
 from sapwood.grammar.expectations import with_expected_counts
-from sapwood.grammar.profiles import state_levels, state_profiles
+from sapwood.grammar.profiles import state_anchors, state_levels, state_profiles
 from sapwood.testing.grammars import random_grammar
 
 
@@ -103,3 +103,18 @@ def test_real_valued_weights_tell_nothing():
     grammar = replace(sapwood.load("en"), probabilistic=False)
     profiles = state_profiles(grammar, 0)
     assert all(not (profile.rules or profile.words or profile.contexts) for profile in profiles)
+
+
+def test_anchors_are_told_only_if_they_fit():
+    grammar = random_grammar(np.random.default_rng(3), interminals=2, preterminals=2)
+    number = len(grammar.symbols)
+    pairs = [[f"word: {state}", None] for state in range(int(grammar.states[0]))]
+    told = {"of": [0] + [-1] * (number - 1), "anchors": [pairs]}
+    assert state_anchors(grammar.with_info(pivot=told), 0) == [tuple(pair) for pair in pairs]
+    assert state_anchors(grammar.with_info(pivot=told), 1) == []
+    for wrong in (
+        None, [], {"of": [0]}, {**told, "of": [5] * number}, {**told, "of": ["0"] * number},
+        {**told, "anchors": [pairs[:-1]]}, {**told, "anchors": [[["a"], *pairs[1:]]]},
+        {**told, "anchors": {"0": pairs}}, {**told, "anchors": [[[1, None], *pairs[1:]]]},
+    ):  # fmt: skip
+        assert state_anchors(grammar.with_info(pivot=wrong), 0) == []

@@ -17,12 +17,20 @@ from urllib.parse import quote
 from browser import WHY_NOT, browsing, resize, serving
 from made_treebank import TEXT, made_treebank
 
+from sapwood.learn.pivot import Pivot
+from sapwood.learn.spectral import Spectral
 from sapwood.lm import count_text
 from sapwood.lm.aggregate import AggregateMarkov
 from sapwood.run.log import TrainingLog
+from sapwood.trees.corpus import Corpus
 from sapwood.web.service import Service
 
 SENTENCE = "She saw the man with the telescope."
+LONG = (
+    "The council, which had met three times since the flood, decided on Thursday to close the road beside the river "
+    "because engineers who had tested the old bridge said that nobody could be sure how long it would stand, although "
+    "many people in the village asked for a ferry, a new crossing or at least a bus to the station on the other side."
+)
 CHOOSE_TWO = "for (const n of [1, 2]) document.querySelectorAll('.cards > .card[data-state] button')[n].click()"
 LOOK = "const asked = document.querySelector('#asked'); asked.value = 'the'; asked.form.requestSubmit()"
 # Name, path, what to wait for, and what to do then.
@@ -30,6 +38,9 @@ PAGES: list[tuple[str, str, str, str]] = [
     ("parse", "parse#" + quote(json.dumps({"text": SENTENCE, "count": 3})), ".cards .node", ""),
     ("states", "states#symbol=VBD%2Ftag", ".card[data-state]", ""),
     ("compare", "states#symbol=NP", ".card[data-state]", CHOOSE_TWO),
+    ("anchors", "states#model=pivot&symbol=NP", ".anchors li", ""),
+    ("spectrum", "states#model=spectral&symbol=NP", "svg.plot .dot", ""),
+    ("long", "parse#" + quote(json.dumps({"text": LONG, "count": 3})), ".cards .node", ""),
     ("search", "treebank#pattern=NP+%3C+PP", ".card .matched", ""),
     ("mistakes", "treebank#tab=mistakes", ".pairs .wrong", ""),
     ("words", "words", "#topics .card", LOOK),
@@ -44,16 +55,36 @@ def make_service(folder: Path) -> Service:
     lines = [line.strip() for line in TEXT.replace("\n", " ").split(".")]
     (folder / "text.txt").write_text("\n".join(lines * 5) + "\n")
     AggregateMarkov(states=6).fit(count_text(folder / "text.txt", order=2)).save(folder / "words.lm")
-    with TrainingLog(folder / "train.jsonl") as log:
-        log.write("start", step=0, method="em", trees=31)
-        for step in range(1, 40):
-            log.write("iteration", step=step, cycle=1, iteration=step, log_likelihood=-3000 + 900 * (1 - 0.9**step))
-            if step % 5 == 0:
-                log.write("dev", step=step, cycle=1, f1=60 + 22 * (1 - 0.85**step))
-        log.write("end", step=39)
+    write_log(folder / "train.jsonl")
+    corpus = Corpus.from_trees(made_treebank())
+    Pivot(states=4, support=3, least=1).fit(corpus).save(folder / "pivot.sapwood")
+    Spectral(states=6).fit(corpus).save(folder / "spectral.sapwood")
     return Service.load(
-        ["en", str(folder / "words.lm")], treebank=str(folder / "gold.mrg"), logs=[str(folder / "train.jsonl")]
+        ["en", *(str(folder / name) for name in ("pivot.sapwood", "spectral.sapwood", "words.lm"))],
+        treebank=str(folder / "gold.mrg"),
+        logs=[str(folder / "train.jsonl")],
     )
+
+
+def write_log(path: Path) -> None:
+    """Write the log of a training as it is by default: grammars, a network and a layer."""
+    settings = {"layer": {"epochs": 6}, "network": {"epochs": 12}}
+    with TrainingLog(path) as log:
+        log.write("start", step=0, method="split-merge", trees=9000, settings=settings)
+        step = 0
+        for member in range(2):
+            for cycle in range(1, 5):
+                for iteration in range(1, 11):
+                    step += 1
+                    value = -1e6 + 9e4 * (cycle - 0.6**iteration) + 4e3 * member
+                    labels = {"member": member, "cycle": cycle, "phase": "split", "iteration": iteration}
+                    log.write("iteration", step=step, **labels, log_likelihood=value, states=60 * 2**cycle)
+                log.write("dev", step=step, member=member, cycle=cycle, f1=70 + 14 * (1 - 0.5**cycle) + 0.6 * member)
+        for epoch in range(1, 13):
+            losses = {"loss": 0.2 + 1.6 * 0.75**epoch, "tag_loss": 0.1 + 0.9 * 0.7**epoch}
+            log.write("network", step=epoch, epoch=epoch, **losses)
+        for epoch in range(1, 5):
+            log.write("layer", step=epoch, epoch=epoch, loss=0.6 + 0.8 * 0.5**epoch)
 
 
 def show(driver: Any, address: str, page: tuple[str, str, str, str]) -> None:
@@ -76,14 +107,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--docs", action="store_true", help="those of the documentation alone")
+    parser.add_argument("--only", nargs="*", choices=[page[0] for page in PAGES], help="these pages alone")
     options = parser.parse_args()
+    pages = [page for page in PAGES if not options.only or page[0] in options.only]
     if WHY_NOT:
         sys.exit(WHY_NOT)
     options.directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, serving(make_service(Path(folder))) as address:
         for dark in (False,) if options.docs else (False, True):
             with browsing(dark=dark) as driver:
-                for page in PAGES:
+                for page in pages:
                     for width in (1200,) if options.docs else (1400, 400):
                         if options.docs and page[0] not in SHOWN:
                             continue

@@ -11,8 +11,10 @@ import time
 import pytest
 from browser import serving
 from client import Client
+from made_treebank import made_treebank
 
 import sapwood
+from sapwood.cli.main import main
 from sapwood.web.service import Limits, Service
 
 WORDS = ["She", "saw", "the", "man", "with", "the", "telescope", "."]
@@ -64,14 +66,69 @@ def test_k_best_marginals_and_samples(client):
 def test_evaluate(client):
     gold = "(ROOT (S (NP (PRP She)) (VP (VBD slept)) (. .)))"
     other = "(ROOT (S (NP (PRP She)) (ADJP (VBD slept)) (. .)))"
-    status, found = client.post("/api/evaluate", {"gold": gold, "predicted": other})
+    status, found = client.post("/api/evaluate", {"gold": gold, "predicted": other, "sentences": True})
     assert status == 200
     assert math.isclose(found["f1"], 200 / 3)
     assert found["sentence_scores"][0]["matched"] == 2
     _, found = client.post("/api/evaluate", {"gold": gold})
     assert found["f1"] == 100
-    assert client.post("/api/evaluate", {"gold": gold, "predicted": gold + other})[0] == 400
-    assert client.post("/api/evaluate", {"gold": "((("})[0] == 422
+    assert "sentence_scores" not in found
+    for body, status, message in (
+        ({"gold": gold, "predicted": gold + other}, 422, "must line up"),
+        ({"gold": gold, "predicted": "(A b)"}, 422, "no sentence has the words"),
+        ({"gold": "((("}, 422, ""),
+        ({"gold": ""}, 422, "no trees"),
+        ({"gold": gold, "predicted": other, "gold_tags": True}, 400, "gold_tags"),
+        ({"gold": gold, "confidence": 1}, 400, "less than 1"),
+        ({"gold": gold, "resamples": 10**9}, 400, "at most"),
+        ({"gold": gold * 51}, 400, "up to 50 trees"),
+    ):
+        found, value = client.post("/api/evaluate", body)
+        assert found == status, value
+        assert message in value["error"]
+
+
+@pytest.mark.parametrize("how", ["model", "gold tags", "predicted"])
+def test_evaluate_is_what_the_command_prints(client, tmp_path, capsys, how):
+    trees = made_treebank()[:12]
+    gold = "".join(f"{tree}\n" for tree in trees)
+    # One was not parsed, one has other words.
+    lines = ["" if n == 3 else "(S (A b))" if n == 5 else str(trees[n]).replace("(VP", "(XP") for n in range(12)]
+    (tmp_path / "gold.mrg").write_text(gold)
+    (tmp_path / "predicted.mrg").write_text("".join(f"{line}\n" for line in lines))
+    options = ["--json", "-q", "--confidence", "0.8", "--resamples", "500", "--seed", "3"]
+    body = {"gold": gold, "confidence": 0.8, "resamples": 500, "seed": 3}
+    files = [str(tmp_path / "gold.mrg")]
+    if how == "predicted":
+        files.append(str(tmp_path / "predicted.mrg"))
+        body["predicted"] = "\n".join(lines)
+    elif how == "gold tags":
+        options.append("--gold-tags")
+        body["gold_tags"] = True
+    main.main(["eval", *files, *options], standalone_mode=False)
+    printed = json.loads(capsys.readouterr().out)
+    status, found = client.post("/api/evaluate", body)
+    assert status == 200
+    assert printed.pop("seconds") >= 0
+    assert found.pop("seconds") >= 0
+    text = json.dumps(printed).replace(str(tmp_path / "gold.mrg"), "gold")
+    assert found == json.loads(text.replace(str(tmp_path / "predicted.mrg"), "predicted"))
+    assert found["intervals"]["f1"][0] <= found["f1"] <= found["intervals"]["f1"][1]
+    assert found["failed"] == (how == "predicted")
+
+
+def test_trees_are_bounded(client):
+    """A megabyte of brackets, indented level by level, would be gigabytes."""
+    deep = "(S " * 15_000 + "(N a)" + ")" * 15_000
+    for to in ("pretty", "draw", "svg"):
+        status, found = client.post("/api/format", {"trees": deep, "to": to})
+        assert status == 400
+        assert "too large" in found["error"]
+    assert client.post("/api/evaluate", {"gold": deep, "predicted": deep})[0] == 400
+    assert client.post("/api/evaluate", {"gold": "(S (N a))", "predicted": deep})[0] == 400
+    assert client.post("/api/format", {"trees": "(S (N a))" * 51, "to": "pretty"})[0] == 400
+    wide = "(S " + "(N a)" * 2000 + ")"
+    assert client.post("/api/format", {"trees": wide, "to": "pretty"})[0] == 200
 
 
 def test_other_formats(client):
@@ -99,11 +156,12 @@ def test_other_formats(client):
         (b'{"text": "a", "alternatives": true}', 400, "integer"),
         (b'{"text": "a", "alternatives": 21}', 400, "up to 20"),
         (b'{"text": "a", "alternatives": -1}', 400, "at least 0"),
-        (b'{"text": "a", "model": "../../etc/passwd"}', 400, "no grammar"),
+        (b'{"text": "a", "model": "../../etc/passwd"}', 400, "one of"),
         (b'{"sentences": [[["a", "NOTAG"]]]}', 422, "no tag"),
         (b'{"sentences": [{"tokens": ["a"], "phrases": [[0, 5, "NP"]]}]}', 422, "does not fit"),
         (json.dumps({"sentences": [["a"]] * 51}).encode(), 400, "up to 50 sentences"),
         (json.dumps({"text": "Yes. " * 51}).encode(), 400, "more than 50 sentences"),
+        (b'{"text": "It is ' + b"a" * 1001 + b'."}', 400, "characters 6 to 1007"),
         (b'{"text": "' + b"a" * 200_001 + b'"}', 413, "200000 bytes"),
     ],
     ids=lambda value: str(value)[:30],

@@ -59,7 +59,7 @@ def command(
     port: int,
     token: str | None,
     decoder: str,
-    threshold: float,
+    threshold: float | None,
     max_memory: int | None,
     timeout: float | None,
     max_words: int,

@@ -174,6 +174,20 @@ class Scorer:
         )
 
 
+def counted_brackets(
+    tree: Tree, parameters: EvalbParameters = PARAMETER_SETS["default"]
+) -> tuple[list[str], list[Bracket]]:
+    """Return the words of a tree that count, and its brackets over them, as `(start, end, label)`.
+
+    Examples
+    --------
+    >>> counted_brackets(Tree.parse("(TOP (S (NP (NN dogs)) (VP (VBP sleep) (-NONE- *))))"))
+    (['dogs', 'sleep'], [(0, 1, 'NP'), (1, 2, 'VP'), (0, 2, 'S')])
+    """
+    flat = _flatten(tree, parameters)
+    return flat.words, flat.brackets
+
+
 class _Flat(NamedTuple):
     """A tree as scoring sees it.
 

@@ -1,8 +1,9 @@
-"""Scores of the trees in one file against those in another."""
+"""Scores of the trees in one file, or text, against those in another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from sapwood.errors import InputError, TreeFormatError
 from sapwood.evaluate.brackets import Scorer
@@ -40,44 +41,92 @@ def score_files(
     progress
         What to report to.
     """
-    gold_trees = list(locate_trees(read_lines(gold), source=name_of(gold), format=format))
+    one, other = (_Side(name_of(path), read_lines(path)) for path in (gold, predicted))
+    return _score(one, other, format, normaliser, parameters, progress or Silent())
+
+
+def score_texts(
+    gold: str,
+    predicted: str,
+    *,
+    normaliser: Normaliser | None = None,
+    parameters: EvalbParameters | str = "default",
+) -> EvaluationResult:
+    """Score the trees of one text against those of another, both in brackets, as `score_files` does.
+
+    Examples
+    --------
+    >>> score_texts("(S (N dogs) (V sleep))", "(S (N dogs) (N sleep))").tag_accuracy
+    50.0
+    """
+    one, other = (
+        _Side(name, list(enumerate(text.split("\n"), 1))) for name, text in (("gold", gold), ("predicted", predicted))
+    )
+    return _score(one, other, "brackets", normaliser, parameters, Silent())
+
+
+def refuse_nothing(result: EvaluationResult, gold: str) -> None:
+    """Raise `InputError` if no sentence could be compared: then there is no result."""
+    if result.sentences == 0:
+        raise InputError(f"{gold}: no trees to score")
+    if result.messages and result.errors == result.sentences:
+        raise InputError(
+            f"{gold}: no sentence has the words of its prediction; are the two in the same order? "
+            f"({result.messages[0]})"
+        )
+
+
+class _Side(NamedTuple):
+    """What is compared: its name, and its lines with their numbers."""
+
+    name: str
+    lines: Iterable[tuple[int, str]]
+
+
+def _score(
+    gold: _Side,
+    predicted: _Side,
+    format: InputFormat,
+    normaliser: Normaliser | None,
+    parameters: EvalbParameters | str,
+    progress: Progress,
+) -> EvaluationResult:
+    gold_trees = list(locate_trees(gold.lines, source=gold.name, format=format))
     predicted_trees = _read_predictions(predicted, format, len(gold_trees))
     if len(gold_trees) != len(predicted_trees):
         raise InputError(
-            f"{name_of(gold)} has {len(gold_trees)} trees, {name_of(predicted)} has {len(predicted_trees)}; "
+            f"{gold.name} has {len(gold_trees)} trees, {predicted.name} has {len(predicted_trees)}; "
             "they must line up (write a blank line for a sentence without a parse); the first tree without a partner "
-            f"ends on {_place_of_first_alone((gold, gold_trees), (predicted, predicted_trees))}"
+            f"ends on {_place_of_first_alone((gold.name, gold_trees), (predicted.name, predicted_trees))}"
         )
     scorer = Scorer(parameters)
     pairs = zip(gold_trees, predicted_trees, strict=True)
-    for pair in track(pairs, progress or Silent(), "scoring", len(gold_trees), "trees"):
+    for pair in track(pairs, progress, "scoring", len(gold_trees), "trees"):
         (gold_tree, gold_line), (predicted_tree, line) = pair
         clean = gold_tree if normaliser is None else normaliser(gold_tree)
         if clean is None:
             continue
         if normaliser is not None and predicted_tree is not None:
             predicted_tree = normaliser(predicted_tree)
-        scorer.add(clean, predicted_tree, f"{name_of(gold)}:{gold_line}, {name_of(predicted)}:{line}")
+        scorer.add(clean, predicted_tree, f"{gold.name}:{gold_line}, {predicted.name}:{line}")
     return scorer.result()
 
 
 def _place_of_first_alone(*sides: tuple[str, Sequence[tuple[Tree | None, int]]]) -> str:
-    (_, fewer), (path, more) = sorted(sides, key=lambda side: len(side[1]))
-    return f"{name_of(path)}:{more[len(fewer)][1]}"
+    (_, fewer), (name, more) = sorted(sides, key=lambda side: len(side[1]))
+    return f"{name}:{more[len(fewer)][1]}"
 
 
-def _read_predictions(path: str, input_format: InputFormat, expected: int) -> list[tuple[Tree | None, int]]:
+def _read_predictions(side: _Side, input_format: InputFormat, expected: int) -> list[tuple[Tree | None, int]]:
     """Read predicted trees, with their lines; in a file of one tree a line a blank line (or `()`) is a missing one."""
-    lines = list(read_lines(path))
+    lines = list(side.lines)
     brackets = input_format == "brackets" or (input_format == "auto" and detect_format(lines) == "brackets")
     if brackets and len(lines) == expected:
         try:
             trees: list[tuple[Tree | None, int]] = []
             for number, line in lines:
                 found = (
-                    []
-                    if line.strip() in ("", "()", "(())")
-                    else list(parse_trees([(number, line)], source=name_of(path)))
+                    [] if line.strip() in ("", "()", "(())") else list(parse_trees([(number, line)], source=side.name))
                 )
                 if len(found) > 1:
                     break
@@ -86,4 +135,4 @@ def _read_predictions(path: str, input_format: InputFormat, expected: int) -> li
                 return trees
         except TreeFormatError:
             pass  # perhaps trees over several lines: read them as such, and let that complain
-    return list(locate_trees(lines, source=name_of(path), format=input_format))
+    return list(locate_trees(lines, source=side.name, format=input_format))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from sapwood.errors import InputError
+from sapwood.errors import ClusterError, InputError
 from sapwood.evaluate.brackets import Scorer
 from sapwood.evaluate.calibration import Reliability
 from sapwood.evaluate.parameters import EvalbParameters
@@ -14,8 +14,9 @@ from sapwood.evaluate.result import EvaluationResult, percent
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.observed import held_out_trees
 from sapwood.inference.parser import Parser
+from sapwood.inference.result import ParseResult
 from sapwood.run.progress import Progress, Silent, track
-from sapwood.run.workers import HERE, Workers
+from sapwood.run.workers import HERE, Threads, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 
@@ -69,9 +70,24 @@ def _score(
     progress: Progress,
     reliability: Reliability | None = None,
 ) -> EvaluationResult:
-    scorer = Scorer(parameters)
-    sentences = (list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words() for tree in trees)
+    sentences = (sentence_of(tree, gold_tags=gold_tags) for tree in trees)
     results = track(parser.parse(sentences), progress, "parsing", len(trees), "sentences")
+    return score_results(trees, results, parameters, reliability)
+
+
+def sentence_of(tree: Tree, *, gold_tags: bool = False) -> list[str] | list[tuple[str, str]]:
+    """Return what a parser is asked about a gold tree: its words, or its words with their tags."""
+    return list(zip(tree.words(), tree.tags(), strict=True)) if gold_tags else tree.words()
+
+
+def score_results(
+    trees: Iterable[Tree],
+    results: Iterable[ParseResult],
+    parameters: EvalbParameters | str = "default",
+    reliability: Reliability | None = None,
+) -> EvaluationResult:
+    """Score a parser's results against gold trees that were cleaned as its grammar's were."""
+    scorer = Scorer(parameters)
     failed = negative = 0
     for tree, result in zip(trees, results, strict=True):
         scorer.add(tree, result.tree)
@@ -137,13 +153,25 @@ class HeldOut:
         return result.f1 if self.goal == "f1" else result.tag_accuracy
 
     def score(self, grammars: Sequence[TensorGrammar], progress: Progress | None = None) -> EvaluationResult:
-        """Return the scores of a grammar, or of the product of several."""
+        """Return the scores of a grammar that is finished, or of the product of several.
+
+        If workers are lost meanwhile it is done here.
+        """
         for known, result in self._last:
             if len(grammars) == 1 and known.tensors is grammars[0].tensors and known.layer is grammars[0].layer:
                 return result
-        return self._measured(grammars, progress)
+        progress = progress or Silent()
+        try:
+            return self._measured(grammars, progress)
+        except ClusterError as error:
+            progress.note(f"{error}; measuring here")
+            return self._measured(grammars, progress, Threads(self.workers.threads))
 
     def _measured(
-        self, model: TensorGrammar | Sequence[TensorGrammar], progress: Progress | None = None
+        self,
+        model: TensorGrammar | Sequence[TensorGrammar],
+        progress: Progress | None = None,
+        workers: Workers | None = None,
     ) -> EvaluationResult:
-        return _score(Parser(model, workers=self.workers), self.trees, "default", False, progress or Silent())
+        parser = Parser(model, workers=workers or self.workers)
+        return _score(parser, self.trees, "default", False, progress or Silent())

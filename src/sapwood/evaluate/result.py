@@ -262,6 +262,12 @@ class EvaluationResult(Summary):
             texts=tuple(texts),
         )
 
+    def report(self, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> dict[str, Any]:
+        """Return everything and the intervals, for JSON; what the parameters are, `intervals` says."""
+        found = self.intervals(confidence=confidence, resamples=resamples, seed=seed)
+        asked = {"confidence": confidence, "resamples": resamples, "seed": seed}
+        return {**self.to_dict(), "intervals": {**asked, **found}}
+
     def intervals(self, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> dict[str, Interval]:
         """Return bootstrap intervals of precision, recall, F1, exact match and tag accuracy.
 

@@ -86,6 +86,31 @@ def state_levels(grammar: TensorGrammar, symbol: int) -> list[Int32[Array, "m_a"
     return [level[begin:end] for level in grammar.levels]
 
 
+def state_anchors(grammar: TensorGrammar, symbol: int) -> list[tuple[str, str | None]]:
+    """Return the inside and the outside feature that each state of a symbol was found by, if it was: pivot learning.
+
+    Examples
+    --------
+    >>> import sapwood
+    >>> state_anchors(sapwood.load("en"), 0)
+    []
+    """
+    # Anybody may have written what a file says of its making, and states may have been changed since.
+    told = grammar.info.get("pivot")
+    places, anchors = (told.get("of"), told.get("anchors")) if isinstance(told, dict) else (None, None)
+    if not (isinstance(places, list) and len(places) == len(grammar.symbols) and isinstance(anchors, list)):
+        return []
+    place = places[symbol]
+    if not (isinstance(place, int) and 0 <= place < len(anchors) and isinstance(anchors[place], list)):
+        return []
+    found = anchors[place]
+    fits = len(found) == grammar.states[symbol] and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], str | None)
+        for pair in found
+    )
+    return [(inside, outside) for inside, outside in found] if fits else []
+
+
 def _of(grammar: TensorGrammar, symbol: int) -> Float64[Array, "m_a"]:
     begin, end = grammar.state_offsets[symbol : symbol + 2]
     return np.maximum(np.asarray(grammar.occupancy[begin:end], float), 0.0)

@@ -1,20 +1,18 @@
-"""Parsing: trees, alternatives, marginals, samples, formats, scores."""
+"""Parsing: trees, alternatives, marginals, samples, formats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 from sapwood.errors import NoParse, UsageError
-from sapwood.evaluate.brackets import Scorer
-from sapwood.evaluate.parameters import PARAMETER_SETS
 from sapwood.inference.constraints import Phrase
 from sapwood.inference.parser import Parser
 from sapwood.trees.brackets import parse_trees
 from sapwood.trees.formats import OUTPUT_FORMATS, format_as
 from sapwood.trees.tree import Tree
-from sapwood.web.endpoints import Endpoint, Request, at_once
+from sapwood.web.endpoints import GRAMMAR, Endpoint, Request, at_once
 from sapwood.web.schemas import (
     FLAG,
     MAYBE_NUMBER,
@@ -33,7 +31,10 @@ from sapwood.web.work import Plan
 
 # Nobody has more; what a service allows is checked where it is known.
 _WORDS = 2000
-WORD = {"type": "string", "minLength": 1, "maxLength": 1000}
+# Nodes of trees times their levels, in one request.
+_MOST_WORK = 10_000_000
+_LONGEST = 1000
+WORD = {"type": "string", "minLength": 1, "maxLength": _LONGEST}
 TOKEN = either(WORD, row(WORD, MAYBE_TEXT))
 PHRASE = row(whole(0, _WORDS), whole(1, _WORDS), MAYBE_TEXT)
 SENTENCE = either(
@@ -43,7 +44,6 @@ SENTENCE = either(
         {"phrases": listing(PHRASE, maxItems=500), "absent": listing(PHRASE, maxItems=500)},
     ),
 )
-MODEL = {"type": "string", "maxLength": 200, "description": "A name that /api/info lists; the first grammar if none."}
 MARGINAL = {**listing(either(NUMBER, TEXT), minItems=4, maxItems=4), "description": "Start, end, label, probability."}
 DERIVATION = record({"tree": TEXT, "log_probability": NUMBER})
 RESULT = record(
@@ -78,7 +78,7 @@ RESULTS = record({"results": listing(RESULT)})
 
 def _asked(options: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a request about sentences, or about plain text, with further options."""
-    more = {"model": MODEL, **options}
+    more = {"model": GRAMMAR, **options}
     return either(
         record({"sentences": listing(SENTENCE)}, more),
         record({"text": TEXT}, more),
@@ -99,6 +99,11 @@ def read_sentences(request: Request, parser: Parser) -> list[Given]:
     found: list[Given] = []
     if "text" in request.body:
         for pieces in parser.tokenise(request.body["text"]):
+            # What is known of words is kept at hand: they must not be of any length.
+            for piece in pieces:
+                if len(piece.word) > _LONGEST:
+                    place = f"characters {piece.start} to {piece.end}"
+                    raise BadRequest(f"the text has a word of more than {_LONGEST} characters: {place}")
             found.append(Given([piece.word for piece in pieces], [], [(piece.start, piece.end) for piece in pieces]))
             if len(found) > most:
                 raise BadRequest(f"the text has more than {most} sentences; send it in parts")
@@ -190,48 +195,25 @@ def _with_count(call: Callable[..., Any], *names: str, **defaults: Any) -> Calla
     return plan
 
 
-def _read_trees(text: str, what: str) -> list[Tree]:
-    return list(parse_trees(text, source=what))
+def read_trees(request: Request, what: str) -> list[Tree]:
+    """Return the trees, in brackets, of a member of a request; raises `BadRequest` if they are too many or too deep."""
+    most = request.service.limits.sentences
+    found: list[Tree] = []
+    work = 0
+    for tree in parse_trees(request.body[what], source=what):
+        found.append(tree)
+        if len(found) > most:
+            raise BadRequest(f"a request may have up to {most} trees; send them in parts")
+        # What is indented by levels takes as much as both together.
+        work += tree.depth() * sum(1 for _ in tree.nodes())
+        if work > _MOST_WORK:
+            raise BadRequest(f"{what}: trees of so many nodes and levels are too large; send them in parts, or flatter")
+    return found
 
 
 def _format(request: Request) -> dict[str, str]:
-    trees = _read_trees(request.body["trees"], "trees")
+    trees = read_trees(request, "trees")
     return {"text": "\n".join(format_as(tree, request.body["to"], n) for n, tree in enumerate(trees, 1))}
-
-
-def _evaluate(request: Request) -> Plan:
-    body, limits = request.body, request.service.limits
-    params = body.get("params", "default")
-    gold = _read_trees(body["gold"], "gold")
-    if not gold:
-        raise BadRequest("there are no gold trees")
-    if len(gold) > limits.sentences:
-        raise BadRequest(f"a request may have up to {limits.sentences} trees, not {len(gold)}")
-    parser = request.service.grammar(body.get("model")).parser
-    gold = [tree for tree in map(parser.grammar.normaliser, gold) if tree is not None]
-    steps: Sequence[Callable[[], Tree | None]]
-    if "predicted" in body:
-        predicted = [parser.grammar.normaliser(tree) for tree in _read_trees(body["predicted"], "predicted")]
-        if len(predicted) != len(gold):
-            raise BadRequest(f"there are {len(gold)} gold trees and {len(predicted)} predicted ones; they must line up")
-        steps = [partial(lambda tree: tree, tree) for tree in predicted]
-    else:
-        steps = [partial(_tree_of, request, parser, tree) for tree in gold]
-
-    def finish(results: list[Tree | None]) -> dict[str, Any]:
-        scorer = Scorer(params)
-        for one, other in zip(gold, results, strict=True):
-            scorer.add(one, other)
-        found = scorer.result()
-        return {**found.to_dict(), "sentence_scores": found.sentence_dicts()}
-
-    return Plan(steps, finish)
-
-
-def _tree_of(request: Request, parser: Parser, gold: Tree) -> Tree | None:
-    limits = request.service.limits
-    timed = parser.adapted(timeout=min(request.job.remaining, limits.sentence_seconds))
-    return timed.parse_one(gold.words()).tree
 
 
 def _options(request: Request) -> dict[str, Any]:
@@ -282,16 +264,5 @@ ENDPOINTS = [
         record({"text": TEXT}),
         at_once(_format),
         record({"trees": TEXT, "to": {"type": "string", "enum": list(OUTPUT_FORMATS)}}),
-    ),
-    Endpoint(
-        "POST",
-        "/api/evaluate",
-        "Score predicted trees, or the parses of a model, against gold trees, all in brackets.",
-        {"type": "object"},
-        _evaluate,
-        record(
-            {"gold": TEXT},
-            {"predicted": TEXT, "model": MODEL, "params": {"type": "string", "enum": list(PARAMETER_SETS)}},
-        ),
     ),
 ]

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.grammar.profiles import StateProfile, Telling, state_levels, state_profiles
+from sapwood.grammar.profiles import StateProfile, Telling, state_anchors, state_levels, state_profiles
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.examples import Example, state_examples
-from sapwood.web.endpoints import Endpoint, Request, at_once
-from sapwood.web.schemas import FLAG, NUMBER, PROBABILITY, TEXT, BadRequest, listing, record, whole
+from sapwood.web.endpoints import GRAMMAR, Endpoint, Request, at_once
+from sapwood.web.schemas import FLAG, MAYBE_TEXT, NUMBER, PROBABILITY, TEXT, BadRequest, listing, record, whole
 from sapwood.web.service import Grammar
 
 # Trees that examples are looked for in, the first of a treebank.
 _TREES = 4000
-NAME = {"type": "string", "maxLength": 200}
 SYMBOL = record(
     {
         "number": whole(),
@@ -68,14 +67,17 @@ def _states(request: Request) -> dict[str, Any]:
     symbol = request.body["symbol"]
     if symbol >= len(grammar.symbols):
         raise BadRequest(f"there are {len(grammar.symbols)} symbols, numbered from 0; there is no {symbol}")
-    examples = _examples(request, model).get(symbol, [])
+    known = _examples(request, model)
+    examples = (known or {}).get(symbol, [])
     profiles = state_profiles(grammar, symbol, top=request.body.get("top", 8))
     return {
         "symbol": symbol,
         "name": str(grammar.symbols[symbol]),
         "states": [_plain(profile, examples[profile.state] if examples else []) for profile in profiles],
+        "pending": known is None,
         "levels": [level.tolist() for level in state_levels(grammar, symbol)],
         "singular_values": _singular_values(grammar, symbol),
+        "anchors": [{"inside": inside, "outside": outside} for inside, outside in state_anchors(grammar, symbol)],
     }
 
 
@@ -94,27 +96,29 @@ def _plain(profile: StateProfile, examples: list[Example]) -> dict[str, Any]:
     }
 
 
-def _examples(request: Request, model: Grammar) -> dict[int, list[list[Example]]]:
-    """Return examples from the treebank, if there is one; they are looked for once."""
+def _examples(request: Request, model: Grammar) -> dict[int, list[list[Example]]] | None:
+    """Return examples from the treebank, if there is one; they are looked for once. None: somebody does it now."""
     gold = request.service.gold
     if gold is None:
         return {}
-    return gold.once(("examples", model.name), lambda: state_examples(model.parser.grammar, gold.trees(_TREES)))
+    return gold.soon(("examples", model.name), lambda: state_examples(model.parser.grammar, gold.trees(_TREES)))
 
 
 def _singular_values(grammar: TensorGrammar, symbol: int) -> list[float]:
     # Anybody may have written what a file says of its making.
     spectral = grammar.info.get("spectral")
     records = spectral.get("symbols") if isinstance(spectral, dict) else None
+    # A chain has the states of its last symbol.
+    own = grammar.symbols[symbol]
+    names = (own, *own.chain[-1:])
     for one in records if isinstance(records, list) else ():
-        if isinstance(one, dict) and one.get("symbol") == grammar.symbols[symbol]:
+        if isinstance(one, dict) and one.get("symbol") in names:
             values = one.get("singular_values")
             if isinstance(values, list) and all(isinstance(x, float | int) and x >= 0 for x in values):
                 return [float(x) for x in values]
     return []
 
 
-MODEL = {**NAME, "description": "A name that /api/info lists; the first grammar if none."}
 ENDPOINTS = [
     Endpoint(
         "GET",
@@ -122,7 +126,7 @@ ENDPOINTS = [
         "List the symbols of a grammar, the most frequent first, with their numbers of states.",
         record({"method": TEXT, "probabilistic": FLAG, "symbols": listing(SYMBOL)}),
         at_once(_symbols),
-        record({}, {"model": MODEL}),
+        record({}, {"model": GRAMMAR}),
     ),
     Endpoint(
         "GET",
@@ -133,11 +137,13 @@ ENDPOINTS = [
                 "symbol": whole(),
                 "name": TEXT,
                 "states": listing(STATE),
+                "pending": {**FLAG, "description": "Whether examples are still looked for; ask again then."},
                 "levels": listing(listing(whole(-1))),
                 "singular_values": listing(NUMBER),
+                "anchors": listing(record({"inside": TEXT, "outside": MAYBE_TEXT})),
             }
         ),
         at_once(_states),
-        record({"symbol": whole(0, 10**8)}, {"model": MODEL, "top": whole(1, 100)}),
+        record({"symbol": whole(0, 10**8)}, {"model": GRAMMAR, "top": whole(1, 100)}),
     ),
 ]

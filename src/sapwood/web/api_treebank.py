@@ -9,7 +9,7 @@ from typing import Any
 
 from sapwood.evaluate.confusions import Confusion
 from sapwood.trees.search import Match, Searcher
-from sapwood.web.endpoints import Endpoint, Request, at_once
+from sapwood.web.endpoints import GRAMMAR, Endpoint, Request, at_once
 from sapwood.web.gold import Comparison, Gold
 from sapwood.web.schemas import (
     FLAG,
@@ -24,7 +24,7 @@ from sapwood.web.schemas import (
 )
 
 _SPECIAL = re.compile(r"([^\w\s])", re.ASCII)
-MODEL = {"type": "string", "maxLength": 200}
+LABEL = {"type": "string", "maxLength": 200}
 SOME = {"start": whole(0, 10**9), "count": whole(1, 100)}
 TREE = record({"number": whole(1), "words": listing(TEXT), "tree": TEXT})
 FOUND = record({**TREE["properties"], "nodes": listing(whole())})
@@ -196,10 +196,10 @@ ENDPOINTS = [
         record(
             {},
             {
-                "model": MODEL,
+                "model": GRAMMAR,
                 "kind": {"type": "string", "enum": ["phrase", "tag", "missing", "spurious"]},
-                "gold": MODEL,
-                "predicted": MODEL,
+                "gold": LABEL,
+                "predicted": LABEL,
                 **SOME,
             },
         ),

@@ -6,14 +6,9 @@ from typing import Any
 
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.models import latent_part
-from sapwood.web.endpoints import Endpoint, Request, at_once
+from sapwood.web.endpoints import LANGUAGE_MODEL, Endpoint, Request, at_once
 from sapwood.web.schemas import FLAG, NUMBER, PROBABILITY, TEXT, listing, record, whole
 
-MODEL = {
-    "type": "string",
-    "maxLength": 200,
-    "description": "A name that /api/info lists; the first of its kind if none.",
-}
 WORD = {"type": "string", "minLength": 1, "maxLength": 1000}
 TOP = whole(1, 200)
 
@@ -79,7 +74,7 @@ ENDPOINTS = [
         "Suggest the next word: what `sapwood lm next --json` prints.",
         record({"context": listing(TEXT), "unknown": listing(TEXT), "next": _row("probability")}),
         at_once(_next),
-        record({"context": listing(WORD, maxItems=1000)}, {"model": MODEL, "top": TOP}),
+        record({"context": listing(WORD, maxItems=1000)}, {"model": LANGUAGE_MODEL, "top": TOP}),
     ),
     Endpoint(
         "GET",
@@ -96,7 +91,7 @@ ENDPOINTS = [
         record(
             {},
             {
-                "model": MODEL,
+                "model": LANGUAGE_MODEL,
                 "top": TOP,
                 "states": whole(1, 1000),
                 "by": {"type": "string", "enum": ["probability", "lift"]},
@@ -117,6 +112,6 @@ ENDPOINTS = [
             }
         ),
         at_once(_word),
-        record({"word": WORD}, {"model": MODEL, "top": TOP}),
+        record({"word": WORD}, {"model": LANGUAGE_MODEL, "top": TOP}),
     ),
 ]

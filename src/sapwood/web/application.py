@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from importlib import resources
@@ -23,7 +24,7 @@ from sapwood.web.endpoints import Endpoint, endpoints_of, to_bytes
 from sapwood.web.openapi import describe
 from sapwood.web.schemas import BadRequest, read_json
 from sapwood.web.service import Service
-from sapwood.web.work import Busy
+from sapwood.web.work import Busy, Job, Plan
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -35,6 +36,7 @@ LOG = logging.getLogger("sapwood.web")
 # Seconds in which a body must arrive.
 _BODY_SECONDS = 10.0
 _JSON = "application/json"
+_HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d+)?")
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -124,8 +126,8 @@ class Application:
         began = time.perf_counter()
         text = b""
         try:
+            self._check_host([value for name, value in scope["headers"] if name.lower() == b"host"])
             headers = {name.lower(): value for name, value in scope["headers"]}
-            self._check_host(headers)
             if scope["path"].startswith("/api/") and (scope["method"], scope["path"]) in self._endpoints:
                 endpoint = self._endpoints[scope["method"], scope["path"]]
                 self._check_token(headers)
@@ -163,17 +165,21 @@ class Application:
         body = b"" if scope["method"] == "HEAD" else answer.body
         await send({"type": "http.response.body", "body": body})
 
-    def _check_host(self, headers: Mapping[bytes, bytes]) -> None:
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if self._hosts is not None and name not in self._hosts:
+    def _check_host(self, given: list[bytes]) -> None:
+        if self._hosts is None:
+            return
+        # A name of somebody else's that leads here, two names, or none: no browser at this machine sends that.
+        found = _HOST.fullmatch(given[0].decode("latin-1").lower()) if len(given) == 1 else None
+        if found is None or found[1] not in self._hosts:
             raise Failure(400, "this server is not of that name; call it as it says when it starts")
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self.service.token is None:
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self.service.token.encode()):
+        # Digests are of one length, so that not even that can be told by how long this takes.
+        same = hmac.compare_digest(_digest(given.strip()), _digest(self.service.token.encode()))
+        if scheme.lower() != b"bearer" or not same:
             raise Failure(401, "the token is missing or wrong; send Authorization: Bearer TOKEN", (
                 b"www-authenticate", b"Bearer"
             ))  # fmt: skip
@@ -206,14 +212,17 @@ class Application:
             raise Failure(408, "the body did not arrive in time", (b"connection", b"close")) from None
 
     async def _work(self, endpoint: Endpoint, scope: Scope, text: bytes, receive: Receive) -> Answer:
-        """Have the work done, unless the client goes away before it is."""
-        try:
+        """Have the work done, unless the client goes away before it is.
+
+        Bodies are read where the work is done: this thread has all other clients to see to.
+        """
+
+        def prepare(job: Job) -> Plan:
             body = read_json(text) if endpoint.method == "POST" else endpoint.read_query(_query(scope))
-            work = asyncio.ensure_future(
-                self.service.crew.run(
-                    lambda job: endpoint.prepare(self.service, body, job), self.service.limits.seconds
-                )
-            )
+            return endpoint.prepare(self.service, body, job)
+
+        try:
+            work = asyncio.ensure_future(self.service.crew.run(prepare, self.service.limits.seconds))
             gone = asyncio.ensure_future(_wait_until_gone(receive))
             try:
                 await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -278,8 +287,12 @@ def _error(status: int, message: str, *more: tuple[bytes, bytes]) -> Answer:
     return Answer(status, to_bytes({"error": message.encode("utf-8", "replace").decode()}), _JSON, list(more))
 
 
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
 def _page(kind: str, body: bytes) -> Answer:
-    tag = hashlib.sha256(body).hexdigest()[:32]
+    tag = _digest(body).hex()[:32]
     return Answer(200, body, kind, [(b"etag", f'"{tag}"'.encode())])
 
 

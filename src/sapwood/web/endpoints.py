@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sapwood.web.schemas import BadRequest, Schema, check, record
-from sapwood.web.service import LanguageModel, Service
+from sapwood.web.service import Grammar, LanguageModel, Service
 from sapwood.web.work import Job, Plan
+
+# Where a model can be named: a service has the names of its own there.
+GRAMMAR: Schema = {"type": "string", "description": "A name that /api/info lists; the first grammar if none."}
+LANGUAGE_MODEL: Schema = {
+    "type": "string",
+    "description": "A name that /api/info lists; the first of its kind if none.",
+}
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ def at_once(answer: Callable[[Request], Any]) -> Callable[[Request], Plan]:
 
 def endpoints_of(service: Service) -> list[Endpoint]:
     """Return all endpoints that a service has: of treebanks, language models and logs only if there are any."""
-    from sapwood.web import api_parse, api_states
+    from sapwood.web import api_evaluate, api_parse, api_states
 
     info = Endpoint(
         "GET",
@@ -87,7 +94,7 @@ def endpoints_of(service: Service) -> list[Endpoint]:
         {"type": "object"},
         at_once(lambda request: request.service.describe()),
     )
-    found = [info, *api_parse.ENDPOINTS, *api_states.ENDPOINTS]
+    found = [info, *api_parse.ENDPOINTS, *api_evaluate.ENDPOINTS, *api_states.ENDPOINTS]
     if service.gold is not None:
         from sapwood.web import api_treebank
 
@@ -100,4 +107,19 @@ def endpoints_of(service: Service) -> list[Endpoint]:
         from sapwood.web import api_training
 
         found += api_training.ENDPOINTS
-    return found
+    names = {
+        id(schema): [model.name for model in service.models if isinstance(model, kind)]
+        for schema, kind in ((GRAMMAR, Grammar), (LANGUAGE_MODEL, LanguageModel))
+    }
+    return [replace(endpoint, body=_with_names(endpoint.body, names)) for endpoint in found]
+
+
+def _with_names(schema: Any, names: Mapping[int, list[str]]) -> Any:
+    """Return a schema that has the names of models where they can be named."""
+    if isinstance(schema, list):
+        return [_with_names(one, names) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if id(schema) in names:
+        return {**schema, "enum": names[id(schema)]}
+    return {key: _with_names(value, names) for key, value in schema.items()}

@@ -38,6 +38,7 @@ class Gold:
     def __init__(self, name: str, table: TreeTable) -> None:
         self.name, self.table = name, table
         self._kept: dict[Hashable, Any] = {}
+        self._making: set[Hashable] = set()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -54,6 +55,25 @@ class Gold:
                 self._kept[key] = make()
             found: T = self._kept[key]
             return found
+
+    def soon(self, key: Hashable, make: Callable[[], T]) -> T | None:
+        """Return what is kept under a key, made at the first time; None while another thread is making it.
+
+        For what takes seconds: one thread is enough for it, and the others have more to do than to wait.
+        """
+        with self._lock:
+            if key in self._kept or key in self._making:
+                found: T | None = self._kept.get(key)
+                return found
+            self._making.add(key)
+        try:
+            made = make()
+            with self._lock:
+                self._kept[key] = made
+            return made
+        finally:
+            with self._lock:
+                self._making.discard(key)
 
 
 class Compared(NamedTuple):

@@ -1,7 +1,8 @@
 """A part of JSON Schema: what requests and answers hold, written once, for the description and for the check.
 
 Known are `type`, `enum`, `const`, `properties`, `required`, `additionalProperties` (False, or a schema), `items`,
-`prefixItems`, `minItems`, `maxItems`, `minLength`, `maxLength`, `minimum`, `maximum`, `exclusiveMinimum` and `anyOf`.
+`prefixItems`, `minItems`, `maxItems`, `minLength`, `maxLength`, `minimum`, `maximum`, `exclusiveMinimum`,
+`exclusiveMaximum` and `anyOf`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def read_json(body: bytes) -> Any:
     """Return what a body means; raises `BadRequest` if it is no JSON, or says what UTF-8 cannot."""
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
+        if b"\\u" in body:  # which is how half a character can be written
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise BadRequest("the JSON is nested too deeply") from None
     except UnicodeDecodeError as error:
@@ -64,8 +66,12 @@ def check(value: Any, schema: Schema, place: str = "the body") -> None:
 
 def _problem(value: Any, schema: Schema, place: str) -> str:
     if "anyOf" in schema:
-        problems = [_problem(value, one, place) for one in schema["anyOf"]]
-        return min(problems, key=lambda text: -text.count(".") - text.count("[")) if all(problems) else ""
+        problems: list[str] = []
+        for one in schema["anyOf"]:
+            problems.append(_problem(value, one, place))
+            if not problems[-1]:
+                return ""
+        return min(problems, key=lambda text: -text.count(".") - text.count("["))
     types = schema.get("type")
     if types is not None:
         names = [types] if isinstance(types, str) else types
@@ -102,6 +108,8 @@ def _range(value: float, schema: Schema, place: str) -> str:
         return f"{place} must be at least {schema['minimum']}, not {_shown(value)}"
     if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
         return f"{place} must be more than {schema['exclusiveMinimum']}, not {_shown(value)}"
+    if "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"]:
+        return f"{place} must be less than {schema['exclusiveMaximum']}, not {_shown(value)}"
     if "maximum" in schema and value > schema["maximum"]:
         return f"{place} must be at most {schema['maximum']}, not {_shown(value)}"
     return ""

@@ -52,11 +52,15 @@ def make_server(service: Service, listening: socket.socket, *, log_texts: bool =
         import uvicorn
     except ImportError:
         raise UsageError("the explorer needs uvicorn; install it with: pip install uvicorn httptools") from None
+    from sapwood.web.guarded import MOST_HEAD, guarded_protocol
+
     hosts = _LOOPBACK_NAMES if is_loopback(listening) else None
     application = Application(service, hosts=hosts, log_texts=log_texts)
     settings = uvicorn.Config(
         application,
+        http=guarded_protocol(),
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
         date_header=False,
@@ -66,7 +70,7 @@ def make_server(service: Service, listening: socket.socket, *, log_texts: bool =
         limit_concurrency=service.limits.connections,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=3,
-        h11_max_incomplete_event_size=1 << 16,
+        h11_max_incomplete_event_size=MOST_HEAD,
     )
     return uvicorn.Server(settings)
 

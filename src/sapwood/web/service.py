@@ -151,7 +151,7 @@ class Service:
         threads: int = 2,
         token: str | None = None,
         decoder: str = "max-rule",
-        threshold: float = 2e-5,
+        threshold: float | None = None,
     ) -> Service:
         """Read models (without any, the included one), a treebank and logs.
 
@@ -166,7 +166,7 @@ class Service:
         limits, threads, token
             As above.
         decoder, threshold
-            Of the parsers.
+            Of the parsers; without a threshold, as each model says.
         """
         limits = limits or Limits()
         if threads < 1:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse
@@ -31,11 +31,13 @@ from sapwood.learn.forecast import Phase
 from sapwood.learn.latent import LatentCounts, LatentWeights, nodes_by_rule
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.problem import LatentProblem
-from sapwood.learn.refined import Refined
+from sapwood.learn.refined import Refined, Start
 from sapwood.learn.settings import choice, integer, number
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.matrices import SymbolFeatures, extract
 from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.learn.training import TrainingState
+from sapwood.learn.unary import EMPTY
 from sapwood.run.parallel import with_one_blas_thread
 from sapwood.run.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
@@ -109,26 +111,40 @@ class Pivot(FeatureLearner, Refined):
         """
         problem = self.problem(corpus)
         features, found = self._find(problem, Silent())
-        result: dict[str, list[tuple[str, str | None]]] = {}
-        for symbol, (name, states) in enumerate(zip(problem.trees.corpus.symbols, found, strict=True)):
-            inside = [features.describe_inside(symbol, int(column)) for column in states.inside_anchors]
-            order = states.outside_order()
-            outside = [None if column < 0 else features.describe_outside(symbol, int(column)) for column in order]
-            if inside:
-                result[name] = list(zip(inside, outside, strict=True))
-        return result
+        described = [_described(features, symbol, states) for symbol, states in enumerate(found)]
+        return {name: pairs for name, pairs in zip(problem.trees.corpus.symbols, described, strict=True) if pairs}
 
     @with_one_blas_thread
-    def _counts(
-        self, problem: LatentProblem, progress: Progress, layout: LatentWeights
-    ) -> tuple[LatentWeights, LatentCounts]:
+    def _counts(self, problem: LatentProblem, progress: Progress, layout: LatentWeights) -> Start:
         features, found = self._find(problem, progress)
         evidence = _Evidence(features, found, self.combinations, self.shrinkage, self.random_state)
         layout = replace(layout, states=np.array([states.states for states in found], np.int32))
         tensors = self._rules(problem.trees.corpus, found, evidence, progress)
         words = problem.trees.by_class(layout.states, _words(problem, features, found, evidence, layout.states))
         root = _roots(features, found, evidence)
-        return replace(layout, root=root), LatentCounts(tensors, words, root)
+        anchors = tuple(
+            text or ""
+            for symbol, states in enumerate(found)
+            for pair in _described(features, symbol, states) or [("", None)] * states.states
+            for text in pair
+        )
+        return Start(replace(layout, root=root), LatentCounts(tensors, words, root), anchors)
+
+    def _told(self, problem: LatentProblem, state: TrainingState) -> dict[str, Any]:
+        """Return the anchors of each symbol that has several states: `of` has their place in `anchors`, -1 for none."""
+        bottom = range(len(problem.corpus.symbols)) if problem.unfolded is None else problem.unfolded.bottom.tolist()
+        begins = state.weights.state_offsets.tolist()
+        places: dict[int, int] = {}
+        for symbol in bottom:
+            if begins[symbol + 1] - begins[symbol] > 1:
+                places.setdefault(symbol, len(places))
+        if not places or not state.anchors:
+            return {}
+        texts = [state.anchors[2 * begins[symbol] : 2 * begins[symbol + 1]] for symbol in places]
+        anchors = [
+            [[inside, outside or None] for inside, outside in zip(row[::2], row[1::2], strict=True)] for row in texts
+        ]
+        return {"pivot": {"of": [places.get(symbol, -1) for symbol in bottom], "anchors": anchors}}
 
     def _find(self, problem: LatentProblem, progress: Progress) -> tuple[SymbolFeatures, list[SymbolStates]]:
         """Step 1."""
@@ -169,6 +185,21 @@ class PivotEM(Pivot):
     method: ClassVar[str] = "pivot+em"
 
     iterations: int = integer(10, "Iterations of EM afterwards.", low=1)
+
+
+def _described(features: SymbolFeatures, symbol: int, states: SymbolStates) -> list[tuple[str, str | None]]:
+    """Return the inside and the outside feature that stand for each state of a symbol, if it has any."""
+    inside = [_shown(features.describe_inside(symbol, int(column))) for column in states.inside_anchors]
+    outside = [
+        None if column < 0 else _shown(features.describe_outside(symbol, int(column)))
+        for column in states.outside_order()
+    ]
+    return list(zip(inside, outside, strict=True))
+
+
+def _shown(feature: str) -> str:
+    """Return a feature as people want it: a unary rule has no empty leaf."""
+    return feature.replace(f" {EMPTY}", "").replace("\0", "")
 
 
 def _find_symbol(

@@ -224,5 +224,6 @@ export async function frame() {
       element("a", { href: path, text, "aria-current": path === here ? "page" : undefined }),
     ),
   );
+  nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   return info;
 }

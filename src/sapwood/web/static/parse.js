@@ -213,9 +213,9 @@ function draw(result, chart) {
       element(
         "section",
         { class: "sheet", "aria-label": "Chart" },
-        element("h2", { text: "Chart" }),
-        element("p", { class: "note", text: "Row: the first word of a span; column: its last. Outlined: in the tree. Click a cell to say what stands there." }),
-        heatMap(words, chart, nodesOf(root), (start, end, found, x, y) => spanMenu(start, end, found, words, x, y)),
+        element("div", { class: "bar" }, element("h2", { text: "Chart" }), element("span", { class: "scale" }, "unsure", element("i"), "sure")),
+        element("p", { class: "note", text: "Row: the first word of a span; column: its last; the number is how probable its phrase is. Outlined: in the tree. Click a cell, or press Enter on it, to say what stands there." }),
+        heatMap(words, chart, nodesOf(root), (start, end, found, x, y, from) => spanMenu(start, end, found, words, x, y, from)),
       ),
     );
   }
@@ -295,7 +295,7 @@ function nodeMenu(node, posterior, x, y, view, words) {
   const close = openMenu(title, x, y, parts, { from });
 }
 
-function spanMenu(start, end, found, words, x, y) {
+function spanMenu(start, end, found, words, x, y, from) {
   const what = shorten(words.slice(start, end).join(" "), 60);
   const done = (constraint) => {
     close();
@@ -307,7 +307,7 @@ function spanMenu(start, end, found, words, x, y) {
     phrases.length ? element("p", { class: "note", text: phrases.slice(0, 4).map(([label, p]) => `${label} ${percent(p)}`).join(" · ") }) : element("p", { class: "note", text: "No phrase above 1 %" }),
     element("div", { class: "bar" }, select, element("button", { type: "button", class: "main", text: "It is this", onclick: () => done({ start, end, label: select.value, kind: "phrase" }) })),
     element("div", { class: "bar" }, element("button", { type: "button", text: "No phrase here", onclick: () => done({ start, end, label: null, kind: "absent" }) })),
-  ]);
+  ], { from });
 }
 
 function alternatives(result, best, posterior) {
@@ -370,7 +370,7 @@ function exportBar(view, result) {
   const button = element("button", {
     type: "button",
     id: "take",
-    text: "Take it away…",
+    text: "Copy or save…",
     "aria-haspopup": "dialog",
     onclick() {
       const box = button.getBoundingClientRect();

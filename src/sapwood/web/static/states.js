@@ -1,6 +1,7 @@
 // The page of hidden states: what the states of each symbol have learned, side by side.
 
-import { api, copy, count, element, find, frame, hint, meter, percent, shorten, show, svg, times } from "./common.js";
+import { api, copy, count, element, find, frame, meter, percent, show, times } from "./common.js";
+import { anchors, feature, spectrum, splits } from "./origins.js";
 
 const view = { model: null, symbol: null, kind: "phrases", filter: "", chosen: [] };
 let symbols = [];
@@ -43,6 +44,7 @@ async function choose(symbol) {
   try {
     show();
     shown = await api(`states?model=${encodeURIComponent(view.model)}&symbol=${symbol.number}&top=9`);
+    if (shown.pending) setTimeout(() => view.symbol === symbol && !view.chosen.length && choose(symbol), 1500);
     history.replaceState(null, "", `#${new URLSearchParams({ model: view.model, symbol: key(symbol) })}`);
   } catch (error) {
     show(error);
@@ -139,13 +141,21 @@ function main() {
           ? "What tells a state from the others of its symbol, the most telling first; × is how much more probable it is than on average. Give a state a name of your own; mark two to compare them."
           : "The states of this grammar are directions in a space of features, not classes: they have weights of both signs and no words of their own.",
       }),
-      splits(),
-      spectrum(),
+      view.probabilistic ? splits({ states: shown.states, levels: shown.levels, method: view.method, nameOf, show: showState }) : null,
+      spectrum({ values: shown.singular_values, states: symbol.states }),
+      view.probabilistic ? anchors({ pairs: shown.anchors, states: shown.states, nameOf, show: showState }) : null,
     ),
   ];
   if (view.chosen.length === 2) parts.push(comparison());
   if (view.probabilistic) parts.push(element("section", { class: "cards dense", "aria-label": "States" }, shown.states.map(card)));
   return [element("div", { id: "result" }, ...parts)];
+}
+
+// Go to a state's card.
+function showState(number) {
+  const card = find(`.cards.dense > [data-state="${number}"]`);
+  card?.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth", block: "center" });
+  card?.querySelector("input").focus({ preventScroll: true });
 }
 
 function copyNames() {
@@ -193,16 +203,19 @@ function card(state) {
         },
       }),
     ),
-    element("div", {}, meter(state.share), element("p", { class: "note", text: `${percent(state.share)} of ${view.symbol.name} · ${count(state.count)} times` })),
+    element("div", { class: "share" }, meter(state.share), element("p", { class: "note", text: `${percent(state.share)} of ${view.symbol.name} · ${count(state.count)} times` })),
     ...lists(state),
   );
 }
 
 function lists(state, most = 9) {
   const parts = [];
+  const anchor = shown.anchors[state.state];
+  if (anchor) parts.push(element("div", {}, element("p", { class: "subtle", text: "Anchors" }), element("div", { class: "of-state" }, feature("inside", anchor.inside), feature("outside", anchor.outside))));
   if (state.words.length) parts.push(element("div", {}, element("p", { class: "subtle", text: view.symbol.preterminal ? "Words" : "Words right below" }), chips(state.words.slice(0, most))));
   if (state.rules.length) parts.push(element("div", {}, element("p", { class: "subtle", text: "Rules" }), telling(state.rules.slice(0, 5), (name) => `→ ${name}`)));
   if (state.contexts.length) parts.push(element("div", {}, element("p", { class: "subtle", text: "Contexts" }), telling(state.contexts.slice(0, 5), (name) => name)));
+  if (!parts.length) parts.push(element("p", { class: "note", text: "Nothing tells it from the others." }));
   if (state.examples.length) {
     parts.push(element("div", {}, element("p", { class: "subtle", text: "Examples" }), element("ul", { class: "examples" }, state.examples.map(example))));
   }
@@ -219,7 +232,7 @@ function telling(rows, shape) {
     "ul",
     { class: "telling" },
     rows.map((row) =>
-      element("li", {}, element("span", { class: "what", text: shape(row.name) }), element("span", { class: "lift", title: "Probability, and how much larger it is than on average", text: `${percent(row.probability)} ${times(row.lift)}` })),
+      element("li", {}, element("span", { class: "what", text: shape(row.name) }), element("span", { class: "lift", title: "Probability", text: percent(row.probability) }), element("span", { class: "lift", title: "How much more probable it is than on average", text: times(row.lift) })),
     ),
   );
 }
@@ -235,72 +248,13 @@ function comparison() {
   const [one, other] = view.chosen.map((number) => shown.states.find((state) => state.state === number));
   const title = (state) => nameOf(state.state) || `state ${state.state}`;
   const column = (state) =>
-    element("div", { class: "card chosen" }, element("h3", { text: title(state) }), element("div", {}, meter(state.share), element("p", { class: "note", text: `${percent(state.share)} of ${view.symbol.name}` })), ...lists(state, 24));
+    element("div", { class: "card chosen" }, element("h3", { text: title(state) }), element("div", { class: "share" }, meter(state.share), element("p", { class: "note", text: `${percent(state.share)} of ${view.symbol.name}` })), ...lists(state, 24));
   return element(
     "section",
     { class: "sheet", id: "comparison", "aria-label": "Two states side by side" },
     element("div", { class: "bar spread" }, element("h2", { text: `${title(one)} and ${title(other)}` }), element("button", { type: "button", text: "Close", onclick: () => ((view.chosen = []), draw()) })),
     element("div", { class: "cards" }, column(one), column(other)),
   );
-}
-
-// The tree of splits: levels from the coarsest to the states themselves.
-function splits() {
-  const levels = shown.levels.filter((level) => level.every((group) => group >= 0));
-  const states = shown.states.length;
-  if (!view.probabilistic || !levels.length || states < 2) return null;
-  const share = new Map(shown.states.map((state) => [state.state, state.share]));
-  const words = new Map(shown.states.map((state) => [state.state, state]));
-  const rows = [Array(states).fill(0), ...levels, [...Array(states).keys()]].filter((row, at, all) => !at || String(row) !== String(all[at - 1]));
-  const step = 78;
-  const high = 66;
-  const width = states * step;
-  const place = (row, group) => {
-    const members = [...Array(states).keys()].filter((state) => rows[row][state] === group);
-    return { x: members.reduce((sum, state) => sum + (state + 0.5) * step, 0) / members.length, members, share: members.reduce((sum, state) => sum + share.get(state), 0) };
-  };
-  const drawing = svg("svg", { width, height: rows.length * high + 6, class: "plot splits", role: "img", "aria-label": "Tree of splits" });
-  const nodes = [];
-  rows.forEach((row, number) => {
-    for (const group of new Set(row)) {
-      const here = place(number, group);
-      const y = number * high + 22;
-      const radius = 5 + 15 * Math.sqrt(here.share);
-      if (number) {
-        const above = place(number - 1, rows[number - 1][here.members[0]]);
-        drawing.append(svg("path", { class: "axis", d: `M${above.x},${y - high}C${above.x},${y - high / 2} ${here.x},${y - high / 2} ${here.x},${y}` }));
-      }
-      const last = number === rows.length - 1;
-      const circle = svg("circle", { class: "dot", cx: here.x, cy: y, r: radius });
-      const text = here.members.map((state) => `${nameOf(state) || `state ${state}`}: ${words.get(state).words.slice(0, 5).map((word) => word.name).join(", ")}`);
-      circle.addEventListener("pointermove", (event) => hint([percent(here.share), ...text.slice(0, 6)].join("\n"), event.clientX, event.clientY));
-      circle.addEventListener("pointerleave", () => hint());
-      nodes.push(circle);
-      if (last) nodes.push(svg("text", { x: here.x, y: y + radius + 14, "text-anchor": "middle", text: shorten(nameOf(group) || words.get(group).words[0]?.name || String(group), 10) }));
-    }
-  });
-  drawing.append(...nodes);
-  const title = view.method === "split-merge" ? "The tree of splits; below each state its most telling word" : "States in groups, the coarsest above";
-  return element("div", {}, element("p", { class: "subtle", text: title }), element("div", { class: "heat", tabindex: 0, role: "region", "aria-label": title }, drawing));
-}
-
-// Singular values, on a logarithmic scale; those kept are coloured.
-function spectrum() {
-  const values = shown.singular_values.filter((value) => value > 0);
-  if (!values.length) return null;
-  const [width, height, left] = [560, 190, 46];
-  const low = Math.log10(values.at(-1) / values[0]);
-  const x = (number) => left + ((number + 0.5) * (width - left - 8)) / values.length;
-  const y = (value) => 10 + ((height - 34) * Math.log10(value / values[0])) / Math.min(low, -1);
-  const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", "aria-label": "Singular values" });
-  for (let power = 0; power >= Math.min(low, -1); power--) {
-    const at = y(values[0] * 10 ** power);
-    drawing.append(svg("path", { class: "grid", d: `M${left},${at}H${width - 8}` }), svg("text", { x: left - 6, y: at + 4, "text-anchor": "end", text: String(Number((10 ** power).toPrecision(1))) }));
-  }
-  drawing.append(svg("path", { class: "curve", d: values.map((value, number) => `${number ? "L" : "M"}${x(number)},${y(value)}`).join("") }));
-  values.forEach((value, number) => drawing.append(svg("circle", { class: number < shown.states.length ? "dot" : "dot off", cx: x(number), cy: y(value), r: 3.4 })));
-  drawing.append(svg("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle", text: "number of the singular value; coloured: states kept" }));
-  return element("div", {}, element("p", { class: "subtle", text: "Singular values, as part of the largest" }), element("div", { class: "heat", tabindex: 0, role: "region", "aria-label": "Singular values" }, drawing));
 }
 
 addEventListener("hashchange", () => {

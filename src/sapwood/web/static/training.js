@@ -48,9 +48,11 @@ function draw(found) {
     ["step", found.last ? count(last.step) : undefined],
     ["states", last.states === undefined || last.states === null ? undefined : count(last.states)],
     ["best F1", best(found.curves)],
+    ["now", found.now ?? undefined],
     ["time", found.seconds === null ? undefined : duration(found.seconds)],
   ].filter(([, value]) => value !== undefined);
   const curves = found.curves;
+  find("#content").classList.add("training");
   find("#content").replaceChildren(
     element(
       "section",
@@ -70,9 +72,23 @@ function draw(found) {
       ),
       element("div", { class: "figures left" }, figures.map(([title, value]) => element("div", {}, element("strong", { text: value }), element("span", { class: "note", text: title })))),
     ),
-    curves.length ? plot("Log-likelihood", curves, (curve) => curve.log_likelihood) : "",
-    curves.some((curve) => curve.f1.y.length) ? plot("F1 on the development set", curves, (curve) => curve.f1) : "",
+    ...plotsOf(found).map(([title, lines]) => plot(title, lines)),
+    found.state !== "waiting" && !curves.length && !found.series.length ? element("p", { class: "sheet empty", text: "The log has nothing to draw yet." }) : "",
   );
+}
+
+// The plots: titles, and the lines of each with their names, points and what is counted along them.
+function plotsOf({ curves, series }) {
+  const plots = new Map();
+  const add = (title, name, unit, { x, y }) => {
+    const points = x.map((value, number) => [value, y[number]]).filter(([, value]) => value !== null);
+    if (points.length) plots.set(title, [...(plots.get(title) ?? []), { name, unit, points }]);
+  };
+  const unit = view.x === "step" ? "iteration" : "seconds";
+  for (const curve of curves) add("Log-likelihood", curve.name, unit, curve.log_likelihood);
+  for (const curve of curves) add("F1 on the development set", curve.name, unit, curve.f1);
+  for (const one of series) add(one.title, one.name, one.unit, one);
+  return [...plots];
 }
 
 function best(curves) {
@@ -94,12 +110,11 @@ function round(low, high) {
   return found;
 }
 
-function plot(title, curves, of) {
-  const points = curves.map((curve) => of(curve).x.map((x, number) => [x, of(curve).y[number]]).filter(([, y]) => y !== null));
-  const all = points.flat();
-  if (!all.length) return "";
-  const width = Math.max(320, Math.min(900, innerWidth - 60));
-  const [height, left, bottom] = [Math.max(200, width / 3), 66, 34];
+function plot(title, lines) {
+  const all = lines.flatMap((line) => line.points);
+  const wide = find("#content").clientWidth;
+  const width = Math.max(300, (wide > 1000 ? wide / 2 - 8 : wide) - 40);
+  const [height, left, bottom] = [Math.max(200, Math.min(300, width / 2.2)), 84, 46];
   const spread = (values) => {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return high > low ? [low, high] : [low - 1, high + 1];
@@ -107,27 +122,36 @@ function plot(title, curves, of) {
   const [x0, x1] = spread(all.map(([x]) => x));
   const [y0, y1] = spread(all.map(([, y]) => y));
   const at = ([x, y]) => [left + ((x - x0) / (x1 - x0)) * (width - left - 14), 12 + ((y1 - y) / (y1 - y0)) * (height - bottom - 20)];
-  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", "aria-label": title });
+  const drawing = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "plot", role: "img", "aria-label": title });
   for (const y of round(y0, y1)) {
     const [, py] = at([x0, y]);
     drawing.append(svg("path", { class: "grid", d: `M${left},${py}H${width - 14}` }), svg("text", { x: left - 8, y: py + 4, "text-anchor": "end", text: y.toLocaleString("en-GB") }));
   }
   for (const x of round(x0, x1)) {
     const [px] = at([x, y0]);
-    drawing.append(svg("text", { x: px, y: height - 12, "text-anchor": px > width - 40 ? "end" : "middle", text: x.toLocaleString("en-GB") }));
+    drawing.append(svg("text", { x: px, y: height - 26, "text-anchor": px > width - 40 ? "end" : "middle", text: x.toLocaleString("en-GB") }));
   }
-  points.forEach((line, number) => {
+  drawing.append(svg("text", { class: "unit", x: (left + width) / 2, y: height - 5, "text-anchor": "middle", text: lines[0].unit }));
+  lines.forEach(({ name, unit, points: line }, number) => {
     drawing.append(svg("path", { class: `curve c${number % 6}`, d: line.map((point, place) => `${place ? "L" : "M"}${at(point).map((v) => v.toFixed(1))}`).join("") }));
     const few = line.length <= 60 ? line : [line.at(-1)];
     for (const point of few) {
       const [cx, cy] = at(point);
       const dot = svg("circle", { class: `dot c${number % 6}`, cx, cy, r: 3.2 });
-      dot.addEventListener("pointermove", (event) => hint(`${curves[number].name}\n${view.x} ${point[0]}: ${point[1]}`, event.clientX, event.clientY));
+      dot.addEventListener("pointermove", (event) => hint(`${name}\n${unit} ${point[0]}: ${Number(point[1].toPrecision(7))}`, event.clientX, event.clientY));
       dot.addEventListener("pointerleave", () => hint());
       drawing.append(dot);
     }
   });
-  return element("section", { class: "sheet", "aria-label": title }, element("h2", { text: title }), drawing);
+  const legend = lines.length > 1 ? element("div", { class: "legend" }, lines.map(({ name }, number) => element("span", { class: `c${number % 6}`, text: name }))) : null;
+  return element("section", { class: "sheet plot-sheet", "aria-label": title }, element("div", { class: "bar spread" }, element("h2", { text: title }), legend), drawing);
 }
 
+let width = innerWidth;
+addEventListener("resize", () => {
+  if (innerWidth === width) return;
+  width = innerWidth;
+  drawn = undefined;
+  refresh();
+});
 start();

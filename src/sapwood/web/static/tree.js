@@ -4,7 +4,9 @@ import { element, hint, percent, shorten, svg } from "./common.js";
 import { keyOf, nodesOf } from "./brackets.js";
 import { isRightToLeft, layOut } from "./layout.js";
 
+// The height of a row, and of one of a deep tree.
 const ROW = 58;
+const LOW_ROW = 40;
 const GAP = 16;
 const PILL = 24;
 const MARGIN = 22;
@@ -35,18 +37,19 @@ function arrange(root, collapsed) {
     textOf: (node) => (collapsed.has(node) ? shorten(wordsBelow(node), 34) : node.word),
     gap: GAP,
   });
+  const row = Math.max(LOW_ROW, Math.min(ROW, ROW - 2 * (rows - 12)));
   for (const place of places) {
-    place.y = place.row * ROW;
+    place.y = place.row * row;
     place.closed = collapsed.has(place.node);
     place.leaf = place.node.word !== null;
   }
   const at = new Map(places.map((place) => [place.node, place]));
-  return { nodes: places, at, width, height: (rows - 2) * ROW + BELOW + 12, mirrored };
+  return { nodes: places, at, width, row, height: (rows - 2) * row + BELOW + 12, mirrored };
 }
 
 // From a parent down to a child: across just below the parent, with a round corner, then straight down, past nothing.
-function line(above, place) {
-  const [top, joint, bottom] = [above.y + PILL / 2, above.y + ROW / 2, place.y - PILL / 2];
+function line(above, place, row) {
+  const [top, joint, bottom] = [above.y + PILL / 2, above.y + row / 2, place.y - PILL / 2];
   const corner = Math.min(CORNER, Math.abs(place.x - above.x), bottom - joint);
   const side = place.x > above.x ? corner : -corner;
   return `M${above.x},${top}V${joint}H${place.x - side}Q${place.x},${joint} ${place.x},${joint + corner}V${bottom}`;
@@ -94,11 +97,10 @@ export class TreeView {
     this.current = root;
     this.untouched = true;
     this.draw();
-    if (this.tall) {
-      // As high as the tree is when it has the width that there is, within reason.
-      const scale = Math.min(1.15, Math.max(LEAST, (this.frame.clientWidth - 2 * MARGIN) / this.plan.width));
-      this.frame.style.height = `${Math.round(Math.max(230, Math.min(680, (this.plan.height + PILL) * scale + 3 * MARGIN)))}px`;
-    }
+    // As high as the tree is when it has the width that there is, within reason.
+    const [least, low, high] = this.tall ? [LEAST, 230, 900] : [0.4, 170, 380];
+    const scale = Math.min(this.tall ? 1.15 : 0.9, Math.max(least, (this.frame.clientWidth - 2 * MARGIN) / this.plan.width));
+    this.frame.style.height = `${Math.round(Math.max(low, Math.min(high, (this.plan.height + PILL) * scale + 3 * MARGIN)))}px`;
     this.fit();
   }
 
@@ -109,7 +111,7 @@ export class TreeView {
     const nodes = svg("g");
     this.groups = new Map();
     for (const place of plan.nodes) {
-      for (const child of place.children) edges.append(svg("path", { class: "edge", d: line(place, child) }));
+      for (const child of place.children) edges.append(svg("path", { class: "edge", d: line(place, child, plan.row) }));
       nodes.append(this.group(place, edges));
     }
     this.layer.replaceChildren(edges, nodes);
@@ -242,8 +244,11 @@ export class TreeView {
 
   // All of it, if that can be read; else the top, and as much of the rest as there is room for.
   fit() {
-    const { width, height } = this.frame.getBoundingClientRect();
+    const { width, height: full } = this.frame.getBoundingClientRect();
     if (!width || !this.plan) return;
+    // The buttons have a row of their own where the tree would reach below them.
+    const tools = this.frame.querySelector(".tree-tools") && width < 560 ? 40 : 0;
+    const height = full - tools;
     const whole = Math.min((width - 2 * MARGIN) / this.plan.width, (height - 2 * MARGIN) / (this.plan.height + PILL));
     const scale = Math.min(1.15, Math.max(whole, Math.min(LEAST, (height - 2 * MARGIN) / (this.plan.height + PILL), this.tall ? 9 : whole)));
     const top = this.plan.nodes[0];
@@ -251,7 +256,7 @@ export class TreeView {
     let x = room / 2;
     if (room < 0) x = Math.max(width - MARGIN - this.plan.width * scale, Math.min(MARGIN, width / 2 - top.x * scale));
     const spare = height - 2 * MARGIN - (this.plan.height + PILL) * scale;
-    this.view = { scale, x, y: MARGIN + (PILL / 2) * scale + Math.max(0, Math.min(spare / 2, 40)) };
+    this.view = { scale, x, y: tools + MARGIN + (PILL / 2) * scale + Math.max(0, Math.min(spare / 2, 40)) };
     this.place();
     this.untouched = true;
   }

@@ -18,7 +18,6 @@ async function start() {
       find("#content").replaceChildren(element("p", { class: "empty", text: "There is no treebank. Start the server with --treebank FILE." }));
       return;
     }
-    view.model = info.models.find((model) => model.kind === "grammar").name;
     readLink();
     draw();
   } catch (error) {
@@ -26,17 +25,25 @@ async function start() {
   }
 }
 
+const grammars = () => info.models.filter((model) => model.kind === "grammar");
+
 function readLink() {
   const given = new URLSearchParams(location.hash.slice(1));
   view.tab = given.get("tab") === "mistakes" ? "mistakes" : "search";
   view.pattern = given.get("pattern") ?? "";
   view.words = given.get("words") === "1";
+  view.model = grammars().find((model) => model.name === given.get("model"))?.name ?? grammars()[0].name;
+  view.chosen = given.has("kind") ? { kind: given.get("kind"), gold: given.get("gold"), predicted: given.get("predicted") } : null;
 }
 
 function writeLink() {
   const values = { tab: view.tab };
   if (view.pattern) values.pattern = view.pattern;
   if (view.words) values.words = "1";
+  if (view.model !== grammars()[0].name) values.model = view.model;
+  if (view.tab === "mistakes" && view.chosen) {
+    for (const name of ["kind", "gold", "predicted"]) if (view.chosen[name] !== null) values[name] = view.chosen[name];
+  }
   history.replaceState(null, "", `#${new URLSearchParams(values)}`);
 }
 
@@ -230,7 +237,6 @@ function drawMistakes(body) {
 }
 
 function headOf(found, again) {
-  const grammars = info.models.filter((model) => model.kind === "grammar");
   const same = (one) => view.chosen && one.kind === view.chosen.kind && one.gold === view.chosen.gold && one.predicted === view.chosen.predicted;
   const kinds = { phrase: "takes", tag: "tags", missing: "misses", spurious: "adds" };
   const text = (one) => (one.kind === "missing" ? `misses ${one.gold}` : one.kind === "spurious" ? `adds ${one.predicted}` : `${kinds[one.kind]} ${one.gold} as ${one.predicted}`);
@@ -241,11 +247,11 @@ function headOf(found, again) {
       element(
         "div",
         { class: "bar" },
-        grammars.length > 1
+        grammars().length > 1
           ? element(
               "select",
               { "aria-label": "Model", onchange: (event) => ((view.model = event.target.value), (view.chosen = null), again()) },
-              grammars.map((model) => element("option", { value: model.name, text: model.name, selected: model.name === view.model })),
+              grammars().map((model) => element("option", { value: model.name, text: model.name, selected: model.name === view.model })),
             )
           : element("h2", { text: view.model }),
         element("span", { class: found.complete ? "badge" : "badge warn", id: "progress", text: found.complete ? `${count(found.done)} trees parsed` : `${count(found.done)} of ${count(found.total)} parsed` }),
@@ -257,7 +263,7 @@ function headOf(found, again) {
       "div",
       { class: "words confusions", role: "group", "aria-label": "Confusions" },
       found.confusions.slice(0, 28).map((one) =>
-        element("button", { type: "button", "aria-pressed": String(Boolean(same(one))), onclick: () => ((view.chosen = same(one) ? null : one), again()) }, text(one), element("span", { class: "faint", text: count(one.count) })),
+        element("button", { type: "button", "aria-pressed": String(Boolean(same(one))), onclick: () => ((view.chosen = same(one) ? null : one), again()) }, text(one), element("span", { class: "note", text: count(one.count) })),
       ),
     ),
   ];
@@ -279,7 +285,7 @@ function worst(list, found, query) {
     }
   } });
   list.replaceChildren(
-    element("div", { class: "bar" }, element("h2", { text: view.chosen ? "Trees with this mistake, the worst first" : "The worst trees first" }), element("span", { class: "note", text: `${count(found.wrong_trees)} trees; red: not in the other tree` })),
+    element("div", { class: "bar" }, element("h2", { text: view.chosen ? "Trees with this mistake, the worst first" : "The worst trees first" }), element("span", { class: "note", text: `${found.wrong_trees === 1 ? "1 tree" : `${count(found.wrong_trees)} trees`}; red: not in the other tree` })),
     cards,
     more,
   );
@@ -304,7 +310,7 @@ function addPair(cards, row) {
     element(
       "article",
       { class: "card", "aria-label": `Tree ${row.number}` },
-      element("div", { class: "bar spread" }, element("div", { class: "bar" }, element("h3", { text: `Tree ${count(row.number)}` }), element("span", { class: "badge bad", text: `F1 ${row.f1.toFixed(0)}` }), element("span", { class: "note", text: `${row.mistakes} mistakes` })), parseLink(row.words)),
+      element("div", { class: "bar spread" }, element("div", { class: "bar" }, element("h3", { text: `Tree ${count(row.number)}` }), element("span", { class: row.f1 > 99.5 ? "badge warn" : "badge bad", text: `F1 ${row.f1.toFixed(0)}` }), element("span", { class: "note", text: row.mistakes === 1 ? "1 mistake" : `${row.mistakes} mistakes` })), parseLink(row.words)),
       element("p", { class: "note", dir: "auto", text: shorten(row.words.join(" "), 300) }),
       element("div", { class: "two" }, one.part, other.part),
     ),

@@ -2,6 +2,8 @@
 
 import { api, count, element, find, frame, meter, percent, show } from "./common.js";
 
+// What a model calls the end of a sentence.
+const END = "</s>";
 const view = { model: null, context: "", word: "" };
 let info;
 
@@ -13,18 +15,26 @@ async function start() {
       find("#content").replaceChildren(element("p", { class: "empty", text: "There is no language model. Start the server with -m MODEL, as sapwood lm train writes it." }));
       return;
     }
-    view.model = models[0].name;
+    const given = new URLSearchParams(location.hash.slice(1));
+    view.model = models.find((one) => one.name === given.get("model"))?.name ?? models[0].name;
+    view.context = given.get("context") ?? "";
+    view.word = given.get("word") ?? "";
     draw(models);
   } catch (error) {
     show(error);
   }
 }
 
+function writeLink() {
+  const { model, context, word } = view;
+  history.replaceState(null, "", `#${new URLSearchParams(Object.entries({ model, context, word }).filter(([, value]) => value))}`);
+}
+
 const model = () => info.models.find((one) => one.name === view.model);
 
 function draw(models) {
   const next = element("div", { id: "next", "aria-live": "polite" });
-  const word = element("div", { id: "word", "aria-live": "polite" });
+  const word = element("div", { id: "word", class: "stack", "aria-live": "polite" });
   const topics = element("div", { id: "topics", class: "cards dense" });
   const context = element("input", { type: "text", id: "context", class: "grow", "aria-label": "How the sentence begins", placeholder: "How a sentence begins", value: view.context, dir: "auto", oninput: () => ((view.context = context.value), suggest(next, context)) });
   const asked = element("input", { type: "text", id: "asked", class: "grow", "aria-label": "A word", placeholder: "A word", value: view.word, dir: "auto" });
@@ -58,6 +68,7 @@ function draw(models) {
   );
   suggest(next, context);
   if (latent) loadTopics(topics, "lift");
+  if (latent && view.word) look(word, view.word);
 }
 
 let asking = 0;
@@ -65,6 +76,7 @@ async function suggest(place, input) {
   const mine = ++asking;
   try {
     show();
+    writeLink();
     const found = await api("lm/next", { context: view.context.split(/\s+/).filter(Boolean), model: view.model, top: 12 });
     if (mine !== asking) return;
     const most = Math.max(...found.next.map((one) => one.probability), 1e-9);
@@ -81,13 +93,14 @@ async function suggest(place, input) {
               "button",
               {
                 type: "button",
+                disabled: one.word === END,
                 onclick() {
                   view.context = `${view.context.trim()} ${one.word}`.trim();
                   input.value = view.context;
                   suggest(place, input);
                 },
               },
-              element("span", { class: "grow", dir: "auto", text: one.word }),
+              element("span", { class: one.word === END ? "grow note" : "grow", dir: "auto", text: one.word === END ? "end of the sentence" : one.word }),
               element("span", { class: "wide" }, meter(one.probability / most)),
               element("span", { class: "note number", text: percent(one.probability) }),
             ),
@@ -104,6 +117,7 @@ async function look(place, word) {
   try {
     show();
     view.word = word.trim();
+    writeLink();
     if (!view.word) return;
     const found = await api("lm/word", { word: view.word, model: view.model, top: 12 });
     if (!found.known) {
@@ -130,7 +144,7 @@ async function loadTopics(place, by) {
         element(
           "article",
           { class: "card", "aria-label": `State ${state.state}` },
-          element("div", {}, element("h3", { text: `state ${state.state}` }), meter(state.probability / states[0].probability), element("p", { class: "note", text: `${percent(state.probability)} of all words` })),
+          element("div", { class: "stack" }, element("h3", { text: `state ${state.state}` }), meter(state.probability / states[0].probability), element("p", { class: "note", text: `${percent(state.probability)} of all words` })),
           element("div", { class: "words" }, state.words.map((one) => element("span", { class: "w2", dir: "auto", text: one.word }))),
           state.contexts.length ? element("p", { class: "note", dir: "auto", text: `after ${state.contexts.slice(0, 8).map((one) => one.word).join(", ")}` }) : null,
         ),
