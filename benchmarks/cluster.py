@@ -2,7 +2,8 @@
 
     python benchmarks/cluster.py TREEBANK TEXT --json RESULTS
         [--parts start tasks bytes split-merge all-sent pass network parse count memory] [--workers 1 2 3]
-        [--repeat 3] [--cycles 5] [--sentences 20000] [--tokens 1000000] [--bigrams 4e7] [--limit 450e6]
+        [--without-threads] [--repeat 3] [--cycles 5] [--sentences 20000] [--tokens 10000000] [--bigrams 3e7]
+        [--limit 350e6]
 
 TREEBANK is a directory with train.mrg; TEXT a text. Each run is a line in RESULTS, and what is there is not run again,
 so that the script can be interrupted; without `--parts` it only prints what is there, and the projection. Threads and
@@ -14,8 +15,8 @@ start is a part of its own and nowhere else. Bytes of results are compared: a di
 
 `split-merge` is a training as it is, in which passes that are over sooner than they are sent stay here; in `all-sent`
 none do, and in `pass` single ones with the weights of the last cycle are compared. `network` is the same over sockets,
-as between machines, where processes do not see each other's files. `sent` and `received` are bytes that went from and
-to this process, `between` what workers got from each other.
+as between machines, where processes do not see each other's files; so are `bytes` and `count`. `sent` and `received`
+are bytes that went from and to this process, `between` what workers got from each other.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from sapwood.files import read_lines
 from sapwood.inference.observed import ObservedTrees
 from sapwood.inference.parse_files import parse_files
 from sapwood.lm import AggregateMarkov, Vocabulary, count_text
+from sapwood.lm.count_shards import cut_shards, find_words
 from sapwood.lm.models import save_model
 from sapwood.run import cluster as cluster_module
 from sapwood.run.cluster import Cluster
@@ -201,17 +203,25 @@ def tasks(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[s
 
 
 def sent_bytes(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """An array that goes to all workers through sockets, and one that comes back."""
+    """An array that goes to all workers through sockets, sums that go from one to the next, and one that comes back."""
     del options, folder
-    array, count = np.arange(5e6), 5
-    list(workers.map(empty, range(workers.count)))
+    size, count = 5_000_000, 5
+    array, own = np.ones(size), workers.place(np.ones, [size] * workers.count)
+    list(workers.map(len, own))
     with Meter(workers).measured() as figures:
         for _ in range(count):
-            shared = workers.share(array)
-            list(workers.bring(workers.keep(len, [shared] * workers.count)))
-            list(workers.bring(workers.keep(np.copy, [shared])))
-    # To the scheduler, to each worker, and back here.
-    return {**figures, "hop": figures["seconds"] / (count * array.nbytes * (workers.count + 2))}
+            shared, sums = workers.share(array), None
+            for each in own:
+                sums = workers.keep(added, [sums], [each], [shared])[0]
+            total = next(workers.bring([sums]))
+    assert total[0] == 2 * workers.count
+    # To the scheduler, to each worker, from one to the next, and back here.
+    return {**figures, "hop": figures["seconds"] / (count * array.nbytes * (2 * workers.count + 1))}
+
+
+def added(before: np.ndarray | None, own: np.ndarray, shared: np.ndarray) -> np.ndarray:
+    """Return a sum as of a pass: of what there is, and of something that was made from what is shared."""
+    return own + shared if before is None else before + own + shared
 
 
 def treebank(options: argparse.Namespace, *, threads: int = THREADS) -> tuple[sapwood.SplitMerge, Any]:
@@ -278,21 +288,24 @@ def count(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[s
     with Meter(workers).measured() as figures:
         found = count_text(folder / "text", order=3, threads=workers.threads, workers=workers)
     found.save(folder / "counts")
+    if workers.near:  # how much of that is to find the words, which is done once more elsewhere
+        began = time.process_time()
+        list(map(find_words, cut_shards(folder / "text"), itertools.repeat(False)))
+        figures["reading"] = time.process_time() - began
     sizes = {"tokens": tokens, "bytes": (folder / "text").stat().st_size, "ngrams": len(found.table(3)[1])}
     return {**figures, "digest": digest((folder / "counts").read_bytes()), **sizes}
 
 
 def drawn_counts(bigrams: int) -> tuple[scipy.sparse.csr_array, Vocabulary]:
     """Return counts of about so many bigrams of words as frequent as words are."""
-    rng = np.random.default_rng(0)
-    words = 50_000
-    chance = 1 / np.arange(1, words + 1) ** 0.5
-    pairs = np.unique(np.concatenate([
-        rng.choice(words, size, p=chance / chance.sum()) * words + rng.choice(words, size, p=chance / chance.sum())
-        for size in [1 << 22] * -(-int(bigrams * 1.1) >> 22)
-    ]))  # fmt: skip
+    rng, words = np.random.default_rng(0), 50_000
+    # The k-th word is as probable as 1 / sqrt(k).
+    first, second = ((words * rng.random(int(1.5 * bigrams)) ** 2).astype(np.int64) for _ in range(2))
+    pairs = np.sort(first * words + second)  # np.unique takes a minute
+    pairs = pairs[np.append(True, np.diff(pairs) > 0)][: int(bigrams)]
     values = 1 + (rng.random(len(pairs)) * 5).astype(np.int64)
-    matrix = scipy.sparse.csr_array((values, (pairs // words, pairs % words)), (words, words))
+    begins = np.searchsorted(pairs, words * np.arange(words + 1)).astype(np.int32)
+    matrix = scipy.sparse.csr_array((values, (pairs % words).astype(np.int32), begins), (words, words))
     names = ["<unk>", "<s>", "</s>", *(f"w{number}" for number in range(3, words))]
     return matrix, Vocabulary(names, np.ones(words, np.int64))
 
@@ -315,14 +328,18 @@ MEASURES: dict[str, Callable[[Workers, argparse.Namespace, Path], dict[str, Any]
     "pass": one_pass, "network": one_pass, "parse": parse, "count": count, "memory": memory,
 }  # fmt: skip
 # Those that know no threads, those in which everything is sent, and those over sockets.
-ALONE, SENT, NETWORK = ("start", "tasks", "bytes"), ("all-sent", "pass", "network", "memory"), ("bytes", "network")
+ALONE, SENT, NETWORK = (
+    ("start", "tasks", "bytes"),
+    ("all-sent", "pass", "network", "memory"),
+    ("bytes", "network", "count"),
+)
 
 
 def measure(part: str, options: argparse.Namespace, results: Results) -> None:
     """Measure a part on threads, and on clusters, in turn."""
     honest = cluster_module._WORTH_CALLING
     for turn, number in itertools.product(range(options.repeat), (0, *options.workers)):
-        if len(results.runs(part, number)) > turn or (number == 0 and part in ALONE):
+        if len(results.runs(part, number)) > turn or (number == 0 and (part in ALONE or options.without_threads)):
             continue
         cluster_module._WORTH_CALLING = 0.0 if part in SENT else honest
         with ExitStack() as stack:
@@ -362,7 +379,7 @@ def overhead(results: Results) -> None:
     for number in (1, 2, 3):
         if (row := results.find("memory", number)) is not None:
             sizes = ", ".join(f"{name} {row[name] / 1e6:,.0f} MB" for name in ("counts", "limit", "before", "most"))
-            print(f"memory, local:{number}: {sizes}")
+            print(f"memory of each worker, local:{number}: {sizes}")
         if (row := results.find("start", number)) is not None:
             print(f"start, local:{number}: {row['begun']:.2f} s of each worker, {row['make']:.2f} s to make a parser")
 
@@ -374,15 +391,16 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--parts", nargs="*", default=[], choices=MEASURES)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 3])
+    parser.add_argument("--without-threads", action="store_true", help="to run beside a run of threads alone")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--trees", type=int, help="of the treebank, at most")
     parser.add_argument("--cycles", type=int, default=5)
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--files", type=int, default=40)
-    parser.add_argument("--tokens", type=int, default=1_000_000)
-    parser.add_argument("--bigrams", type=float, default=4e7)
-    parser.add_argument("--limit", type=float, default=450e6, help="bytes of a worker, for memory")
+    parser.add_argument("--tokens", type=int, default=10_000_000)
+    parser.add_argument("--bigrams", type=float, default=3e7)
+    parser.add_argument("--limit", type=float, default=350e6, help="bytes of a worker, for memory")
     options = parser.parse_args()
     results = Results(options.json)
     for part in options.parts:

@@ -53,9 +53,11 @@ def test_large_arrays_go_through_files(tmp_path: Path, monkeypatch: pytest.Monke
     del letter
     gc.collect()
     assert path.exists()
-    values = arrived.value["a"]
-    values[:5] = 7  # of no consequence to others
-    check(pickle.loads(message).value)
+    values, content = arrived.value["a"], path.read_bytes()
+    values[:5] = 7  # of no consequence to other processes
+    assert path.read_bytes() == content
+    # Who wants it in this process as well shares the pages.
+    assert np.shares_memory(pickle.loads(message).value["a"], values) == (mapped == 1)
     del arrived
     gc.collect()
     assert not path.exists()
@@ -71,6 +73,22 @@ def test_who_has_mapped_a_file_that_is_gone_sends_its_content(tmp_path: Path, mo
     (path,) = tmp_path.iterdir()
     path.unlink()
     check(pickle.loads(pickle.dumps(there, 5)).value)
+
+
+def test_what_dask_writes_to_disk_is_whole(tmp_path: Path) -> None:
+    protocol = pytest.importorskip("distributed", reason="distributed is not installed").protocol
+    letter = Sealed(VALUE, str(tmp_path))
+    on_disk = b"".join(protocol.serialize_bytelist(letter))  # as its buffer for too much data does
+    header, frames = protocol.serialize(letter, context={"recipient": {}})  # as a message
+    assert sum(memoryview(frame).nbytes for frame in frames) < 2000
+    check(protocol.deserialize(header, frames).value)
+    (path,) = tmp_path.iterdir()
+    del letter
+    gc.collect()
+    assert not path.exists()
+    check(protocol.deserialize_bytes(on_disk).value)
+    with pytest.raises(OSError, match="No such file"):
+        protocol.deserialize(header, frames)
 
 
 def test_small_things_and_full_disks_need_no_file(tmp_path: Path) -> None:

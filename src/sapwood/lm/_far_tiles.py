@@ -89,7 +89,8 @@ class FarTiles:
         place = (cut.column_place - column_bounds[group_of][cut.column_place]).astype(np.int32)
         shared = workers.share(replace(cut, column_place=place))
         # Of each group of rows what it needs: its entries one behind the other.
-        self._columns = columns = workers.columns({"indices": matrix.indices, "data": matrix.data})
+        narrow = matrix.indices.astype(np.int32, copy=False)  # half of what they may be
+        self._columns = columns = workers.columns({"indices": narrow, "data": matrix.data})
         ends = [matrix.indptr[a : b + 1] for a, b in pairwise(row_bounds.tolist())]
         parts = [columns.part(int(end[0]), int(end[-1])) for end in ends]
         cuts = list(pairwise(self._cuts.tolist()))

@@ -6,6 +6,7 @@ What is sent is pickled, as Dask does it: whoever can talk to the scheduler can 
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import logging
 import os
@@ -15,6 +16,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib import metadata
@@ -30,6 +32,8 @@ from sapwood.files import whole_number
 LOCAL = "local"
 # Seconds between looks at whether all processes of our own are there.
 LOOK = 5.0
+# Seconds between looks at whether workers have room for work, and for how long one may have none.
+_LOOK_FOR_ROOM, _NO_ROOM = 30.0, 300.0
 # How often to try to start them.
 _ATTEMPTS = 3
 # How often they may die under the same call before that is taken for the call's fault.
@@ -44,6 +48,12 @@ _SETTINGS: dict[str, Any] = {
     "distributed.scheduler.worker-ttl": None,
     # There are no copies to clear away: all map the same files.
     "distributed.scheduler.active-memory-manager.start": False,
+    # Of a call that was never made before half a second is expected otherwise, and a shard is sent elsewhere sooner.
+    "distributed.scheduler.unknown-duration": "1ms",
+    # Results go to disk when they take more than Dask's target, and all when there is little room left: not sooner, for
+    # shards would be read again for each call. To wait for room would be of no use.
+    "distributed.worker.memory.spill": 0.85,
+    "distributed.worker.memory.pause": False,
     # What nobody looks at costs a few percent of each processor.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -101,11 +111,14 @@ class Connection:
         self._own: Any = None  # processes that were started here, and how many
         self._own_number, self._first = 0, set[str]()
         self._interrupted = False
+        # The worker that has had no room for long.
+        self._full = ""
         _quieten()
         try:
             self.client = self._connect(memory)
             self.check_workers()
             self._notice_interrupts()
+            self._notice_pauses()
         except BaseException:
             self.close()
             raise
@@ -135,6 +148,28 @@ class Connection:
 
         signal.signal(signal.SIGINT, notice)
         self.closing.callback(signal.signal, signal.SIGINT, before)
+
+    def _notice_pauses(self) -> None:
+        """End what waits for a worker that is too full to begin anything, which Dask calls paused, for minutes."""
+        client, since = self.client, dict[str, float]()
+
+        async def look() -> None:
+            try:
+                workers = (await client.scheduler.identity())["workers"]
+            except (OSError, RuntimeError):  # the scheduler is gone: others will notice
+                return
+            now = time.monotonic()
+            full = {worker for worker, known in workers.items() if known.get("status") == "paused"}
+            for worker in set(since) - full:
+                del since[worker]
+            self._full = next((each for each in full if since.setdefault(each, now) <= now - _NO_ROOM), "")
+            if self._full:
+                for future in list(client.futures.values()):
+                    future.cancel()
+
+        again = importlib.import_module("tornado.ioloop").PeriodicCallback(look, 1000 * _LOOK_FOR_ROOM)
+        client.loop.add_callback(again.start)
+        self.closing.callback(client.loop.add_callback, again.stop)
 
     def check_interrupt(self) -> None:
         """Raise a `KeyboardInterrupt` that was lost.
@@ -175,6 +210,8 @@ class Connection:
                     own = self.distributed.LocalCluster(
                         n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
                         memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
+                        # For those as well that take the place of others later; any port will do.
+                        config=copy.deepcopy(dask.config.config), scheduler_kwargs={"dashboard_address": ":0"},
                     )  # fmt: skip
                     self._own = self.closing.enter_context(own)
                     self._first = self._names()
@@ -252,6 +289,11 @@ class Connection:
                 f"install sapwood {__version__} and all it needs where it runs"
             ) from error
         except lost as error:
+            if self._full:
+                raise ClusterError(
+                    f"--cluster {self.address}: worker {self._full} is out of memory: it has had no room for work for "
+                    f"{_NO_ROOM:.0f} s; give each more (dask worker --memory-limit), or have fewer in a machine"
+                ) from error
             raise ClusterError(
                 f"--cluster {self.address}: the scheduler is gone ({_short(error)}); start it again, or work without it"
             ) from error

@@ -89,6 +89,16 @@ class Bars:
         tqdm.write(message, file=sys.stderr)
 
 
+class WithoutNotes:
+    """Shows the stages of the work and drops its messages."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.stage = progress.stage
+
+    def note(self, message: str) -> None:
+        """Drop the message."""
+
+
 def _notebook_bars() -> Any:
     """Return tqdm's bars for notebooks or, without the package ipywidgets, its plain ones."""
     import warnings

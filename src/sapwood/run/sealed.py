@@ -4,18 +4,21 @@ Dask sends arrays through sockets, which costs each of them several copies, and 
 that wants them. Processes of one machine need none of that: arrays go to a file in a folder of theirs, which is mapped
 by who wants them. A file is there as long as something in the process that wrote it stands for it; whoever has mapped
 it does not need its name any more. A file that is gone is an `OSError` where it should arrive, which Dask takes for a
-worker that is gone: what was in it is made again.
+worker that is gone: what was in it is made again. What a worker writes to disk for want of memory has its arrays with
+it: nothing is left in the process then that stands for a file.
 """
 
 from __future__ import annotations
 
 import importlib
 import mmap
-import os
 import pickle
+import sys
+import uuid
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import accumulate, count
+from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,7 +30,8 @@ from sapwood.run.columns import remove, write_all
 _WORTH, _MAPPED = 1 << 17, 1 << 20
 # Bytes between places where the processor likes arrays to begin.
 _ALIGNMENT = 64
-_numbers = count()
+# Files that this process has mapped, as long as somebody looks at them; what is in a file does not change.
+_mapped: weakref.WeakValueDictionary[str, mmap.mmap] = weakref.WeakValueDictionary()
 
 
 class Letter:
@@ -36,7 +40,8 @@ class Letter:
     known: ClassVar[weakref.WeakValueDictionary[str, Letter]] = weakref.WeakValueDictionary()
 
     def __init__(self, folder: str, arrays: Sequence[memoryview]) -> None:
-        self.path = str(Path(folder, f"{os.getpid()}-{next(_numbers)}"))
+        # A name that no process ever has again, so that who has mapped the file knows what is in it.
+        self.path = str(Path(folder, uuid.uuid4().hex))
         # A process that ends leaves its files to those who know of them; the folder vanishes with the cluster.
         weakref.finalize(self, remove, self.path).atexit = False
         with Path(self.path).open("xb", buffering=0) as stream:
@@ -75,6 +80,8 @@ class Sealed:
             dump = importlib.import_module("cloudpickle").dumps
             self._rest = dump(value, protocol=5, buffer_callback=arrays.append)
         self._arrays = [array.raw() for array in arrays]
+        if "distributed" in sys.modules:
+            _tell_dask()
 
     @classmethod
     def arrived(cls, rest: bytes, arrays: Sequence[Any], file: str | None = None) -> Sealed:
@@ -83,6 +90,8 @@ class Sealed:
         made._value, made._folder, made._file, made._rest = [], None, file, rest
         made._letter = None if file is None else Letter.known.get(file)
         made._arrays = [memoryview(array) for array in arrays]
+        if "distributed" in sys.modules:
+            _tell_dask()
         return made
 
     @property
@@ -108,9 +117,27 @@ class Sealed:
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., Sealed], tuple[Any, ...]]:
         if self.post():
             return _from_file, (self._rest, self._file, [array.nbytes for array in self._arrays])
-        # Some of Dask's messages are of a protocol that has no place for arrays but within.
+        # Some messages are of a protocol that has no place for arrays but within.
         arrays = [pickle.PickleBuffer(array) if protocol >= 5 else array.tobytes() for array in self._arrays]
         return _from_message, (self._rest, *arrays)
+
+
+@cache
+def _tell_dask() -> None:
+    """Have Dask do with values of its own what is done within others, but for those that it writes to disk."""
+    protocol = importlib.import_module("distributed.protocol")
+
+    def dumps(sealed: Sealed, context: dict[str, Any] | None = None) -> tuple[dict[str, Any], list[Any]]:
+        if context is not None and sealed.post():  # a message has a context
+            return {"file": sealed._file, "sizes": [array.nbytes for array in sealed._arrays]}, [sealed._rest]
+        return {}, [sealed._rest, *sealed._arrays]
+
+    def loads(header: dict[str, Any], frames: list[Any]) -> Sealed:
+        if "file" in header:
+            return _from_file(bytes(frames[0]), header["file"], header["sizes"])
+        return _from_message(bytes(frames[0]), *frames[1:])
+
+    protocol.register_serialization(Sealed, dumps, loads)
 
 
 def _from_message(rest: bytes, *arrays: Any) -> Sealed:
@@ -129,7 +156,10 @@ def _from_file(rest: bytes, path: str, sizes: Sequence[int]) -> Sealed:
             whole = np.fromfile(stream, np.uint8)
         else:
             # Kernels want arrays that can be written to, though they leave them alone: no page is copied.
-            whole = np.frombuffer(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+            # Calls that want the same file share its pages: each further map would take them again.
+            mapped = _mapped.get(path) or mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+            _mapped[path] = mapped
+            whole = np.frombuffer(mapped, np.uint8)
     return Sealed.arrived(rest, [whole[a : a + n] for a, n in zip(_begins(sizes), sizes, strict=False)], path)
 
 
