@@ -1,12 +1,13 @@
 """How much each method makes of a treebank, by its size: what `sapwood train` recommends comes from here.
 
     python benchmarks/sizes.py DIRECTORY --sizes 200 500 1000 3000 10000 [--first] [--methods ...] [--seeds 0 1 2]
-        [--text RAW.txt] [--results FILE.jsonl] [--markdown FILE] [--picture FILE.svg]
+        [--part test] [--text RAW.txt] [--results FILE.jsonl] [--markdown FILE] [--picture FILE.svg]
 
-The directory has train.mrg and test.mrg (or .mrg.gz). Of the training part as many trees as asked for are taken,
-evenly spaced; with `--first` those at its beginning, which often are of one kind. Each method has its usual settings,
-and no held-out trees to choose by. "default" is what `sapwood train` does without a method. Seconds are those of one
-core of the processor, for training alone. With `--text` the default also learns classes of words from that text.
+The directory has train.mrg and test.mrg (or .mrg.gz; with `--part dev` dev.mrg is parsed instead). Of the training
+part as many trees as asked for are taken, evenly spaced; with `--first` those at its beginning, which often are of one
+kind. Each method has its usual settings, and no held-out trees to choose by. "default" is what `sapwood train` does
+without a method. Seconds are those of one core of the processor, for training alone. With `--text` the default also
+learns classes of words from that text.
 
 With `--results` each result is appended as soon as it is known, and a second run goes on where the first one ended.
 """
@@ -83,14 +84,14 @@ def table(results: list[dict[str, Any]], methods: list[str], sizes: list[int]) -
     return "\n".join(lines)
 
 
-def draw(results: list[dict[str, Any]], methods: list[str]) -> Figure:
+def draw(results: list[dict[str, Any]], methods: list[str], part: str) -> Figure:
     """Draw F1 and seconds against the number of trees."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     for axes, name, title in zip(
-        figure.subplots(1, 2), ("f1", "seconds"), ("F1 on test", "seconds of training"), strict=True
+        figure.subplots(1, 2), ("f1", "seconds"), (f"F1 on {part}", "seconds of training"), strict=True
     ):
         for number, method in enumerate(methods):
             sizes = sorted({row["size"] for row in results if row["method"] == method})
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[200, 500, 1000, 3000, 10000])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--part", default="test", help="what is parsed")
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--text")
     parser.add_argument("--results", type=Path)
@@ -128,13 +130,14 @@ def main() -> None:
     results = []
     if options.results is not None and options.results.exists():
         results = [json.loads(line) for line in options.results.read_text().splitlines()]
-    trees, test = part_of(options.directory, "train"), part_of(options.directory, "test")
+    trees, test = part_of(options.directory, "train"), part_of(options.directory, options.part)
     for size in options.sizes:
         part = chosen(trees, size, options.first)
         for method in options.methods:
             for seed in options.seeds if method != "pcfg" else options.seeds[:1]:
                 key = {
                     "treebank": options.directory.name, "method": method, "size": len(part), "seed": seed,
+                    "part": options.part,
                     "first": options.first, "text": options.text and Path(options.text).name,
                 }  # fmt: skip
                 if any(key.items() <= row.items() for row in results):
@@ -143,13 +146,15 @@ def main() -> None:
                 if options.results is not None:
                     with options.results.open("a") as file:
                         file.write(json.dumps(results[-1]) + "\n")
+    shown = {"treebank": options.directory.name, "part": options.part, "first": options.first}
+    results = [row for row in results if shown.items() <= row.items()]
     sizes = sorted({row["size"] for row in results})
     content = table(results, options.methods, sizes)
     print(content)
     if options.markdown is not None:
         options.markdown.write_text(content + "\n")
     if options.picture is not None:
-        save_picture(options.picture, lambda: draw(results, options.methods))
+        save_picture(options.picture, lambda: draw(results, options.methods, options.part))
 
 
 if __name__ == "__main__":

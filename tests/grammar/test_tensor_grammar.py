@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sapwood.errors import GrammarError
+from sapwood.errors import GrammarError, SapwoodError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.testing.grammars import random_bases, random_grammar
 
@@ -107,6 +107,16 @@ def test_equality():
 def test_with_info_adds():
     grammar = TensorGrammar.from_parts(**parts()).with_info(seed=3)
     assert grammar.info == {"method": "by hand", "seed": 3}
+
+
+@pytest.mark.parametrize("threshold", [1.0, -0.1, "high"])
+def test_a_threshold_that_a_file_says_is_checked(threshold, tmp_path):
+    grammar = TensorGrammar.from_parts(**parts())
+    grammar.with_info(threshold=0.25).save(tmp_path / "m")
+    assert TensorGrammar.load(tmp_path / "m").info["threshold"] == 0.25
+    grammar.with_info(threshold=threshold).save(tmp_path / "m")
+    with pytest.raises(SapwoodError, match=r"info\.threshold"):
+        TensorGrammar.load(tmp_path / "m")
 
 
 def test_conjugate_by_identities_changes_nothing_but_the_claim():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import zlib
 from collections import Counter
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from sapwood.inference.layered import LayeredChart
 from sapwood.learn import PCFG
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.testing.grammars import random_grammar
+from sapwood.trees.signatures import shape
 
 BITS = 10
 START = np.array([1.0, -1.0, 0.0, 1.0, *np.zeros(DENSE - 4)])
@@ -289,3 +291,16 @@ def test_rows_at_hand_are_not_copied():
     classes.table([f"word{number}" for number in range(50)])
     assert len(pickle.dumps(classes)) < 1000
     assert pickle.loads(pickle.dumps(classes)).words == classes.words
+
+
+@pytest.mark.parametrize("longest", [0, 1, 3])
+def test_the_longest_frequent_ending_of_a_word(longest):
+    """Whatever its length: what is longer than all known endings need not be looked at."""
+    rng = np.random.default_rng(longest)
+    known = {"".join(rng.choice(list("ab"), size)) for size in range(1, longest + 1) for _ in range(3)}
+    frequent = FrequentWords((), tuple(sorted(known)))
+    for size in range(9):
+        word = "".join(rng.choice(list("ab"), size))
+        ending = next((word[at:] for at in range(size) if word[at:] in known), None)
+        told = f"e?{shape(word, False)}" if ending is None else f"e{ending}"
+        assert frequent.row(word, False)[1] == zlib.crc32(told.encode())

@@ -15,7 +15,14 @@ from made_up import Writer
 from oracles.reference import number_tree, tree_inside_outside, tree_probability
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.observed import Expectations, NodeVectors, ObservedTrees, lexical_table
+from sapwood.inference.observed import (
+    Expectations,
+    NodeVectors,
+    ObservedTrees,
+    held_out_log_likelihood,
+    held_out_trees,
+    lexical_table,
+)
 from sapwood.learn.pcfg import PCFG
 from sapwood.run.workers import Threads
 from sapwood.testing.grammars import random_bases, random_grammar
@@ -321,6 +328,23 @@ def test_impossible_trees():
     # A negative weight is no probability.
     negative = replace(grammar, root=-grammar.root, probabilistic=False)
     assert np.isnan(observed.inside(negative).log_likelihoods).all()
+
+
+def test_trees_that_were_held_out():
+    """A mean over the words of the trees that have a probability; those that cannot be built are left out."""
+    grammar = TensorGrammar.from_parts(
+        root={"S": 1.0},
+        rules={("S", "N", "N"): 0.6, ("S", "N", "S"): 0.4},
+        words={("N", "x"): 0.25, ("N", "y"): 0.75, ("V", "x"): 1.0},
+    )
+    texts = ["(S (N x) (N y))", "(S (N y) (S (N x) (N x)))", "(S (V x) (N x))"]
+    corpus = Corpus.from_trees([Tree.parse(text) for text in texts])
+    expected = np.log([0.6 * 0.25 * 0.75, 0.4 * 0.75 * 0.6 * 0.25**2]).sum() / 5
+    found = held_out_trees(grammar, corpus)
+    assert (found.log_likelihood, found.built, found.negative) == (pytest.approx(expected, rel=1e-6), 2, 0)
+    assert held_out_log_likelihood(grammar, corpus) == found.log_likelihood
+    negative = held_out_trees(replace(grammar, root=-grammar.root, probabilistic=False), corpus)
+    assert (negative.log_likelihood, negative.built, negative.negative) == (0, 2, 2)
 
 
 @pytest.mark.parametrize("direction", ["right", "left"])

@@ -214,3 +214,16 @@ def test_the_log_tells_of_the_layer(trees, tmp_path):
     lines = read_log(tmp_path / "log")
     assert [line["epoch"] for line in lines if line["event"] == "layer"] == [1, 2]
     assert lines[0]["settings"]["layer"]["folds"] == 2
+
+
+def test_forests_serve_learners_with_other_groups(corpus):
+    fold_of = QUICK.fold_of(corpus.n_trees)
+    grammars = [[LEARNER.fit(corpus.part(np.flatnonzero(fold_of != fold)))] for fold in range(QUICK.folds)]
+    fewer = replace(QUICK, groups=("words", "lengths"))
+    forests = QUICK.forests(corpus, grammars)
+    for learner in (QUICK, fewer):
+        whole, again = learner.fit(corpus, grammars), learner.fit_forests(forests)
+        assert again.groups == whole.groups
+        for name in ("places", "values", "dense"):
+            assert np.array_equal(getattr(again, name), getattr(whole, name))
+    assert not np.array_equal(QUICK.fit_forests(forests).places, fewer.fit_forests(forests).places)

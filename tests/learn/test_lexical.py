@@ -394,3 +394,25 @@ def test_spellings_of_one_word_are_one_word():
     weights = weights_of(corpus, "don’t")
     assert weights == weights_of(corpus, "don't")
     assert weights["V"] > weights["N"]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("times", [0.5, 2.0, 3.0])
+@pytest.mark.parametrize("trees", [5, 40])
+def test_a_leaf_that_counts_more_than_once_is_as_many_leaves(settings, times, trees):
+    """And two halves of a leaf are one."""
+    corpus = Corpus.from_trees(made_up_treebank(trees))
+    names = corpus.symbols[corpus.n_interminals :]
+    leaves = Leaves.of_trees(corpus)
+    weighted = leaves._replace(times=leaves.times * times)
+    if times < 1:
+        weighted, repeated = weighted.joined(weighted), leaves
+    else:
+        repeated = leaves.joined(*[leaves] * (int(times) - 1))
+    one, other = (LexicalModel(corpus, settings, each, names) for each in (weighted, repeated))
+    assert one.lexicon.signatures == other.lexicon.signatures
+    assert one.lexicon.word_signature.tolist() == other.lexicon.word_signature.tolist()
+    assert one.word_classes(2).tolist() == other.word_classes(2).tolist()
+    found, expected = (each.emissions() for each in (one, other))
+    assert found.values == pytest.approx(expected.values, rel=1e-9, abs=0)
+    assert found.symbol.tolist() == expected.symbol.tolist()

@@ -18,7 +18,8 @@ from sapwood.grammar.layer import Layer
 from sapwood.grammar.network import END, Sizes, n_looks
 from sapwood.learn import PCFG
 from sapwood.learn.layer import LayerLearner
-from sapwood.learn.network import Batch, NetworkLearner, Passes, _Sentences
+from sapwood.learn.network import NetworkLearner, _Sentences
+from sapwood.learn.network_passes import Batch, Passes
 from sapwood.run.log import read_log
 
 SMALL = NetworkLearner(input=12, half=10, layers=2, inner=12, epochs=3, words=60)

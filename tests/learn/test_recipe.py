@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from made_up import made_up_treebank
 from sapwood import Parser, train
 from sapwood.errors import UsageError
 from sapwood.grammar.bundle import load_models
-from sapwood.learn import Cluster, SplitMerge
+from sapwood.learn import EM, Cluster, PivotEM, Spectral, SplitMerge
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.recipe import FEW, TINY, make_recipe, recommended
-from sapwood.learn.run import Trained
+from sapwood.learn.run import Trained, TrainingRun
+from sapwood.run.log import read_log
+from sapwood.run.progress import Silent
 
 QUICK = {"states": 2, "support": 5, "iterations": 2}
 MEMBERS = ["em", "cluster", "em"]
@@ -49,7 +52,18 @@ def test_settings_go_to_those_who_have_them():
         make_recipe(ensemble=MEMBERS, cycles=3)
 
 
+@pytest.mark.parametrize("ensemble", [None, 1, 2, 5])
+def test_members_of_one_method_differ_by_their_seeds_alone(ensemble):
+    members = make_recipe("em", ensemble=ensemble, states=3).learners
+    assert len(members) == (ensemble or 1)
+    assert {one.replace(random_state=0) for one in members} == {EM(states=3)}
+    assert len({one.random_state for one in members}) == len(members)
+
+
 def test_what_makes_no_sense_is_refused():
+    for number in (0, -1):
+        with pytest.raises(UsageError, match=f"ensemble must be at least 1, not {number}"):
+            make_recipe("em", ensemble=number)
     with pytest.raises(UsageError, match="names its methods itself"):
         make_recipe("em", ensemble=["em"])
     with pytest.raises(UsageError, match="at least one member"):
@@ -72,6 +86,45 @@ def test_mixed_ensembles_parse_and_go_on_to_the_same_bytes(trees, tmp_path):
     assert output.read_bytes() == bytes_of(whole, tmp_path / "whole")
 
 
+def test_what_is_said_of_a_run_names_methods_and_says_nothing_of_folds_but_their_number(trees):
+    class Noting(Silent):
+        def __init__(self) -> None:
+            self.notes: list[str] = []
+
+        def note(self, message: str) -> None:
+            self.notes.append(message)
+
+    progress = Noting()
+    train(
+        trees,
+        ensemble=[EM(states=1, iterations=1), Cluster(states=40, support=30)],
+        layer=LayerLearner(folds=2, epochs=1),
+        progress=progress,
+    )
+    (few,) = (note for note in progress.notes if "support only" in note)
+    folds = [f"for the layer: trees without fold {fold} of 2" for fold in (1, 2)]
+    assert progress.notes == ["grammar 1 of 2: em", "grammar 2 of 2: cluster", few, *folds]
+
+
+def without_times(path: Path) -> list[dict[str, object]]:
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in read_log(path)]
+
+
+@pytest.mark.parametrize("plug", [1, 4, 5, 8])
+def test_the_log_of_an_ensemble_shows_no_interruption(trees, tmp_path, plug):
+    """Whichever member it hits: steps count on from the members that are finished, and no line is lost or doubled."""
+    run = partial(train, trees, ensemble=MEMBERS, **QUICK)
+    run(log=tmp_path / "whole")
+    expected = without_times(tmp_path / "whole")
+    steps = [(line["member"], line["step"]) for line in expected if line["event"] == "iteration"]
+    assert steps == [(0, 1), (0, 2), (1, 3), (1, 4), (2, 5), (2, 6)]
+    kept = {"output": tmp_path / "m", "log": tmp_path / "log"}
+    with pytest.raises(Interrupted):
+        run(**kept, progress=PullThePlug(plug))
+    run(**kept, resume=True)
+    assert without_times(tmp_path / "log") == expected
+
+
 def test_another_mixture_is_not_gone_on_with(trees, tmp_path):
     with pytest.raises(Interrupted):
         train(trees, ensemble=MEMBERS, output=tmp_path / "m", progress=PullThePlug(6), **QUICK)
@@ -81,7 +134,7 @@ def test_another_mixture_is_not_gone_on_with(trees, tmp_path):
 
 def test_what_is_recommended_depends_on_the_number_of_trees():
     few, many = recommended(FEW - 1), recommended(FEW)
-    assert few.method == "pivot+em, spectral, cluster"
+    assert few.learners == (PivotEM(states=8), Spectral(), Cluster(states=8, iterations=10))  # as docs/learning.md says
     assert many.learners == (SplitMerge(),)
     for recipe in (few, many):
         assert recipe.layer == LayerLearner()
@@ -90,6 +143,56 @@ def test_what_is_recommended_depends_on_the_number_of_trees():
     assert (tiny.layer, tiny.network) == (None, None)
     # Trees are prepared before their number is known.
     assert len({recommended(n).first.preparation for n in (0, TINY, FEW)}) == 1
+
+
+def test_an_ensemble_without_a_method_is_of_what_is_recommended():
+    many = make_recipe(ensemble=3, n_trees=FEW)
+    assert [one.method for one in many.learners] == ["split-merge"] * 3
+    assert len({one.settings()["random_state"] for one in many.learners}) == 3
+    assert many.first == recommended(FEW).first
+    assert (many.layer, many.network) == (LayerLearner(members=1), NetworkLearner())
+    few = make_recipe(ensemble=4, n_trees=FEW - 1)
+    assert [one.method for one in few.learners] == ["pivot+em", "spectral", "cluster", "pivot+em"]
+    assert few.learners[3] != few.learners[0]
+    assert (few.layer, few.network) == (LayerLearner(), recommended(FEW - 1).network)
+    assert make_recipe(ensemble=1, n_trees=FEW) == recommended(FEW)
+    # Whoever names methods says what else there is to be.
+    assert make_recipe("split-merge", ensemble=3).layer is None
+    with pytest.raises(UsageError, match="at least 1"):
+        make_recipe(ensemble=0)
+
+
+@pytest.mark.parametrize("members", [1, None])
+def test_the_layer_of_an_ensemble_may_be_learned_from_some_of_its_grammars(trees, tmp_path, members):
+    given = {"layer": LayerLearner(folds=2, epochs=1, bits=12, members=members), "ensemble": ["em", "cluster"], **QUICK}
+    notes = Notes()
+    whole = train(trees, **given, progress=notes)
+    assert [note for note in notes.texts if "fold" in note] == [
+        f"for the layer: trees without fold {fold} of 2" for fold in (1, 2)
+    ]
+    run = TrainingRun()
+    run.recipe = make_recipe(**given)
+    assert [job.learner.method for job in run._jobs(trees)] == ["em", "cluster"] + 2 * ["em", "cluster"][:members]
+    assert len(whole.grammars) == 2
+    assert len(whole.grammar.layer.places)
+    # One grammar's forests say nothing of products.
+    assert whole.grammar.layer.dense[4:8].any() == (members is None)
+    assert Parser(whole.grammars).parse_one(made_up_treebank(1)[0].words()).tree is not None
+    for plug in (7, 10):
+        with pytest.raises(Interrupted):
+            train(trees, **given, output=tmp_path / "m", resume=plug > 7, progress=PullThePlug(plug))
+    train(trees, **given, output=tmp_path / "m", resume=True)
+    assert (tmp_path / "m").read_bytes() == bytes_of(whole, tmp_path / "whole")
+
+
+class Notes(Silent):
+    """Progress of which the notes are kept."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
 
 
 def test_parts_of_what_is_recommended_can_be_left_out():

@@ -87,7 +87,7 @@ class FrequentWords:
 
     def __getstate__(self) -> dict[str, Any]:
         # What is only kept at hand is not copied, nor sent to others.
-        return {name: value for name, value in vars(self).items() if name not in ("_rows", "_known")}
+        return {name: value for name, value in vars(self).items() if name not in ("_rows", "_known", "_longest")}
 
     @cached_property
     def _rows(self) -> dict[tuple[str, bool], np.ndarray]:
@@ -97,6 +97,10 @@ class FrequentWords:
     def _known(self) -> tuple[frozenset[str], frozenset[str]]:
         return frozenset(self.words), frozenset(self.endings)
 
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self.endings), default=0)
+
     def row(self, word: str, initial: bool, classes: WordClasses | None = None) -> UInt32[Array, "columns"]:
         """Return what features see of a word: numbers, as `WordColumn` in `native/inference/layer.hpp` has them.
 
@@ -105,7 +109,8 @@ class FrequentWords:
         words, endings = self._known
         word, look = canonical(word), shape(word, initial)
         lowered = word.lower()
-        ending = next((lowered[at:] for at in range(len(lowered)) if lowered[at:] in endings), None)
+        first = max(len(lowered) - self._longest, 0)
+        ending = next((lowered[at:] for at in range(first, len(lowered)) if lowered[at:] in endings), None)
         ending = f"?{look}" if ending is None else ending
         seen = [f"w{word}" if word in words else f"?{look} {ending}", f"e{ending}", f"s{look}"]
         seen.append(f"l{lowered}" if word in words else "l?")

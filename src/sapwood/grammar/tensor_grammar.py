@@ -43,7 +43,7 @@ class _Tokeniser(TypedDict, total=False):
 
 
 # What programs look at of how a grammar was made; the rest is for people.
-_INFO = {"iterations": int, "tokeniser": _Tokeniser}
+_INFO = {"iterations": int, "threshold": float, "tokeniser": _Tokeniser}
 
 
 class _Required(Preparation):

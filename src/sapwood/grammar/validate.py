@@ -33,6 +33,8 @@ def check_meaning(grammar: TensorGrammar, tolerance: float) -> None:
     _check_symbols(grammar)
     _check_emissions(grammar)
     _check_finite(grammar)
+    threshold = grammar.info.get("threshold", 0.0)
+    _require(0 <= threshold < 1, f"info.threshold: {threshold} is not at least 0 and below 1")
     if grammar.probabilistic:
         _check_probabilities(grammar, tolerance)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +16,8 @@ from sapwood.run.columns import FileTable
 from sapwood.shapes import Array, Float, Int, Int32, Int64
 
 T = TypeVar("T")
+# Numbers of rules that are added up at a time before they go to a table.
+_AT_A_TIME = 1 << 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,17 +188,31 @@ def add_some(
 
     Along with the first rules go the sums of all else. If there is a table, sums become expected counts in it.
     """
-    begin, end = weights.tensor_offsets[list(part)].tolist()
+    offsets = weights.tensor_offsets
+    begin, end = offsets[list(part)].tolist()
     if before is None:
-        sums, counts = np.zeros(end - begin), None if part[0] else CountSums.of_nothing(weights)
+        counts = None if part[0] else CountSums.of_nothing(weights)
     else:
-        sums, counts = before.sums.copy(), None if before.counts is None else before.counts.copied()
+        counts = None if before.counts is None else before.counts.copied()
     every = [pair for pairs in found for pair in pairs]
     held = [(shard, _writable(own)) for shard, (_, own) in zip(chain.from_iterable(runs), every, strict=True)]
-    add_rules(part, held, replace(weights, tensor_offsets=weights.tensor_offsets - begin), sums)
     if counts is not None:
         for own, _ in every:
             counts.add(own, weights)
+    if before is None and into is not None:
+        # A few rules at a time: memory that is new costs as much time as what is done with it.
+        cuts = np.searchsorted(offsets, np.arange(begin + _AT_A_TIME, end, _AT_A_TIME)).clip(*part)
+        pieces = list(pairwise(np.unique([part[0], *cuts, part[1]]).tolist()))
+        room = np.empty(max((int(offsets[b] - offsets[a]) for a, b in pieces), default=0))
+        for few in pieces:
+            place, stop = offsets[list(few)].tolist()
+            sums = room[: stop - place]
+            sums.fill(0)
+            add_rules(few, held, replace(weights, tensor_offsets=offsets - place), sums)
+            _put(sums, None, weights, place, into)
+        return PartSums(np.zeros(0), counts)
+    sums = np.zeros(end - begin) if before is None else before.sums.copy()
+    add_rules(part, held, replace(weights, tensor_offsets=offsets - begin), sums)
     return _put(sums, counts, weights, begin, into)
 
 

@@ -46,6 +46,8 @@ _SETTINGS = (
     "decoder", "threshold", "layer", "precision", "max_words", "max_memory", "timeout", "marginals", "alternatives",
     "states", "tokeniser",
 )  # fmt: skip
+# What is pruned by, where neither a person nor the model says.
+THRESHOLD = 2e-5
 Precision = Literal["single", "double"]
 R = TypeVar("R")
 T = TypeVar("T")
@@ -65,7 +67,8 @@ class Parser:
         `viterbi`, or what another package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the
         product of posteriors, `max-rule-sum` and `recall` the mean; the others are for one grammar alone.
     threshold
-        Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision.
+        Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision. Without
+        one, as the model says, or else 2e-5.
     threads
         Sentences parsed at the same time.
     workers
@@ -112,7 +115,7 @@ class Parser:
         model: Model | None = None,
         *,
         decoder: str = "max-rule",
-        threshold: float = 2e-5,
+        threshold: float | None = None,
         threads: int = 1,
         workers: Workers | None = None,
         max_words: int = 500,
@@ -126,7 +129,7 @@ class Parser:
         precision: Precision = "single",
     ) -> None:
         self._decode = find_decoder(decoder)
-        if not 0 <= threshold < 1:
+        if threshold is not None and not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
         if precision not in get_args(Precision):
             raise UsageError(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
@@ -142,7 +145,7 @@ class Parser:
         if decoder == "viterbi" and not self.grammar.probabilistic and used is None:
             raise GrammarError("viterbi needs a probabilistic grammar; this one has real-valued weights")
         self.decoder = decoder
-        self.threshold = float(threshold)
+        self.threshold = float(self.grammar.info.get("threshold", THRESHOLD) if threshold is None else threshold)
         self.threads = self.workers.threads
         self.max_words = max_words
         self.max_memory = max_memory
@@ -155,7 +158,7 @@ class Parser:
         # Exact parsing is exact in its arithmetic, too; and weights may be beyond single precision.
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
-        double = precision == "double" or threshold == 0 or largest > 1e30
+        double = precision == "double" or self.threshold == 0 or largest > 1e30
         self._dtype = np.float64 if double else np.float32
         if self.workers.near:  # elsewhere it is laid out there
             assert self.compiled is not None

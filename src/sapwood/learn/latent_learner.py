@@ -99,7 +99,11 @@ class IterativeLearner(LatentLearner):
             grammar = state.grammar or self._grammar(problem, state.weights, state.levels, state.step)
         else:
             grammar = state.best_grammar or self._grammar(problem, state.best, state.best_levels, state.step)
-        return grammar.with_info(iterations=state.step)
+        return grammar.with_info(iterations=state.step, **self._told(problem, state))
+
+    def _told(self, problem: LatentProblem, state: TrainingState) -> dict[str, Any]:
+        """Return what a grammar says of its making beside settings and iterations."""
+        return {}
 
     @abstractmethod
     def _operations(

@@ -33,6 +33,7 @@ from sapwood.run.progress import Progress, Silent, track
 from sapwood.run.workers import HERE, Threads, Workers
 from sapwood.shapes import Array, Float64, Int64
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.word_classes import WordClasses
 
 # Trees next to each other are often of one text: they stay together, up to so many.
 _BLOCK = 50
@@ -48,6 +49,8 @@ class LayerLearner:
     ----------
     folds
         Into how many parts the treebank is cut.
+    members
+        How many of an ensemble's grammars are learned for each fold, the first ones; None: all.
     epochs
         Passes over the forests.
     batch
@@ -67,6 +70,7 @@ class LayerLearner:
     """
 
     folds: int = 4
+    members: int | None = None
     epochs: int = 6
     batch: int = 16
     rate: float = 0.02
@@ -81,8 +85,8 @@ class LayerLearner:
     def __post_init__(self) -> None:
         if self.folds < 2:
             raise UsageError(f"a layer needs at least 2 folds, not {self.folds}")
-        for name in ("epochs", "batch", "rate", "dense_rate", "least"):
-            if not getattr(self, name) > 0:
+        for name in ("epochs", "batch", "rate", "dense_rate", "least", "members"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
         if self.bits not in BITS:
             raise UsageError(f"bits must be {BITS[0]} to {BITS[-1]}, not {self.bits}")
@@ -93,7 +97,10 @@ class LayerLearner:
 
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees and grammars, as JSON values."""
-        return {**asdict(self), "groups": list(self.groups)}
+        settings = {**asdict(self), "groups": list(self.groups)}
+        if self.members is None:  # as it was in all models before there was a choice
+            del settings["members"]
+        return settings
 
     def fold_of(self, n_trees: int) -> Int64[Array, "trees"]:
         """Return the fold of each tree: blocks of trees that stand together, in turn."""
@@ -127,8 +134,19 @@ class LayerLearner:
         progress, log
             What to report to.
         """
-        progress, log = progress or Silent(), log or NoLog()
-        threads = Threads(workers.threads)
+        forests = self.forests(corpus, grammars, workers=workers, progress=progress)
+        return self.fit_forests(forests, random_state=random_state, workers=workers, progress=progress, log=log)
+
+    def forests(
+        self,
+        corpus: Corpus,
+        grammars: Sequence[Sequence[TensorGrammar]],
+        *,
+        workers: Workers = HERE,
+        progress: Progress | None = None,
+    ) -> LayerForests:
+        """Return what a layer learns from: parse each fold with the grammars of the others."""
+        progress, threads = progress or Silent(), Threads(workers.threads)
         classes = grammars[0][0].lexicon.classes
         frequent = FrequentWords.count((corpus.sentence(tree) for tree in range(corpus.n_trees)), least=self.least)
         layer = Layer(
@@ -138,12 +156,11 @@ class LayerLearner:
             dense=np.array(GRAMMAR_ALONE),
             frequent=frequent,
             classes=classes,
-            groups=tuple(name for name in GROUPS if name in self.groups and (name != "classes" or classes is not None)),
+            groups=self._groups(classes),
             threshold=self.threshold,
         )
         workspace = Workspace()
         forests: list[Any] = []
-        native: Any = None
         fold_of = self.fold_of(corpus.n_trees)
         for fold, members in enumerate(grammars):
             parser = Parser(members, layer=False)
@@ -156,10 +173,30 @@ class LayerLearner:
         if not forests:
             raise InputError("no tree can be parsed by the grammars of the other folds: there are too few trees")
         # Symbols are known by their names, so any grammar's will do to begin with.
-        self._descend(native, forests, random_state, threads, workspace, progress, log)
+        return LayerForests(layer, parser, forests)
+
+    def fit_forests(
+        self,
+        forests: LayerForests,
+        *,
+        random_state: int = 0,
+        workers: Workers = HERE,
+        progress: Progress | None = None,
+        log: Log | None = None,
+    ) -> Layer:
+        """Learn the weights from forests, which may be those of a learner with other groups, rates and penalties."""
+        begin = replace(forests.layer, bits=self.bits, groups=self._groups(forests.layer.classes))
+        native = native_layer(begin, forests.parser.compiled)
+        threads, workspace = Threads(workers.threads), Workspace()
+        self._descend(
+            native, forests.forests, random_state, threads, workspace, progress or Silent(), log or NoLog()
+        )  # fmt: skip
         weights = native.weights
         places = np.flatnonzero(weights).astype(np.uint32)
-        return replace(layer, places=places, values=weights[places], dense=native.dense)
+        return replace(begin, places=places, values=weights[places], dense=native.dense)
+
+    def _groups(self, classes: WordClasses | None) -> tuple[str, ...]:
+        return tuple(name for name in GROUPS if name in self.groups and (name != "classes" or classes is not None))
 
     def _descend(
         self,
@@ -184,6 +221,25 @@ class LayerLearner:
                 log.write("layer", step=epoch, epoch=epoch, loss=loss / len(forests))
                 stage.step()
         kernels.layer_finish(trainer, native)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerForests:
+    """What a layer learns from.
+
+    Attributes
+    ----------
+    layer
+        A layer without weights.
+    parser
+        One of those that made the forests.
+    forests
+        Forests with the tree in each that is nearest to the right one, as kernels have them.
+    """
+
+    layer: Layer
+    parser: Parser
+    forests: list[Any]
 
 
 class _GoldNodes:

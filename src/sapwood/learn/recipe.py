@@ -16,7 +16,7 @@ import numpy as np
 from sapwood.errors import UsageError
 from sapwood.learn.base import Learner
 from sapwood.learn.layer import LayerLearner
-from sapwood.learn.methods import DEFAULT_METHOD, make_learner, with_settings
+from sapwood.learn.methods import make_learner, with_settings
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.pivot import PivotEM
 from sapwood.learn.settings import declared
@@ -110,19 +110,20 @@ def make_recipe(
     >>> make_recipe(n_trees=50_000).method
     'split-merge'
     """
-    if ensemble is None and method is None:
+    if isinstance(ensemble, int) and ensemble < 1:
+        raise UsageError(f"ensemble must be at least 1, not {ensemble}")
+    if method is None and (ensemble is None or isinstance(ensemble, int)):
         if n_trees is None:
             n_trees = 0 if set(settings) <= _settings_of(*_FEW) else FEW
-        wanted = recommended(n_trees, **settings)
+        wanted = recommended(n_trees, ensemble=ensemble, **settings)
         kinds = list(wanted.learners)
         layer, network = (wanted.layer if layer is None else layer), (wanted.network if network is None else network)
-    elif ensemble is None or isinstance(ensemble, int):
-        if ensemble is not None and ensemble < 1:
-            raise UsageError(f"ensemble must be at least 1, not {ensemble}")
-        method = DEFAULT_METHOD if method is None else method
+    elif method is not None and (ensemble is None or isinstance(ensemble, int)):
         learner = method.replace(**settings) if isinstance(method, Learner) else make_learner(method, **settings)
         kinds = [learner] * (ensemble or 1)
     else:
+        assert ensemble is not None
+        assert not isinstance(ensemble, int)
         if method is not None:
             raise UsageError("ensemble: names its methods itself; leave out the other one")
         kinds = _of_methods(ensemble, settings)
@@ -131,7 +132,7 @@ def make_recipe(
     return Recipe(_seeded(kinds), layer=_made(layer, LayerLearner), network=_made(network, NetworkLearner))
 
 
-def recommended(n_trees: int, **settings: Any) -> Recipe:
+def recommended(n_trees: int, *, ensemble: int | None = None, **settings: Any) -> Recipe:
     """Return what is best for a treebank of this size, by our own study (docs/learning.md, `benchmarks/sizes.py`).
 
     Small treebanks get grammars of different learners with few states, large ones split-merge.
@@ -140,10 +141,14 @@ def recommended(n_trees: int, **settings: Any) -> Recipe:
     ----------
     n_trees
         How many trees there are.
+    ensemble
+        How many grammars to learn: more accurate, and slower.
     settings
         Settings that those learners take which have them, instead of the recommended ones.
     """
-    kinds = _FEW if n_trees < FEW else _MANY
+    kinds: tuple[Learner, ...] = _FEW if n_trees < FEW else _MANY
+    if ensemble is not None:
+        kinds = tuple(kinds[number % len(kinds)] for number in range(ensemble))
     if unknown := sorted(set(settings) - _settings_of(*kinds)):
         raise UsageError(
             f"{unknown[0]}: is no setting of what is learned from {n_trees} trees if no method is named "
@@ -152,7 +157,9 @@ def recommended(n_trees: int, **settings: Any) -> Recipe:
     learners = _of_methods(kinds, settings)
     if n_trees < TINY:
         return Recipe(_seeded(learners))
-    return Recipe(_seeded(learners), layer=LayerLearner(), network=NetworkLearner())
+    # Grammars of one method and several seeds are much alike: a layer learned from one of them does for all.
+    alike = len(learners) > 1 and len({one.method for one in learners}) == 1
+    return Recipe(_seeded(learners), layer=LayerLearner(members=1 if alike else None), network=NetworkLearner())
 
 
 def _settings_of(*learners: Learner) -> set[str]:

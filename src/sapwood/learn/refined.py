@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.learn.forecast import Phase
@@ -15,6 +16,24 @@ from sapwood.learn.settings import integer
 from sapwood.learn.training import Operation, TrainingState
 from sapwood.run.log import Log
 from sapwood.run.progress import Progress
+
+
+class Start(NamedTuple):
+    """What EM begins with.
+
+    Attributes
+    ----------
+    layout
+        The grammar's weights, without values.
+    counts
+        What they are made from.
+    anchors
+        As in `TrainingState`.
+    """
+
+    layout: LatentWeights
+    counts: LatentCounts
+    anchors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -36,10 +55,8 @@ class Refined(SmoothingLearner):
     patience: int | None = integer(None, "EM ends when --dev has got no better so many times.", low=1, optional=True)
 
     @abstractmethod
-    def _counts(
-        self, problem: LatentProblem, progress: Progress, layout: LatentWeights
-    ) -> tuple[LatentWeights, LatentCounts]:
-        """Return the layout of the grammar to start from (weights without values), and its counts."""
+    def _counts(self, problem: LatentProblem, progress: Progress, layout: LatentWeights) -> Start:
+        """Return the grammar to start from; `layout` is that of one state per symbol."""
 
     def _phases(self, problem: LatentProblem) -> list[Phase]:
         looks = 1 + self.iterations // self.every
@@ -58,8 +75,8 @@ class Refined(SmoothingLearner):
         return operations
 
     def _start(self, problem: LatentProblem, progress: Progress, state: TrainingState) -> TrainingState:
-        layout, counts = self._counts(problem, progress, state.weights)
-        return state.moved(self._maximise(problem, layout, counts))
+        start = self._counts(problem, progress, state.weights)
+        return state.moved(self._maximise(problem, start.layout, start.counts), anchors=start.anchors)
 
     def _given_up(self, state: TrainingState) -> bool:
         return self.patience is not None and state.worse >= self.patience

@@ -29,7 +29,7 @@ from sapwood.learn.tagging import held_out_sequences, tagged_corpus
 from sapwood.learn.teaching import PartialTrees, PlainText, taught
 from sapwood.run.checkpoint import KeptFiles
 from sapwood.run.log import Log, NoLog
-from sapwood.run.progress import Progress, Silent, track
+from sapwood.run.progress import Progress, Silent, WithoutNotes, track
 from sapwood.run.workers import Kept, Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.partial import PartialTree
@@ -136,7 +136,7 @@ def train(
     progress = progress or Silent()
     run = TrainingRun(tokeniser=tokeniser, output=output, resume=resume, log=log)
     more = partial is not None or text is not None
-    if (sequences or more) and method is None and ensemble is None:
+    if (sequences or more) and method is None and (ensemble is None or isinstance(ensemble, int)):
         method = DEFAULT_METHOD
     make = functools.partial(
         make_recipe, method, ensemble=ensemble, layer=layer, network=network, classes=classes, **settings
@@ -256,8 +256,14 @@ class TrainingRun:
         return 0 if self.recipe.layer is None else self.recipe.layer.folds
 
     @property
+    def _of_fold(self) -> tuple[Learner, ...]:
+        """The members that are learned for each fold, too."""
+        layer = self.recipe.layer
+        return () if layer is None else self.recipe.learners[: layer.members]
+
+    @property
     def _n_jobs(self) -> int:
-        return self._size * (1 + self._folds)
+        return self._size + self._folds * len(self._of_fold)
 
     def _jobs(self, corpus: Corpus, dev: Evaluate | None = None) -> Iterator[Job]:
         """Yield what to learn one after the other: the members, then those of all folds but one, for each in turn."""
@@ -267,7 +273,7 @@ class TrainingRun:
             fold_of = self.recipe.layer.fold_of(corpus.n_trees)
             for fold in range(self.recipe.layer.folds):
                 trees = corpus.part(np.flatnonzero(fold_of != fold))
-                for learner in self.recipe.learners:
+                for learner in self._of_fold:
                     yield Job(learner, trees)
 
     def _grammars(
@@ -283,15 +289,24 @@ class TrainingRun:
                 yield number, grammar, lines
             return
         for number, job in zip(numbers, jobs, strict=True):
-            fold, member = divmod(number, self._size)
-            if self._n_jobs > 1:
-                without = f", without fold {fold} of {self._folds}" if fold else ""
-                progress.note(f"grammar {member + 1} of {self._size}{without}")
+            fold, member = 0, number
+            if number >= self._size:
+                of = len(self._of_fold)
+                fold, member = divmod(number - self._size + of, of)
+            if fold and not member:
+                progress.note(f"for the layer: trees without fold {fold} of {self._folds}")
+            elif not fold and self._n_jobs > 1:
+                progress.note(f"grammar {member + 1} of {self._size}: {job.learner.method}")
             view = _MemberLog(log, steps, {"member": number} if self._size > 1 else {})
             checkpoint = self.kept.checkpoint(f"-{number:02d}" if self._n_jobs > 1 else "")
             try:
+                # What there is to say of a grammar was said of the one of all trees.
                 grammar = job.learner.fit(
-                    job.corpus, dev=job.dev, progress=progress, log=NoLog() if fold else view, checkpoint=checkpoint
+                    job.corpus,
+                    dev=job.dev,
+                    progress=WithoutNotes(progress) if fold else progress,
+                    log=NoLog() if fold else view,
+                    checkpoint=checkpoint,
                 )
             except GrammarError:  # which would come again, however often one goes on
                 self.kept.forget()
@@ -305,7 +320,8 @@ class TrainingRun:
         """Return the grammars of all trees, the first with a layer; those of folds come behind them."""
         assert self.recipe.layer is not None
         own, rest = done[: self._size], done[self._size :]
-        folds = [rest[begin : begin + self._size] for begin in range(0, len(rest), self._size)]
+        size = len(self._of_fold)
+        folds = [rest[begin : begin + size] for begin in range(0, len(rest), size)]
         layer = self.recipe.layer.fit(
             corpus, folds, random_state=self.recipe.seed, workers=self._where, progress=progress, log=log
         )

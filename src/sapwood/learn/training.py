@@ -26,6 +26,7 @@ from sapwood.run.log import Log
 from sapwood.run.progress import Progress, Stage
 from sapwood.schema import Column, Schema
 from sapwood.shapes import Array, Int
+from sapwood.storage import pack_strings, unpack_strings
 from sapwood.trees.corpus import Corpus
 
 # What a checkpoint has of the weights and of the state.
@@ -60,7 +61,12 @@ CHECKPOINT = Schema(
     version=1,
     title="checkpoint",
     remedy="copy it again",
-    columns=(*_columns(""), *_columns("best."), Column("figures", "float64", str(len(_FIGURES)), unchecked=True)),
+    columns=(
+        *_columns(""),
+        *_columns("best."),
+        Column("figures", "float64", str(len(_FIGURES)), unchecked=True),
+        Column("anchors", "text", "anchors", along="anchors"),
+    ),
     metadata=_Metadata,
 )
 
@@ -87,6 +93,9 @@ class TrainingState:
         The step at which the grammar was last evaluated.
     levels
         For each level of coarser states the coarser state that each state came from.
+    anchors
+        For each state the inside feature that it was found by, and behind it the outside one; nothing where states are
+        not found by features.
     grammar, best_grammar
         What the weights stand for, and the best ones, if it was built already; not kept in checkpoints.
     """
@@ -102,6 +111,7 @@ class TrainingState:
     worse: int = 0
     measured: int = 0
     levels: tuple[Int[Array, "all_states"], ...] = ()
+    anchors: tuple[str, ...] = ()
     grammar: TensorGrammar | None = field(default=None, repr=False)
     best_grammar: TensorGrammar | None = field(default=None, repr=False)
 
@@ -163,6 +173,8 @@ class Checkpoints:
             arrays.update({f"best.{name}": getattr(state.best, name) for name in _PARTS})
         for prefix, levels in (("level", state.levels), ("best.level", state.best_levels)):
             arrays.update({f"{prefix}.{number}": level for number, level in enumerate(levels)})
+        if state.anchors:
+            arrays["anchors"] = pack_strings(state.anchors)
         arrays["figures"] = np.array([getattr(state, name) for name in _FIGURES])
         self._file.save(arrays, {name: getattr(state, name) for name in _COUNTS})
 
@@ -178,6 +190,7 @@ class Checkpoints:
             best=self._weights(problem, arrays, "best.") if "best.states" in arrays else None,
             best_levels=_levels(arrays, "best.level"),
             levels=_levels(arrays, "level"),
+            anchors=tuple(unpack_strings(arrays["anchors"])) if "anchors" in arrays else (),
             **numbers,
         )
 

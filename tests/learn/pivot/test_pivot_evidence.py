@@ -15,7 +15,7 @@ from effort import examples
 from made_up import made_up_treebank
 from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.learn.pivot.learner import _draw, _Evidence, _roots, _solve_rule, _Triples
+from sapwood.learn.pivot.learner import _all, _draw, _Evidence, _roots, _solve_rule, _Triples
 from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.spectral.features import Entries
 from sapwood.learn.spectral.matrices import SymbolFeatures, extract
@@ -262,6 +262,13 @@ def test_a_few_ways_give_the_same_on_average():
     wanted, error = full_sum(features, found, 1.0, corpus, nodes, t), np.std(values) / np.sqrt(len(values))
     assert abs(np.mean(values) - wanted) < 4 * error
     assert error < 0.01 * len(nodes)
+
+
+def test_all_features_of_nodes():
+    """One column a node; one without features has a feature of its own, behind all others."""
+    matrix = scipy.sparse.csr_array(np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]]))
+    assert _all(matrix).tolist() == [[0, 3, 1], [2, -1, -1]]
+    assert _all(matrix[[1]]).tolist() == [[3]]
 
 
 def test_all_ways_to_look_at_a_node():

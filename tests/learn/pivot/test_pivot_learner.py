@@ -115,7 +115,7 @@ def test_counts_are_those_of_the_trees():
     """All expected counts of a symbol's states, or of its children's, add up to the counts of rules and words."""
     problem = problem_of(MADE_UP)
     corpus, trees = problem.trees.corpus, problem.trees
-    layout, counts = Pivot(states=4, support=20)._counts(problem, learner.Silent(), trees.one_state())
+    layout, counts, _ = Pivot(states=4, support=20)._counts(problem, learner.Silent(), trees.one_state())
     offsets = layout.tensor_offsets
     found = np.add.reduceat(counts.tensors, offsets[:-1])
     np.testing.assert_allclose(found, corpus.rule_counts(), rtol=1e-5)

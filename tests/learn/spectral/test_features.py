@@ -419,6 +419,14 @@ def test_word_classes():
             NodeTable(corpus, bad)
 
 
+@pytest.mark.parametrize(("nouns", "name"), [("a b c", "a b c"), ("a b c d", "a b c ... (4 words)")])
+def test_classes_of_many_words_are_called_by_three_of_them(nouns, name):
+    corpus = corpus_of(*(f"(ROOT (S (N {noun}) (V run)))" for noun in nouns.split()))
+    classes = np.array([word == "run" for word in corpus.words]).astype(int)
+    found = extract(NodeTable(corpus, classes), inside=["word"])
+    assert found.describe_inside(corpus.symbols.index("N"), 0) == f"word: {name}"
+
+
 def test_descriptions():
     corpus = corpus_of(SENTENCE, transform=TreeTransform(1, 0))
     table = NodeTable(corpus)
@@ -560,6 +568,19 @@ def test_features_of_users():
     for wrong in (lambda table: table.corpus.rules[:, 0], lambda table: table.width / 2):
         with pytest.raises(UsageError, match="'half' must return 17 integers"):
             extract(table, [Feature("half", "inside", wrong)])
+
+
+def test_views_of_nodes_have_what_the_trees_have():
+    corpus = corpus_of(SENTENCE, transform=TreeTransform(1, 0))
+    table = NodeTable(corpus)
+    sentence = Tree.parse(SENTENCE).words()
+    for node in range(corpus.n_nodes):
+        view = NodeView(table, node)
+        begin, end = view.span
+        assert view.words == sentence[begin:end]
+        assert view.word == (sentence[begin] if table.is_leaf[node] else None)
+        assert view.label == corpus.symbols[corpus.symbol[node]]
+        assert (view.parent is None) == (node == 0)
 
 
 def test_plain_python_features():

@@ -112,6 +112,18 @@ class Noted:
         self.lines.append({"event": event, "step": step, **figures})
 
 
+def test_clusters_lie_along_what_correlates_most():
+    """Coordinates count by their singular values, not all alike, and whatever their scale."""
+    projected = projected_nodes("steps")
+    signs = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]] * 5)
+    for values, along in (([0.9, 0.3], 0), ([0.3, 0.9], 1)):
+        made = replace(projected, inside=[signs * [1.0, 50.0]], outside=[signs], singular_values=[np.array(values)])
+        (means,) = state_means(made, Threads(1), 0)
+        expected = np.zeros((2, 2))
+        expected[:, along] = np.array([-1.0, 1.0]) * [1.0, 50.0][along]
+        assert means[means[:, along].argsort()] == pytest.approx(expected)
+
+
 def test_the_learner():
     log = Noted()
     settings = {"states": 4, "support": 10, "backoff": (20.0, 10.0), "weights": "non-negative", "polish": 2}

@@ -16,7 +16,7 @@ import numpy as np
 from sapwood.grammar.emissions import offsets_of
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.problem import LatentProblem
-from sapwood.learn.refined import Refined
+from sapwood.learn.refined import Refined, Start
 from sapwood.learn.settings import integer, number
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
@@ -63,9 +63,7 @@ class Cluster(FeatureLearner, Refined):
     noise: float = number(0.0, "Noise on the vectors, for ensembles.")
 
     @with_one_blas_thread
-    def _counts(
-        self, problem: LatentProblem, progress: Progress, layout: LatentWeights
-    ) -> tuple[LatentWeights, LatentCounts]:
+    def _counts(self, problem: LatentProblem, progress: Progress, layout: LatentWeights) -> Start:
         """Return the numbers of states, and the counts of the corpus with the clusters for states."""
         corpus = problem.trees.corpus
         wanted = self._wanted(problem)
@@ -88,7 +86,7 @@ class Cluster(FeatureLearner, Refined):
             node_state[nodes] = label[projected.place[nodes]]
         layout = replace(layout, states=states)
         counts = observed_counts(problem, layout, node_state)
-        return replace(layout, root=counts.root), counts
+        return Start(replace(layout, root=counts.root), counts)
 
 
 def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: Int[Array, "nodes"]) -> LatentCounts:
