@@ -1,6 +1,6 @@
 """Figure 2 of Hsu, Kakade and Liang (2012): which parsing models are locally identifiable, and from which moments.
 
-    python benchmarks/figure2.py [--most-words 8] [--longest 9] [--json FILE] [-o PICTURE.svg]
+    python benchmarks/figure2.py [--most-words 8] [--longest 9] [--results FILE.jsonl] [-o PICTURE.svg]
 
 For all models, moments, numbers of words d and of states k from 2 to 8 and lengths L from 2 to 9, the rank of the
 Jacobian of the moments is computed at a random point of a prime field (`sapwood.induction.identify`), which the true
@@ -12,9 +12,10 @@ of three words in all orders, and with `eta = 1` the pairs. The columns `123e1+`
 three words and of any.
 
 **Certificates.** A rank that reaches a bound that cannot be passed is proved: the number of parameters; that of
-moments; k (k - 1) less than that of parameters for `pcfg`, and d k for one matrix of moments of hidden states (see
-`bound`). More moments never have a lower rank, so what follows from fewer is not computed again. All other ranks are
-computed twice, modulo two primes. The JSON file says of each rank which of these holds.
+moments; k (k - 1) less than that of parameters for `pcfg`; d k for one matrix of moments of hidden states; and what
+three slices of three words can be (see `bound` and `three_slices`). More moments never have a lower rank, so what
+follows from fewer is not computed again. All other ranks are computed twice, modulo two primes. The file of results
+says of each rank which of these holds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,8 +158,9 @@ EXPLANATIONS = {
 }
 
 
-def bound(name: str, column: str, words: int, states: int | None, moments: ModelMoments) -> tuple[int, str]:
-    """Return a rank that is certainly not exceeded, and why."""
+def bound(name: str, column: str, size: tuple[int, int | None, int], moments: ModelMoments) -> tuple[int, str]:
+    """Return a rank that is certainly not exceeded for so many words and states and this length, and why."""
+    words, states, length = size
     parameters = moments.model.n_parameters
     found = [(parameters, "parameters"), (moments.size, "moments")]
     if states is not None and column in ("12", "123e1", "123eta"):
@@ -166,10 +168,29 @@ def bound(name: str, column: str, words: int, states: int | None, moments: Model
         found.append((words * states - (column == "12"), "one matrix"))
     elif column in ("1", "12", "123", "all"):
         found.append((moments.size - 1, "moments"))
+    if states is not None and column == "***e1" and length == 3:
+        found.append((three_slices(name, words, states), "three slices"))
     if name == "pcfg":
         assert states is not None
         found.append((parameters - states * (states - 1), "mixed states"))
     return min(found)
+
+
+def three_slices(name: str, words: int, states: int) -> int:
+    """Return how many dimensions the moments `***e1` of sentences of three words can have at most.
+
+    All of them are sums of elements of three slices: the matrices of two of the words, where the third is `e_1`. Their
+    columns and rows are in the space of O's columns, which has k (d - k) dimensions to be chosen in; in its basis they
+    are matrices X, Y, Z of k x k, for words (1, 2), (1, 3) and (2, 3). With `b` the first word in this basis, the cells
+    that two slices share say `X b = Y b`, `X^T b = Z b` and `Y^T b = Z^T b`, which are 3 k - 1 equations that do not
+    follow from each other (`b^T X b` is in all three). So k (d - k) + 3 k^2 - (3 k - 1) dimensions are left. Sentences
+    of `pcfg-ie` are as probable backwards: X is the transpose of Z and Y symmetric, and `X b = Y b` are k equations,
+    which leaves k (d - k) + k^2 + k (k + 1) / 2 - k.
+    """
+    k = min(words, states)
+    if name == "pcfg-ie":
+        return k * (words - k) + k * k + k * (k + 1) // 2 - k
+    return k * (words - k) + 3 * k * k - (3 * k - 1)
 
 
 def answers(task: tuple[str, int, int | None, int]) -> list[Cell]:
@@ -185,7 +206,7 @@ def answers(task: tuple[str, int, int | None, int]) -> list[Cell]:
             moments: ModelMoments = FirstThree(model, length)
         else:
             moments = ModelMoments(model, function.split(), [length], eta)
-        most, why = bound(name, column, words, states, moments)
+        most, why = bound(name, column, (words, states, length), moments)
         known = max((found[less].rank for less in LESS.get(column, ()) if less in found), default=0)
         if known == most:
             primes: list[int] = []
@@ -201,8 +222,8 @@ def answers(task: tuple[str, int, int | None, int]) -> list[Cell]:
     return list(found.values())
 
 
-def study(most_words: int, longest: int, workers: int) -> list[Cell]:
-    """Return all answers, the largest problems first."""
+def study(most_words: int, longest: int, workers: int, path: Path | None = None) -> list[Cell]:
+    """Return all answers, the largest problems first; with a path, those in the file, to which the others are added."""
     tasks = [
         (name, words, states, length)
         for name in MODELS
@@ -211,9 +232,30 @@ def study(most_words: int, longest: int, workers: int) -> list[Cell]:
         for length in range(2, longest + 1)
     ]
     tasks.sort(key=lambda task: -(make_model(*task[:3]).n_parameters ** 2) * task[3])
+    found = {task: cells for task, cells in read(path).items() if task in set(tasks)}
+    left = [task for task in tasks if task not in found]
     with ProcessPoolExecutor(workers) as pool:
-        found = track(pool.map(answers, tasks), Bars(), "ranks", len(tasks))
-        return [cell for cells in found for cell in cells]
+        for task, cells in zip(left, track(pool.map(answers, left), Bars(), "ranks", len(left)), strict=True):
+            found[task] = cells
+            if path is not None:
+                rows = [{**asdict(cell), "identifiable": cell.identifiable, "paper": paper(cell)} for cell in cells]
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(rows) + "\n")
+    return [cell for task in tasks for cell in found[task]]
+
+
+def read(path: Path | None) -> dict[tuple[str, int, int | None, int], list[Cell]]:
+    """Return the answers in a file: a line has those of one model and size."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []:
+        rows = json.loads(line)
+        cells = [
+            Cell(**{field.name: row[field.name] for field in fields(Cell)} | {"primes": tuple(row["primes"])})
+            for row in rows
+        ]
+        first = cells[0]
+        found[first.model, first.words, first.states, first.length] = cells
+    return found
 
 
 def summary(cells: Sequence[Cell]) -> str:
@@ -381,20 +423,17 @@ def main() -> None:
     parser.add_argument("--most-words", type=int, default=8)
     parser.add_argument("--longest", type=int, default=9)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--json", type=Path, help="write all ranks here")
+    parser.add_argument("--results", type=Path, help="append all ranks here, and go on from those that are there")
     parser.add_argument("-o", "--output", type=Path, help="write a picture here (.svg, .png or .pdf)")
     arguments = parser.parse_args()
     began = time.perf_counter()
-    cells = study(arguments.most_words, arguments.longest, arguments.workers)
+    cells = study(arguments.most_words, arguments.longest, arguments.workers, arguments.results)
     print(tables(cells))
     spent = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     seconds = (
         f"{time.perf_counter() - began:.0f} s with {arguments.workers} processes ({spent:.0f} s of processor time)"
     )
     print(f"\n{len(cells):,} answers in {seconds}.")
-    if arguments.json:
-        rows = [{**asdict(cell), "identifiable": cell.identifiable, "paper": paper(cell)} for cell in cells]
-        arguments.json.write_text(json.dumps(rows) + "\n", encoding="utf-8")
     if arguments.output:
         save_picture(arguments.output, lambda: figure_of(cells))
 

@@ -29,6 +29,7 @@ from sapwood.evaluate import Scorer, get_parameters
 from sapwood.grammar.coarsen import coarsen
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
+from sapwood.inference.parser import THRESHOLD
 from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.trees import Corpus, Tree
 from sapwood.trees.formats import read_trees
@@ -55,7 +56,8 @@ def _projection(**settings: Any) -> _Maker:
     return lambda grammar, corpus: minimise(grammar, weighing="trees", corpus=corpus, **settings).grammar
 
 
-# The grammar as it is, and trained with fewer states, are made elsewhere. A threshold behind a name is that of parsing.
+# The grammar as it is, and trained with fewer states, are made elsewhere. A threshold behind a name is that of parsing;
+# without one it is the usual one, whatever `merge` tells the model.
 CONTENDERS: dict[str, _Maker | None] = {
     "as trained": None,
     "as trained, threshold 5e-5": None,
@@ -70,7 +72,10 @@ CONTENDERS: dict[str, _Maker | None] = {
     "merging and closing, budget 0.5": _merging(budget=0.5),
     "merging and closing, budget 0.3": _merging(budget=0.3),
     "merging and closing, work 8": _merging(work=8),
+    "merging and closing, threshold 3e-5": _merging(),
+    "merging and closing, threshold 4e-5": _merging(),
     "merging and closing, threshold 5e-5": _merging(),
+    "merging and closing, threshold 1e-4": _merging(),
     "projection, work 8": _projection(work=8),
     "trained with fewer": None,
     "one state each": lambda grammar, _: coarsen(grammar)[0],
@@ -128,8 +133,7 @@ def measure(options: argparse.Namespace, directory: Path, method: str, seed: int
             grammars[name] = TensorGrammar.load(trained(options, directory, method, seed, fewer=True))
     parsers = {}
     for name, grammar in grammars.items():
-        threshold = name.partition("threshold ")[2]
-        parsers[name] = Parser(grammar, threshold=float(threshold)) if threshold else Parser(grammar)
+        parsers[name] = Parser(grammar, threshold=float(name.partition("threshold ")[2] or THRESHOLD))
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for part in ("dev", "test"):  # after dev, the parsers have met most words
         read = map(full.normaliser, read_trees(directory / f"{part}.mrg"))

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import scipy.sparse.linalg
 
 from automata.enumerate_terms import context_vectors, stacked, tree_vectors
 from sapwood.automata.algebra import add, scale, scale_by_size
@@ -69,6 +70,17 @@ def test_against_the_algorithm_written_out(method, states, radius):
 
 def test_the_spectral_radius_of_larger_automata():
     """Beyond a few states it is found by Arnoldi's method."""
+    automaton = random_automaton(np.random.default_rng(0), states=8, radius=0.7, strong=False)
+    assert gram_matrices(automaton).rate == pytest.approx(written_out(automaton)[2], rel=1e-4)
+
+
+def test_the_spectral_radius_where_the_method_of_arnoldi_gives_up(monkeypatch):
+    """It is found by powers then."""
+
+    def give_up(*args, **options):
+        raise scipy.sparse.linalg.ArpackNoConvergence("none", np.zeros(0), np.zeros((0, 0)))
+
+    monkeypatch.setattr("scipy.sparse.linalg.eigs", give_up)
     automaton = random_automaton(np.random.default_rng(0), states=8, radius=0.7, strong=False)
     assert gram_matrices(automaton).rate == pytest.approx(written_out(automaton)[2], rel=1e-4)
 
@@ -140,6 +152,24 @@ def test_divergence_exactly_at_the_border(method, transition, leaf):
     with pytest.raises(DivergenceError, match="not finite"):
         gram_matrices(automaton, gamma=border * (1 + 1e-5), method=method)
     assert largest_gamma(automaton, tolerance=1e-7) == pytest.approx(border, rel=1e-6)
+
+
+def test_sums_over_contexts_that_are_not_solved(monkeypatch):
+    """Where the solver's answer is wrong there is an error, and no result."""
+    automaton = TreeAutomaton.single([1.0], [[[0.5]]], {"a": [0.4]})
+    gamma = 0.99 * largest_gamma(automaton)
+    assert (
+        gram_matrices(automaton, gamma=gamma, method="fixed-point").rate > 0.8
+    )  # so that equations are solved, not summed up
+    solve = scipy.sparse.linalg.gmres
+
+    def a_little_off(*arguments, **options):
+        found, code = solve(*arguments, **options)
+        return found * (1 + 1e-4), code
+
+    monkeypatch.setattr(scipy.sparse.linalg, "gmres", a_little_off)
+    with pytest.raises(DivergenceError, match="known to a part of"):
+        gram_matrices(automaton, gamma=gamma, method="fixed-point")
 
 
 @pytest.mark.parametrize("method", METHODS)

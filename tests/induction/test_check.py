@@ -60,6 +60,15 @@ def test_rank_of_combinations_is_that_of_all_entries_modulo_a_prime() -> None:
             assert field.rank(np.concatenate(rows)) == exact_rank(model)
 
 
+def test_many_parameters_see_one_random_eta() -> None:
+    """The Jacobian is computed in parts, all with the same `eta`: else there were more moments than there are."""
+    model = make_model("pcfg", 3, 5)  # 134 parameters
+    found = check_identifiability(model, "123eta", 4, eta="random")
+    assert found.moments == 9
+    assert found.numerical is not None
+    assert found.rank == found.numerical.rank == 9
+
+
 def test_too_many_moments_are_combined() -> None:
     model = make_model("dep-ie", 3)
     found = check_identifiability(model, "all", 11)

@@ -7,7 +7,7 @@ import pytest
 
 from induction.enumerate_topologies import dependency_weights, joint, projective_trees
 from sapwood.errors import UsageError
-from sapwood.induction.em import _Data, _distributions, _inwards, _Place, _step, fit_em
+from sapwood.induction.em import _Data, _distributions, _inwards, _leap, _Place, _step, fit_em
 from sapwood.induction.models import MODELS, make_model
 
 
@@ -162,3 +162,21 @@ def test_steps_are_halved_until_the_likelihood_rises() -> None:
 
     here = _Place({"a": np.array([0.5, 0.5])}, -0.01, {"a": np.array([1.0, 0.0])})
     np.testing.assert_allclose(_step(Data(), here).parameters["a"], [0.625, 0.375])
+
+
+def test_a_leap_ends_where_steps_of_half_the_length_would() -> None:
+    """Each step of EM goes half of the way to 0.6; a leap goes there, unless one step is better than that."""
+
+    def leap(best: float) -> np.ndarray:
+        class Data:
+            def expectations(self, parameters: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
+                return -(float(parameters["a"][0] - best) ** 2), {}
+
+        def place(a: float) -> _Place:
+            here, step = np.array([a, 1 - a]), np.array([a + 0.6, 1.4 - a]) / 2
+            return _Place({"a": here}, -((a - best) ** 2), {"a": step / here})
+
+        return _leap(Data(), place(0.2), place(0.4)).parameters["a"]
+
+    np.testing.assert_allclose(leap(0.6), [0.6, 0.4])
+    np.testing.assert_allclose(leap(0.4), [0.4, 0.6])

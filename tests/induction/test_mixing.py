@@ -87,6 +87,29 @@ def test_every_tree_is_counted(make, by_hand, trees: dict[int, int], lengths: li
             assert value == pytest.approx(count / trees[observation[0]], abs=1e-15)
 
 
+@pytest.mark.parametrize("make", [constituency_mixing, dependency_mixing])
+@pytest.mark.parametrize("lengths", [[4], [3, 4], [4, 5]])
+def test_only_what_is_determined_has_weights(make, lengths: list[int]) -> None:
+    mixing = make(lengths)
+    known = mixing.determined()
+    assert len(known) < len(mixing.compounds)
+    for compound in mixing.compounds:
+        if compound in known:
+            (weights,) = mixing.weights([{compound: 1.0}])
+            expected = [float(compound == each) for each in mixing.compounds]
+            assert weights @ mixing.matrix == pytest.approx(expected, abs=1e-8)
+        else:
+            with pytest.raises(UsageError, match="do not determine what is wanted; add other lengths"):
+                mixing.weights([{compound: 1.0}])
+
+
+def test_two_words_do_not_tell_which_is_the_head() -> None:
+    mixing = dependency_mixing([2])
+    assert mixing.weights([{(0, 1): 1.0, (1, 0): 1.0}]) @ mixing.matrix == pytest.approx(np.ones((1, 2)))
+    with pytest.raises(UsageError, match="do not determine what is wanted; add other lengths"):
+        mixing.weights([{(0, 1): 1.0, (1, 0): -1.0}])
+
+
 def test_the_size_that_the_paper_gives() -> None:
     assert constituency_mixing(range(3, 11)).matrix.shape == (990, 2376)
 

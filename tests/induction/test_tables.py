@@ -73,7 +73,10 @@ def test_up_to_length_three_it_is_maximum_likelihood() -> None:
 
 @pytest.mark.parametrize("lengths", [[2, 3], slow([2, 3, 5])])
 def test_standard_errors_are_those_of_many_samples(lengths: list[int]) -> None:
-    """Of 60 samples; and the misfit is as large as expected, and as variable. Length 5 has overlapping tables."""
+    """Of 60 samples, whose intervals of 95 % cover as many of the parameters.
+
+    And the misfit is as large as expected, and as variable. Length 5 has overlapping tables.
+    """
     model = make_model("dep-ie", 3)
     found, known = [], []
     for seed in range(60):
@@ -85,6 +88,12 @@ def test_standard_errors_are_those_of_many_samples(lengths: list[int]) -> None:
         spread = np.sqrt(np.mean([(each[name] - truth) ** 2 for each in found], axis=0))
         said = np.mean([each.standard_errors[name] for each in known], axis=0)
         assert 0.85 < np.mean(spread / said) < 1.15
+    inside = [
+        np.abs(each[name] - EASY[name]) <= 1.96 * one.standard_errors[name]
+        for each, one in zip(found, known, strict=True)
+        for name in EASY
+    ]
+    assert 0.93 < np.mean(np.concatenate([each.ravel() for each in inside])) < 0.975
     assert np.mean([each.misfit / each.expected for each in known]) == pytest.approx(1, abs=0.06)
     degrees = np.mean([each.degrees for each in known])
     assert np.var([each.misfit / each.expected for each in known]) == pytest.approx(2 / degrees, rel=0.5)

@@ -128,6 +128,16 @@ class TestDependencies:
             solved(model, Population(model, truth, [2, 3]), refine=False)["A"], truth["A"], atol=PRECISE
         )
 
+    def test_roots_that_no_single_change_would_find(self) -> None:
+        """Improving any first choice, one root after the other, is not enough: it ends elsewhere for one of these."""
+        model = make_model("dep-ies", 7)
+        for seed in range(6):
+            rng = np.random.default_rng([7, seed])
+            arguments = 0.15 * rng.dirichlet(np.ones(7), 7).T + 0.85 * np.eye(7)[rng.permutation(7)]
+            truth = {"A": arguments / arguments.sum(0)}
+            found = solved(model, Population(model, truth, [2, 3]), refine=False)
+            np.testing.assert_allclose(found["A"], truth["A"], atol=PRECISE)
+
     def test_wrong_roots_are_changed(self) -> None:
         model = make_model("dep-ies", 5)
         arguments = model.random(np.random.default_rng(0))["A"]

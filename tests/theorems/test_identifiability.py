@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from sapwood.induction import ModelMoments, make_model
+from sapwood.induction import ModelMoments, exact_moments, make_model
 from sapwood.induction.fields import PRIMES, PrimeField
 from sapwood.induction.identify import check_identifiability, exact_rank
 from sapwood.induction.moment_maps import rows_of
@@ -102,6 +102,41 @@ class TestWhereTheFigureIsWrong:
             wanted = {"pcfg-i": k - 2, "pcfg-ie": (k - 2) * (k + 1) // 2}
             for name in CONSTITUENCY:
                 assert deficiency(name, d, k, "***eta", length) == (wanted[name] if length == 3 else 0)
+
+    @pytest.mark.parametrize("k", [2, 3, 5])
+    def test_why_three_slices_are_too_few(self, k: int) -> None:
+        """The proof of the last one, which `benchmarks/figure2.py` counts by (`three_slices`).
+
+        With L = 3, all of phi_{***e1} is sums of elements of three matrices: of two words each, the third being e_1.
+        They are `O X O^T`, `O Y O^T` and `O Z O^T`, and share the cells in which two words are e_1: with `b` for that
+        word in the basis, `X b = Y b`, `X^T b = Z b`, `Y^T b = Z^T b`. These are 3 k - 1 equations; so
+        `k (d - k) + 3 k^2 - (3 k - 1)` dimensions are left, k - 2 fewer than pcfg-i has parameters. Sentences of
+        pcfg-ie are as probable backwards, so that X is the transpose of Z and Y is symmetric.
+        """
+        rng = np.random.default_rng(k)
+        d, b = k + 2, rng.random(k)
+        unit = np.eye(k)
+        ahead, across = np.kron(unit, b), np.kron(b, unit)  # X b and X^T b, of the elements of X in rows
+        none = np.zeros((k, k * k))
+        shared = np.block([[ahead, -ahead, none], [across, none, -ahead], [none, across, -across]])
+        assert np.linalg.matrix_rank(shared) == 3 * k - 1
+        left = k * (d - k) + 3 * k * k - (3 * k - 1)
+        assert make_model("pcfg-i", d, k).n_parameters - left == k - 2
+        left = k * (d - k) + k * k + k * (k + 1) // 2 - k
+        assert make_model("pcfg-ie", d, k).n_parameters - left == (k - 2) * (k + 1) // 2
+        for name in CONSTITUENCY:
+            model = make_model(name, d, k)
+            parameters = model.random(rng)
+            whole = exact_moments(model, parameters, "all", 3)
+            slices = [whole[:, :, 0], whole[:, 0], whole[0]]
+            # Columns and rows are in one space of k dimensions.
+            assert np.linalg.matrix_rank(np.hstack([*slices, *(each.T for each in slices)]), 1e-12) == k
+            assert np.allclose(whole, whole.transpose(2, 1, 0)) == (name == "pcfg-ie")
+            # Indices that are the same, and all others, are sums of elements of the slices.
+            every = exact_moments(model, parameters, "***eta", 3)
+            np.testing.assert_allclose(every[0, 1, 2], slices[0])
+            np.testing.assert_allclose(every[0, 1, 0][0], slices[2].sum(1))
+            np.testing.assert_allclose(np.diag(every[0, 0, 1]), slices[1].sum(1))
 
     def test_slices_along_any_other_vector(self) -> None:
         """With an eta without zeros, phi_{***eta} has phi_** in it (where two indices are the same): yes iff L >= 3."""

@@ -47,7 +47,7 @@ from sapwood.shapes import Array, Float, Int
 from sapwood.trees.corpus import Corpus
 
 # What is kept if nothing else is said: chosen on development data, see docs/automata.md.
-DEFAULT_BUDGET, DEFAULT_LEAST = 0.7, 1e-5
+DEFAULT_BUDGET, DEFAULT_LEAST, DEFAULT_THRESHOLD = 0.7, 1e-5, 5e-5
 # Nodes worked on at once.
 _NODES = 1 << 15
 # No node gets less probable than by this factor at one merge: an approximation can be below zero.
@@ -141,6 +141,7 @@ def merge(
     least: float = DEFAULT_LEAST,
     halves: bool = True,
     keep_open: float = DEFAULT_KEEP,
+    threshold: float | None = DEFAULT_THRESHOLD,
     symbols: Symbols = "own",
     distances: bool = False,
     threads: int = 1,
@@ -162,6 +163,9 @@ def merge(
     keep_open
         The part of the phrases of trees, about, whose cells of the chart stay open (`sapwood.learn.closing`): closing
         the others makes parsing faster. 1 closes none, as do fewer than a hundred trees.
+    threshold
+        What parsing prunes by unless it is told otherwise (`Parser`), where cells are closed: then it can be higher
+        than usual. None: as before.
     symbols, distances, threads, progress
         As in `sapwood.automata.reduction.minimise`; `symbols` are own or base.
     choice
@@ -174,6 +178,8 @@ def merge(
         raise UsageError(f"the least probability to keep is at least 0 and below 1, not {least}")
     if not 0 < keep_open <= 1:
         raise UsageError(f"the part of the phrases to keep open is above 0 and at most 1, not {keep_open}")
+    if threshold is not None and not 0 <= threshold < 1:
+        raise UsageError(f"the threshold of parsing is at least 0 and below 1, not {threshold}")
     if all(number is None for number in choice.values()):
         choice = {"budget": DEFAULT_BUDGET}
     if symbols == "none":
@@ -200,8 +206,9 @@ def merge(
     possible = np.isfinite(after)
     told = {"by": "merging", "symbols": symbols, "states_before": int(grammar.states.sum()), "least": least}
     told["open"] = 1.0 if closing is None else keep_open
+    smaller = replace(smaller, closing=closing).with_info(minimised=told)
     return Merged(
-        grammar=replace(smaller, closing=closing).with_info(minimised=told),
+        grammar=smaller if threshold is None or closing is None else smaller.with_info(threshold=threshold),
         before=grammar,
         merges=merges,
         likelihoods=(_mean(before[possible]), _mean(after[possible])),

@@ -281,8 +281,9 @@ def _exact_jacobian(model: MomentMap, field: PrimeField, random_state: int) -> n
         rng = np.random.default_rng([random_state, field.prime, attempt])
         tensors = to_tensors(model.blocks, random_point(model.blocks, field, rng), field)
         sizes = np.diff([*range(0, count_free(model.blocks), _ROWS), count_free(model.blocks)])
+        drawn = model.drawn(field, rng)
         try:
-            parts = [rows_of(model.blocks, tensors, model.functionals(tensors, rng, int(size))) for size in sizes]
+            parts = [rows_of(model.blocks, tensors, drawn.functionals(tensors, rng, int(size))) for size in sizes]
         except ZeroDivisionError:  # once in a prime, or always
             continue
         return np.concatenate([np.zeros((0, count_free(model.blocks))), *parts])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from copy import copy
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -42,6 +43,10 @@ class MomentMap(ABC):
 
     blocks: Sequence[Block]
     exact: bool = True
+
+    def drawn(self, field: Field, rng: np.random.Generator) -> Self:
+        """Return the map with all that is random about the moments themselves drawn, once for all their rows."""
+        return self
 
     @abstractmethod
     def functionals(self, parameters: Mapping[str, Tensor], rng: np.random.Generator, count: int) -> Tensor:
@@ -82,6 +87,7 @@ class ModelMoments(MomentMap):
         self.blocks = model.blocks
         self.observed = [(name, length) for name in names for length in lengths]
         self.eta = eta
+        self._vector: np.ndarray | None = None
         if not self.observed:
             raise UsageError("name at least one kind of moments and one length")
         for name, length in self.observed:
@@ -98,10 +104,20 @@ class ModelMoments(MomentMap):
         shown = " and ".join(f"{name} (eta {eta})" if name.endswith("eta") else name for name in names)
         return f"{model.name}, {sizes}, sentences of length {of}, moments {shown}"
 
+    def drawn(self, field: Field, rng: np.random.Generator) -> Self:
+        """Return the moments with one random `eta`: with another for each row there would be more of them."""
+        if self.eta != "random" or self._vector is not None:
+            return self
+        found = copy(self)
+        found._vector = field.random(rng, (self.model.words,))
+        return found
+
     def observations(self, field: Field, rng: np.random.Generator) -> list[Observation]:
         """Return the observation functions, all with the same `eta`."""
-        words = self.model.words
-        eta = field.random(rng, (words,)) if self.eta == "random" else unit(words, self.eta)
+        words, eta = self.model.words, self.drawn(field, rng)._vector
+        if self.eta != "random":
+            eta = unit(words, self.eta)
+        assert eta is not None
         return [Observation(name, words, length, eta) for name, length in self.observed]
 
     def functionals(self, parameters: Mapping[str, Tensor], rng: np.random.Generator, count: int) -> Tensor:
@@ -117,12 +133,13 @@ class ModelMoments(MomentMap):
 
     def jacobian(self, parameters: Parameters, rng: np.random.Generator) -> Iterator[Rows]:
         """Yield the rows of the Jacobian: of all different moments, or, if they are too many, of combinations."""
-        observations = self.observations(Reals(), rng)
+        drawn = self.drawn(Reals(), rng)
+        observations = drawn.observations(Reals(), rng)
         tensors = to_tensors(self.blocks, parameters)
         if sum(observation.size for observation in observations) > _MOST_ROWS:
             wanted = 2 * count_free(self.blocks)
             for begin in range(0, wanted, CHUNK):
-                yield rows_of(self.blocks, tensors, self.functionals(tensors, rng, min(CHUNK, wanted - begin)))
+                yield rows_of(self.blocks, tensors, drawn.functionals(tensors, rng, min(CHUNK, wanted - begin)))
             return
         for observation in observations:
             for weights in observation.entries(CHUNK):
