@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from itertools import repeat
@@ -58,10 +59,52 @@ def test_help_has_an_example(command: str, sapwood: Any) -> None:
     assert f"    sapwood {command}" in "  " + examples
 
 
+@pytest.mark.parametrize(("command", "setting"), [("train", "--cycles"), ("induce", "--iterations")])
+def test_settings_of_single_methods_are_in_the_long_help_alone(command: str, setting: str, sapwood: Any) -> None:
+    short, long = (sapwood([command, f"--{name}"]).out for name in ("help", "help-all"))
+    assert setting not in short
+    assert setting in long
+    (count,) = re.findall(r"There are (\d+) more, for single methods; \S+ \w+ --help-all", short)
+    options = r"^  (?:-\w, )?(--[\w-]+)"
+    assert (
+        int(count) == len(re.findall(options, long, re.MULTILINE)) - len(re.findall(options, short, re.MULTILINE)) > 5
+    )
+    assert "There are" not in long
+
+
 def test_every_command_is_listed(sapwood: Any) -> None:
     listed = sapwood(["--help"]).out.split("Commands:\n")[1]
     assert [line.split()[0] for line in listed.strip().splitlines()] == list(COMMANDS)
     assert "..." not in listed, "a short help text that is cut off"
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("(S (NP (NNS Dogs)) (VP (VBP bark)))", "sapwood convert --to tokens"),
+        ("The dog sleeps.", "--raw splits text"),
+        ("The dog sleeps .", ""),
+        ("( Why ? )", ""),
+        ("He left at 5 p.m.", ""),
+    ],
+)
+def test_input_that_does_not_look_like_tokens_is_remarked_on(
+    line: str, hint: str, sapwood: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text(f"\n{line}\n{line}\n")
+    outcome = sapwood(["parse", str(path)])
+    assert (outcome.code, outcome.out.count("\n")) == (0, 3)
+    assert outcome.err.count("\n") == bool(hint)
+    assert hint in outcome.err
+    assert not sapwood(["parse", str(path), "-q"]).err
+
+
+def test_a_sentence_in_place_of_a_file_is_remarked_on(sapwood: Any) -> None:
+    outcome = sapwood(["parse", "The dog sleeps."])
+    assert (outcome.code, outcome.err) == (
+        3, "sapwood: The dog sleeps.: no such file or directory; a sentence is given by -s\n"
+    )  # fmt: skip
 
 
 def test_version(sapwood: Any) -> None:

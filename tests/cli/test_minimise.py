@@ -14,11 +14,13 @@ import pytest
 from cli.conftest import Outcome, Sapwood
 from made_up import made_up_treebank
 from sapwood.automata import merge, minimise
+from sapwood.automata.merging import DEFAULT_THRESHOLD
 from sapwood.automata.wcfg_files import read_grammar
 from sapwood.cli.main import main
 from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
+from sapwood.inference.parser import THRESHOLD
 from sapwood.testing.grammars import random_states
 from sapwood.trees import Corpus
 from sapwood.trees.formats import read_trees
@@ -228,7 +230,13 @@ def test_closed_cells(sapwood: Sapwood, folder: Path) -> None:
     assert new[1] == merge(grammars[1], corpus, keep_open=1.0).grammar
     assert (new[0].closing is None, new[1].closing is None) == (False, True)
     assert sapwood(["parse", "-m", "small", "-q"], b"the kalora bild .\n").code == 0
+    # Where cells are closed, parsing prunes by another threshold.
+    assert [Parser(name).threshold for name in ("two", "small")] == [THRESHOLD, DEFAULT_THRESHOLD]
+    assert Parser("small", threshold=0.01).threshold == 0.01
+    run(sapwood, "two --trees more.mrg -o other --threshold 1e-3")
+    assert Parser("other").threshold == 1e-3
     few = run(sapwood, "m --trees train.mrg -o small")
+    assert Parser("small").threshold == THRESHOLD
     assert "no cells are closed: that is learned from 100 trees or more, not from 50" in few.err
 
 
@@ -490,13 +498,17 @@ def test_mistakes_with_text(
         ("m -o out --budget 0.5 --tolerance 0", USAGE, "give one of them"),
         ("m -o out --by merging", USAGE, "--by merging goes by --trees"),
         ("m -o out --by merging --weigh l2 --trees train.mrg", USAGE, "--by merging goes by --trees"),
-        ("m -o out --least 0.1", USAGE, "--least, --precision and --open go with merging"),
+        ("m -o out --least 0.1", USAGE, "--least, --precision, --open and --threshold go with merging"),
         (
             "m -o out --by projection --trees train.mrg --precision half",
             USAGE,
-            "--least, --precision and --open go with",
+            "--least, --precision, --open and --threshold go with",
         ),
-        ("m -o out --by projection --trees train.mrg --open 0.9", USAGE, "--least, --precision and --open go with"),
+        (
+            "m -o out --by projection --trees train.mrg --open 0.9",
+            USAGE,
+            "--least, --precision, --open and --threshold go with",
+        ),
         ("m -o out --trees train.mrg --open 0", USAGE, "0.0 is not in the range"),
         ("m -o out --trees train.mrg --plot values.svg", USAGE, "--plot draws singular values"),
         ("m -o out --weigh trees", USAGE, "--weigh trees needs --trees"),

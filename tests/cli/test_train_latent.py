@@ -96,6 +96,17 @@ def test_ensembles_parse_and_score(sapwood: Sapwood, folder: Path) -> None:
     assert folder.is_dir()
 
 
+def test_an_ensemble_without_a_method_is_of_what_is_recommended(sapwood: Sapwood, folder: Path) -> None:
+    few = ("--states", 2, "--iterations", 1, "--no-layer", "--no-network", "-q")
+    report = json.loads(train(sapwood, "--ensemble", 4, *few, "--json"))
+    assert report["method"] == "pivot+em, spectral, cluster"
+    members = load_models("m")
+    assert [member.info["method"] for member in members] == ["pivot+em", "spectral", "cluster", "pivot+em"]
+    assert members[0] != members[3]
+    assert "is no setting of what is learned from 150 trees" in train(sapwood, "--ensemble", 2, "--cycles", 1, code=2)
+    assert folder.is_dir()
+
+
 def test_spectral_and_clusters(sapwood: Sapwood, folder: Path) -> None:
     report = json.loads(
         train(sapwood, "--method", "spectral", "--states", 4, "--dev", "dev.mrg", "--log", "l", "--json")

@@ -212,9 +212,7 @@ def parser_options(function: F) -> F:
         click.option(
             "--threshold",
             type=click.FloatRange(0, 1, max_open=True),
-            default=2e-5,
-            show_default=True,
-            help="Posterior below which the coarse pass prunes.",
+            help="Posterior below which the coarse pass prunes. [default: what the model says, else 2e-05]",
         ),
         click.option(
             "--decoder",
@@ -422,7 +420,7 @@ class ParserOptions(TypedDict, total=False):
     """What a parser is told besides its model; without a decoder it is the usual one for that."""
 
     decoder: str | None
-    threshold: float
+    threshold: float | None
     precision: Precision
     threads: int
     workers: Workers

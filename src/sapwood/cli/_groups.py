@@ -12,11 +12,13 @@ from sapwood.run.config import Value, read_config
 
 F = TypeVar("F", bound=Callable[..., Any])
 # What says how to run and show things, but nothing of the result.
-_NO_SETTINGS = ("help", "config", "save-config", "json", "quiet")
+_NO_SETTINGS = ("help", "help-all", "config", "save-config", "json", "quiet")
+# Headings that begin so are long, and only `--help-all` lists what is under them.
+SETTINGS_OF = "Settings of"
 
 
 class GroupedCommand(click.Command):
-    """A command whose help lists options under headings.
+    """A command whose help lists options under headings; those of single methods only in `--help-all`.
 
     Parameters
     ----------
@@ -36,16 +38,44 @@ class GroupedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write all options, by their headings."""
+        parameters = self.get_params(ctx)
         headings = {name: heading for heading, names in self.groups.items() for name in names}
         rows: dict[str, list[tuple[str, str]]] = {heading: [] for heading in ("Options", *self.groups)}
-        for parameter in self.get_params(ctx):
+        for parameter in parameters:
             record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
             if record is not None:
                 rows[headings.get(option_name(parameter), "Options")].append(record)
+        left_out = []
         for heading, records in rows.items():
-            if records:
+            if heading.startswith(SETTINGS_OF) and not ctx.meta.get(SETTINGS_OF):
+                left_out += records
+            elif records:
                 with formatter.section(heading):
                     formatter.write_dl(records)
+        if left_out:
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"There are {len(left_out)} more, for single methods; {ctx.command_path} --help-all lists them, too."
+            )
+
+
+def help_all_option() -> click.Option:
+    """Return `--help-all`."""
+
+    def show(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted and not context.resilient_parsing:
+            context.meta[SETTINGS_OF] = True
+            click.echo(context.get_help(), color=context.color)
+            context.exit()
+
+    return click.Option(
+        ["--help-all"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show the settings of all methods, too, and exit.",
+    )
 
 
 def option_name(parameter: click.Parameter) -> str:

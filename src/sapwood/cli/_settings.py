@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._groups import SETTINGS_OF
 from sapwood.errors import UsageError
-from sapwood.learn.methods import DEFAULT_METHOD, GROUP, LEARNERS
+from sapwood.learn.methods import GROUP, LEARNERS
 from sapwood.learn.pcfg import PCFG
 from sapwood.learn.recipe import FEW, recommended
 from sapwood.learn.settings import Declared, Setting, declared, defaults
 
-_SEVERAL = "Settings of several"
+_SEVERAL = f"{SETTINGS_OF} several"
 _MOST_MEMBERS = 64
 # Ways of learning by name.
 Ways = Mapping[str, type[Declared]]
@@ -67,7 +68,7 @@ def headings_of(ways: Ways, several: str) -> dict[str, list[str]]:
     rows: dict[str, list[str]] = {f"{_SEVERAL} {several}": []}
     for name in settings_of(ways):
         methods = users(name, ways)
-        heading = f"{_SEVERAL} {several}" if len(methods) > 1 else f"Settings of {methods[0]}"
+        heading = f"{_SEVERAL} {several}" if len(methods) > 1 else f"{SETTINGS_OF} {methods[0]}"
         rows.setdefault(heading, []).append(name.replace("_", "-"))
     return rows
 
@@ -76,7 +77,7 @@ def headings() -> dict[str, list[str]]:
     """Return the headings of `sapwood train`."""
     rows = headings_of(LEARNERS, "methods")
     rows[f"{_SEVERAL} methods"].insert(0, "features")
-    rows["Settings of em"].append("init")
+    rows[f"{SETTINGS_OF} em"].append("init")
     return rows
 
 
@@ -113,7 +114,7 @@ def ensemble_option() -> click.Option:
     return click.Option(
         ["--ensemble"],
         type=MembersType(),
-        help="Grammars to train, from as many seeds; or their methods: split-merge,pivot+em,spectral.",
+        help="Grammars that parse together: how many, or of which methods (split-merge,pivot+em,spectral).",
     )
 
 
@@ -128,8 +129,8 @@ def check_methods(
     method = PCFG.method if fast else method
     if isinstance(ensemble, tuple):
         refuse_foreign(ensemble, given)
-    elif method is not None or ensemble is not None:
-        refuse_foreign([method or DEFAULT_METHOD], given)
+    elif method is not None:
+        refuse_foreign([method], given)
     else:
         refuse_foreign({one.method for trees in (0, FEW) for one in recommended(trees).learners}, given)
     return method

@@ -16,9 +16,9 @@ from sapwood.cli._induced import (
     score_unlabelled,
     show_unlabelled,
 )
-from sapwood.errors import InputError, UsageError
+from sapwood.errors import UsageError
 from sapwood.evaluate import EvaluationResult, get_parameters
-from sapwood.evaluate.files import score_files
+from sapwood.evaluate.files import refuse_nothing, score_files
 from sapwood.files import name_of
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import InputFormat
@@ -85,7 +85,7 @@ def command(
     gold_tags: bool,
     calibration: bool,
     decoder: str,
-    threshold: float,
+    threshold: float | None,
     precision: Precision,
     max_memory: int | None,
     timeout: float | None,
@@ -192,12 +192,12 @@ def command(
         else:
             click.echo(result.format_sentences(chosen))
         return
-    intervals = result.intervals(confidence=confidence, resamples=resamples, seed=seed)
     if as_json:
-        found = {"confidence": confidence, "resamples": resamples, "seed": seed, **intervals}
+        found = result.report(confidence=confidence, resamples=resamples, seed=seed)
         more = {} if reliability is None else {"calibration": reliability.to_dict()}
-        common.print_json({**result.to_dict(), "intervals": found, **more, "seconds": round(seconds, 3)})
+        common.print_json({**found, **more, "seconds": round(seconds, 3)})
     else:
+        intervals = result.intervals(confidence=confidence, resamples=resamples, seed=seed)
         click.echo(result.format(intervals, f"{100 * confidence:.4g} % of all"))
         if reliability is not None:
             click.echo(f"\n{reliability.format()}")
@@ -205,13 +205,7 @@ def command(
 
 def _report_problems(result: EvaluationResult, gold: str, progress: Progress) -> None:
     """Say which sentences could not be compared; if that is all of them, there is no result."""
-    if result.sentences == 0:
-        raise InputError(f"{name_of(gold)}: no trees to score")
-    if result.messages and result.errors == result.sentences:
-        raise InputError(
-            f"{name_of(gold)}: no sentence has the words of its prediction; are the two in the same order? "
-            f"({result.messages[0]})"
-        )
+    refuse_nothing(result, name_of(gold))
     if result.messages:
         shown = "".join(f"\n  {message}" for message in result.messages[:5])
         more = f"\n  ... and {len(result.messages) - 5} more" if len(result.messages) > 5 else ""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sapwood.cli import _common as common
-from sapwood.cli._groups import GroupedCommand, config_options, run_settings
+from sapwood.cli._groups import GroupedCommand, config_options, help_all_option, run_settings
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
@@ -36,7 +36,7 @@ class _InduceCommand(GroupedCommand):
                 "spans (ccm), or heads and spans (dmv+ccm).",
             )
             self.params.insert(names.index("output") + 1, model)
-            self.params += options_of(INDUCERS)
+            self.params += [*options_of(INDUCERS), help_all_option()]
             self.groups |= {heading: tuple(names) for heading, names in headings_of(INDUCERS, "models").items()}
         return super().get_params(ctx)
 

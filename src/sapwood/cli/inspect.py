@@ -136,8 +136,9 @@ def _export(path: str, folder: str, as_json: bool, progress: Progress) -> None:
     written = []
     for name, grammar in zip(names, grammars, strict=True):
         written += write_text(grammar, Path(folder, name), progress=progress)
-        if grammar.layer is not None:
-            progress.note(f"{path}: its layer is not written")
+        parts = {"layer": grammar.layer, "network": grammar.network}
+        if left_out := " and ".join(part for part, value in parts.items() if value is not None):
+            progress.note(f"{path}: the text does not hold its {left_out}")
     sizes = {str(file): file.stat().st_size for file in written}
     if as_json:
         common.print_json({"files": sizes})

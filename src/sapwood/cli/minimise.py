@@ -80,6 +80,11 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
     help="With merging: the part of all phrases, about, that stays possible where spans are closed by the words around "
     "them, which makes parsing faster; 1 closes none. [default: 0.99]",
 )
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 1, max_open=True),
+    help="With merging: what the model is parsed with where no --threshold is given. [default: 5e-05]",
+)
 @click.option("--keep", hidden=True, expose_value=False, callback=_removed)
 @click.option("-k", "--states", hidden=True, expose_value=False, callback=_removed)
 @click.option(
@@ -120,6 +125,7 @@ def command(
     least: float | None,
     precision: str | None,
     keep_open: float | None,
+    threshold: float | None,
     weigh: Weighing | None,
     trees: str | None,
     gamma: float | None,
@@ -161,10 +167,12 @@ def command(
         raise UsageError("--by merging goes by --trees, best those that the model was trained on, and by nothing else")
     weigh = weigh or ("trees" if trees else "l2")
     _check_options(weigh, gamma, symbols, trees)
-    rounding = {"least": least, "keep_open": keep_open}
-    merging = [number for number in (least, precision, keep_open) if number is not None]
+    rounding = {"least": least, "keep_open": keep_open, "threshold": threshold}
+    merging = [number for number in (least, precision, keep_open, threshold) if number is not None]
     if merging and (by == "projection" or trees is None):
-        raise UsageError("--least, --precision and --open go with merging: give --trees, and no --by projection")
+        raise UsageError(
+            "--least, --precision, --open and --threshold go with merging: give --trees, and no --by projection"
+        )
     _check_files(model, output, trees, dev, picture)
     progress = common.make_progress(quiet)
     choice: Choice = {"work": work, "budget": budget, "tolerance": tolerance}
@@ -189,7 +197,9 @@ def command(
         if by is None:
             by = "merging" if trees is not None and all(one.probabilistic for one in grammars) else "projection"
             if by == "projection" and merging:
-                raise UsageError(f"{model}: --least, --precision and --open are for probabilities, not real weights")
+                raise UsageError(
+                    f"{model}: --least, --precision, --open and --threshold are for probabilities, not real weights"
+                )
         if by == "merging" and picture is not None:
             raise UsageError("--plot draws singular values, and merging has none; give --by projection")
         corpus = None

@@ -76,7 +76,7 @@ def command(
     heads: str | None,
     output: str | None,
     decoder: str,
-    threshold: float,
+    threshold: float | None,
     precision: Precision,
     exact: bool,
     max_words: int,
@@ -92,7 +92,7 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Parse FILE (default: standard input): one sentence a line, tokens separated by blanks.
+    """Parse FILE (default: standard input): one sentence per line, tokens separated by spaces.
 
     Several files are parsed into a folder, -o OUT/: each into a file of its own, written whole or not at all, and noted
     in OUT/manifest.jsonl. The same command again leaves alone what is done, so it can be interrupted at any time.
@@ -156,6 +156,9 @@ def command(
     source = files[0] if files else STANDARD_STREAM
     from_stream = text is None and source == STANDARD_STREAM
     if text is None:
+        for file in files:
+            if " " in file.strip() and not Path(file).exists():
+                raise InputError(f"{file}: no such file or directory; a sentence is given by -s")
         common.check_inputs(*(files or [source]))
     read = [str(find_model(model)) for model in models] or [str(default_model_path())]
     if not into_folder:
@@ -207,12 +210,31 @@ def command(
         tree_output(output, None if as_json else output_format, rules) as writer,
         progress.stage("parsing", _count_lines(text, source, raw), "sentences") as stage,
     ):
+        hinted = raw or tags or text is not None
         for result in results:
+            if not hinted and result.words:
+                hinted = True
+                if hint := _hint(result.words):
+                    progress.note(f"{'standard input' if from_stream else source}: {hint}")
             if as_json:
                 writer.line(form.written(result, 1))
             else:
                 writer.tree(form.shown(result))
             stage.step()
+
+
+def _hint(words: Sequence[str]) -> str:
+    """Return what there is to say if the words of the first line do not look like words of a sentence."""
+    opened, closed = (sum(word.count(bracket) for word in words) for bracket in "()")
+    if opened == closed > 2 and words[0].startswith("(") and words[-1].endswith("))"):
+        return (
+            "the first line looks like a tree, but is parsed as words; `sapwood convert --to tokens` has those of trees"
+        )
+    if len(words) > 2 and words[-1][:-1].isalpha() and words[-1].endswith((".", "!", "?")) and len(words[-1]) > 4:
+        return (
+            "the first line looks like plain text, but is parsed as tokens; --raw splits text into sentences and tokens"
+        )
+    return ""
 
 
 def _parse_into(parser: Parser, files: Sequence[str], folder: str, form: TextFormat, progress: Progress) -> None:

@@ -12,7 +12,7 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.cli import _teaching as teaching
-from sapwood.cli._groups import GroupedCommand, config_options, run_settings
+from sapwood.cli._groups import GroupedCommand, config_options, help_all_option, run_settings
 from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
@@ -51,7 +51,7 @@ class _TrainCommand(GroupedCommand):
 
             place = names.index("output") + 1
             self.params[place:place] = [method_option(), ensemble_option()]
-            self.params += setting_options()
+            self.params += [*setting_options(), help_all_option()]
             self.groups |= {heading: tuple(names) for heading, names in headings().items()}
         return super().get_params(ctx)
 
@@ -70,12 +70,12 @@ class _TrainCommand(GroupedCommand):
 @click.option(
     "--layer/--no-layer",
     default=None,
-    help="Learn weights of words and spans on top, by cross-validation: more accurate. [default: without --method]",
+    help="Learn weights of words and spans on top, by cross-validation: more accurate. [default: without methods]",
 )
 @click.option(
     "--network/--no-network",
     default=None,
-    help="Learn a small neural network beside the grammar: more accurate. [default: without --method]",
+    help="Learn a small neural network beside the grammar: more accurate. [default: without methods]",
 )
 @teaching.teaching_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of every random choice.")
@@ -140,14 +140,11 @@ def command(
 ) -> None:
     """Learn a grammar from one or more TREEBANK files and write it to a model file.
 
-    Without --method it learns what is best for a treebank of that size: of few trees several grammars by different
-    methods, of many one by split-merge, and in both cases a layer and a network on top.
+    Without --method, it learns what works best for a treebank of that size: several grammars by different methods from
+    few trees, one by split-merge from many, and a layer and a network on top in both cases.
 
-    Training can be interrupted at any time: what is done is kept beside the model, in MODEL.checkpoint, and the same
-    command with --resume goes on from there to the same result. (Methods that take seconds begin anew.)
-
-    Symbols know neither ancestors nor siblings unless asked to: hidden states find out for themselves. A pcfg has none,
-    so its symbols know their parent and one sibling.
+    You can interrupt training at any time. What is done is kept beside the model, in MODEL.checkpoint, and the same
+    command with --resume continues to the same result. (Methods that take seconds start again.)
 
     \b
     Examples:
@@ -155,15 +152,9 @@ def command(
       sapwood train train.mrg --dev dev.mrg --log train.jsonl -o model.sapwood
       sapwood train train.mrg --text raw.txt -o model.sapwood
       sapwood train train.mrg --fast -o model.sapwood
-      sapwood train wsj/*.mrg --ensemble 4 --layer --network -o model.sapwood
-      sapwood train train.mrg --ensemble split-merge,pivot+em,spectral -o model.sapwood
-      sapwood train train.mrg --method split-merge --layer -o model.sapwood
-      sapwood train train.mrg --text raw.txt --text-use trees --partial some.mrg -o model.sapwood
-      sapwood train --sequences tagged.txt -o tagger.sapwood
+      sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
-      sapwood train train.mrg --dev dev.mrg --method em --states 8 --stop f1 -o model.sapwood
-      sapwood train train.mrg --dev dev.mrg --method spectral --states auto -o model.sapwood
-      sapwood train train.mrg --config run.toml -o model.sapwood
+      sapwood train --sequences tagged.txt -o tagger.sapwood
     """
     from sapwood.cli._settings import check_methods, naming_options, read_pairs
     from sapwood.evaluate.held_out import HeldOut
@@ -178,7 +169,7 @@ def command(
         common.refuse_given(context, _OF_TREES, "is for trees, and --sequences are none")
     lessons = teaching.take_lessons(given, partial, text)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
-    if (sequences or lessons.wanted) and not (method or fast or ensemble):
+    if (sequences or lessons.wanted) and not (method or fast or isinstance(ensemble, tuple)):
         method = DEFAULT_METHOD
     method = check_methods(method, ensemble, fast, [*settings, *(["init"] if init else [])])
     if output == STANDARD_STREAM:
@@ -231,7 +222,9 @@ def command(
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
     what = "sequences" if sequences else "trees"
-    progress.note(f"{output}: {many}{grammars[0]!r} from {corpus.n_trees:,} {what} in {seconds:.1f} s")
+    parts = [part for part, there in (("a layer", recipe.layer), ("a network", recipe.network)) if there is not None]
+    on_top = f" with {' and '.join(parts)}" if parts else ""
+    progress.note(f"{output}: {many}{grammars[0]!r}{on_top} from {corpus.n_trees:,} {what} in {seconds:.1f} s")
     report: dict[str, Any] = {
         "model": output,
         "method": recipe.method,
