@@ -3,10 +3,11 @@
     python tests/mutation.py --copy DIRECTORY [--rooms lm induction ...] [--number 300] [--seed 0] [--minutes 60]
         [--budget 60] [--workers 2] [--json FILE] [--tests TESTS ...] [--retry TESTS ...]
 
-The repository is copied once, without its history. The tests of the default run go
-through the copy under `coverage` (`pip install coverage`), which leaves a map of the lines that each test runs. Random
-mutants (`mutants.py`) are then tried: a process reads one file's text with the fault, without any change on disk, and
-the tests that run its lines are run until one fails, those of the room first, the quickest first. A mutant is
+The repository is copied once, without its history. The tests of the default run go through the copy under `coverage`
+(`pip install coverage`), which leaves a map of the lines that each test runs; with `--tests` the map can be made of
+some of them, and grow by others later. Random mutants (`mutants.py`) are then tried: a process reads one file's text
+with the fault, without any change on disk, and the tests that run its lines are run until one fails, those of the room
+and of the module first, the quickest first. A mutant is
 
     killed      a test fails, or takes far more processor time than it should
     survived    all tests pass
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import marshal
 import multiprocessing
 import os
 import resource
@@ -29,10 +31,12 @@ import shutil
 import subprocess
 import sys
 import time
+import types
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import SourceFileLoader
+from importlib.util import cache_from_source
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -137,14 +141,18 @@ def copy_tree(folder: Path) -> Path:
     return tree
 
 
-def make_map(folder: Path, tree: Path, named: Sequence[str]) -> dict[str, Any]:
-    """Return what each test runs: `tests`, their `seconds`, and for each file and line numbers of tests."""
+def make_map(folder: Path, tree: Path, named: Sequence[str], workers: int) -> dict[str, Any]:
+    """Return what each test runs: `tests`, their `seconds`, and for each file and line numbers of tests.
+
+    It is made of all tests if it is not there, and those named are added to it.
+    """
     path = folder / "map.json"
-    if path.exists():
+    if path.exists() and not named:
         return dict(json.loads(path.read_text()))
     import coverage
 
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "mutation", "-n", "2", *named]
+    processes = str(workers if workers > 1 else 0)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "mutation", "-n", processes, *named]
     subprocess.run(command, cwd=tree, env={**os.environ, "SAPWOOD_MUTATION": str(folder)}, check=False)
     seconds: dict[str, float] = {}
     for part in folder.glob("seconds.*.json"):
@@ -154,7 +162,7 @@ def make_map(folder: Path, tree: Path, named: Sequence[str]) -> dict[str, Any]:
     numbers = {name: [number] for number, name in enumerate(tests)}
     numbers |= {file: [number for name, (number,) in numbers.items() if name.startswith(f"{file}::")] for file in files}
     whole = coverage.Coverage(data_file=folder / "lines")
-    whole.combine()
+    whole.combine(keep=True)
     data = whole.get_data()
     lines: dict[str, dict[int, list[int]]] = {}
     for file in data.measured_files():
@@ -168,8 +176,11 @@ def make_map(folder: Path, tree: Path, named: Sequence[str]) -> dict[str, Any]:
 
 
 def covering(mutant: Mutant, known: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return the tests that run a mutant's lines, with their seconds: those of its room first, the quickest first."""
-    room = Path(mutant.path).parts[2]
+    """Return the tests that run a mutant's lines, with their seconds.
+
+    First come those of its room, among them those in a file of its module's name, and the quickest.
+    """
+    room, module = Path(mutant.path).parts[2], Path(mutant.path).stem.strip("_")
     first, last = mutant.lines
     numbers = {
         number
@@ -181,7 +192,12 @@ def covering(mutant: Mutant, known: dict[str, Any]) -> list[tuple[str, float]]:
         files = {known["tests"][number].partition("::")[0] for number in numbers}
         numbers = {number for number, name in enumerate(known["tests"]) if name.partition("::")[0] in files}
     found = [(known["tests"][number], known["seconds"][number]) for number in numbers]
-    return sorted(found, key=lambda test: (not test[0].startswith(f"tests/{room}/"), test[1], test[0]))
+
+    def order(test: tuple[str, float]) -> tuple[bool, bool, float, str]:
+        name, seconds = test
+        return not name.startswith(f"tests/{room}/"), module not in name.partition("::")[0], seconds, name
+
+    return sorted(found, key=order)
 
 
 def run(tree: Path, path: str, text: str, tests: Sequence[str], seconds: float) -> str:
@@ -207,16 +223,52 @@ def run(tree: Path, path: str, text: str, tests: Sequence[str], seconds: float) 
 def _run(tree: Path, path: str, text: str, tests: Sequence[str], limit: int, end: Connection) -> None:
     os.chdir(tree)
     original = {str(REPOSITORY / part) for part in ("", "src", "tests")}  # an environment in there may stay
-    sys.path[:] = [*os.environ["PYTHONPATH"].split(":"), *(each for each in sys.path if each not in original)]
+    own = [str(tree / "src"), str(tree / "tests")]
+    sys.path[:] = [*own, *(each for each in sys.path if each not in original)]
+    # As `_SITE` does for processes that begin anew.
+    sys.meta_path[:] = [each for each in sys.meta_path if not type(each).__module__.startswith("_editable")]
+    os.environ["PYTHONPATH"] = ":".join(own)
     if not os.environ.get("SAPWOOD_DEBUG"):
         silence = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silence, stream)
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
-    read, changed = SourceFileLoader.get_data, str(tree / path)
-    SourceFileLoader.get_data = lambda self, name: text.encode() if str(name) == changed else read(self, name)  # type: ignore[method-assign]
+    _replace_text(str(tree / path), text, tree.parent / "compiled")
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     os._exit(pytest.main([*options, *tests], plugins=[Failure(end)]))
+
+
+def _replace_text(changed: str, text: str, caches: Path) -> None:
+    """Let a file have another text for this process; what is compiled of all others is kept, for that takes long."""
+    import shape_checks  # the copy's
+
+    read, keep, compiled = SourceFileLoader.get_data, SourceFileLoader._cache_bytecode, shape_checks._Loader.get_code  # type: ignore[attr-defined]
+    cached = cache_from_source(changed)
+
+    def get_data(self: SourceFileLoader, name: str) -> bytes:
+        if str(name) == cached:
+            raise OSError
+        return text.encode() if str(name) == changed else read(self, name)
+
+    def cache_bytecode(self: SourceFileLoader, source: str, *rest: Any) -> None:
+        if source != changed:
+            keep(self, source, *rest)
+
+    def get_code(self: Any, fullname: str) -> types.CodeType:
+        if self.path == changed:
+            return compiled(self, fullname)
+        place = caches / fullname
+        if not place.exists():
+            caches.mkdir(exist_ok=True)
+            part = caches / f".{fullname}.{os.getpid()}"
+            part.write_bytes(marshal.dumps(compiled(self, fullname)))
+            part.replace(place)
+        found: types.CodeType = marshal.loads(place.read_bytes())
+        return found
+
+    SourceFileLoader.get_data = get_data  # type: ignore[assignment,method-assign]
+    SourceFileLoader._cache_bytecode = cache_bytecode  # type: ignore[attr-defined]
+    shape_checks._Loader.get_code = get_code  # type: ignore[method-assign]
 
 
 def try_mutant(mutant: Mutant, tree: Path, known: dict[str, Any], budget: float, named: Sequence[str] = ()) -> Result:
@@ -273,16 +325,15 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant later than this")
     parser.add_argument("--budget", type=float, default=60.0, help="processor time of a mutant's tests, in seconds")
     parser.add_argument("--json", type=Path, default=Path("mutation.json"))
-    parser.add_argument("--workers", type=int, default=2, help="how many mutants at once")
-    parser.add_argument("--tests", nargs="+", default=(), help="tests to choose from, when the map is made (all)")
+    parser.add_argument("--workers", type=int, default=2, help="how many processes for the map, and mutants at once")
+    parser.add_argument("--tests", nargs="+", default=(), help="tests to make the map of, or to add to it (all)")
     parser.add_argument("--retry", nargs="+", default=(), help="tests to run on those that survived")
     options = parser.parse_args()
     began = time.monotonic()
     folder = options.copy.resolve()
     tree = copy_tree(folder)
     os.environ |= {"PYTHONPATH": f"{tree / 'src'}:{tree / 'tests'}", "OPENBLAS_NUM_THREADS": "1"}
-    os.environ |= {"PYTHONDONTWRITEBYTECODE": "1"}
-    known = make_map(folder, tree, options.tests)
+    known = make_map(folder, tree, options.tests, options.workers)
     multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOADED)
     results = json.loads(options.json.read_text()) if options.json.exists() else {}
 

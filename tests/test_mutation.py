@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
+import pytest
+
 from mutants import Mutant, draw_mutants, find_mutants
-from mutation import REPOSITORY, ROOMS, covering, report
+from mutation import REPOSITORY, ROOMS, covering, report, run
 
 SOURCE = '''"""Docstring 1."""
 
@@ -98,7 +100,7 @@ def test_drawn_mutants_of_all_rooms():
 
 
 def test_tests_that_run_a_mutants_lines():
-    """Those of the room, then the quickest; of what is done at import, all in the same files."""
+    """Those of the room, of the module, then the quickest; of what is done at import, all in the same files."""
     known = {
         "tests": ["tests/cli/a.py::a", "tests/lm/a.py::b", "tests/lm/a.py::c", "tests/cli/a.py::d", "tests/lm/a.py::e"],
         "seconds": [0.5, 3.0, 2.0, 0.1, 9.0],
@@ -111,6 +113,36 @@ def test_tests_that_run_a_mutants_lines():
 
     assert [found(3, 3), found(3, 5), found(5, 9), found(6, 7)] == ["ba", "cbda", "da", ""]
     assert found(1, 4) == "cbeda"
+    known["tests"] = [name.replace("lm/a.py::b", "lm/test_x.py::b") for name in known["tests"]]
+    assert found(3, 5) == "bcda"
+
+
+@pytest.mark.slow
+def test_a_fault_is_there_for_one_run_only(tmp_path):
+    """What was compiled before does not hide it, and it is not kept; with checks of shapes and without."""
+    package, tests = tmp_path / "tree" / "src" / "sapwood", tmp_path / "tree" / "tests"
+    package.mkdir(parents=True)
+    tests.mkdir()
+    (package / "__init__.py").write_text("")
+    (tests / "shape_checks.py").write_text((REPOSITORY / "tests" / "shape_checks.py").read_text())
+    (tests / "conftest.py").write_text("import shape_checks\n\nshape_checks.install()\n")
+    for module in ("open", "_hidden"):
+        (package / f"{module}.py").write_text("ANSWER = 42\n")
+        (tests / f"test{module}.py").write_text(
+            f"from sapwood.{module} import ANSWER\n\n\ndef test_it():\n    assert ANSWER == 42\n"
+        )
+
+    def failing(module: str, answer: int) -> str:
+        names = ["tests/testopen.py", "tests/test_hidden.py"]
+        return run(tmp_path / "tree", f"src/sapwood/{module}.py", f"ANSWER = {answer}\n", names, 1.0)
+
+    faults = [("open", 42), ("open", 41), ("_hidden", 41), ("open", 42)]
+    assert [failing(*fault) for fault in faults] == [
+        "",
+        "tests/testopen.py::test_it",
+        "tests/test_hidden.py::test_it",
+        "",
+    ]
 
 
 def test_what_survives_is_counted_and_printed(capsys):

@@ -75,6 +75,26 @@ def test_workflows_name_what_is_there() -> None:
                     assert (REPOSITORY / command).stat().st_mode & 0o111, f"{command} is no program"
 
 
+def advised(text: str) -> set[str]:
+    """Return what a text says to install by its name on an index: no options, files or folders."""
+    found = re.findall(r"pip install ((?:[\w.\[\]{}'/*-]+ ?)+)", text)
+    return {
+        name
+        for names in found
+        for name in names.rstrip(".").split()
+        if re.fullmatch(r"[a-z][\w-]*(\[\w+\])?", name) and not name.endswith("whl")
+    }
+
+
+def test_nothing_that_is_said_names_a_package_that_is_not_there() -> None:
+    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    known = {Requirement(line).name for line in (*PROJECT["dependencies"], *extras)}
+    said = {path.name: advised(path.read_text(encoding="utf-8")) for path in (REPOSITORY / "src").rglob("*.py")}
+    assert {"nltk", "uvicorn", "httptools"} <= set.union(*said.values()), "are they still found?"
+    assert not {file: names - known for file, names in said.items() if names - known}
+    assert advised("(`pip install -e .`) pip install sapwood[web], pip install a.whl") == {"sapwood[web]"}
+
+
 @pytest.mark.parametrize("script", ["run", "release", "supply", "checked"])
 def test_scripts_are_shell(script: str) -> None:
     subprocess.run(["bash", "-n", REPOSITORY / ".ci" / script], check=True)

@@ -39,9 +39,21 @@ RUNS = [
     ),
     pytest.param(
         "sizes",
-        "{trees} --sizes 20 40 --methods pcfg spectral default --seeds 0 --results {new}/a.jsonl --picture {new}/a.svg",
+        "{trees} --sizes 20 40 --methods pcfg spectral default --seeds 0 --part dev --results {new}/a.jsonl "
+        "--picture {new}/a.svg",
         [r"\| trees \| 20 \| 40 \|", rf"\| default \| {NUMBER}, {NUMBER} s \| {NUMBER}, {NUMBER} s \|"],
         id="sizes",
+    ),
+    pytest.param(
+        "layer_groups",
+        "{trees} --seeds 0 1 --cycles 1 --epochs 1 --models {new} --results {new}/a.jsonl",
+        [
+            rf"\| without pairs \| {NUMBER} \| {NUMBER} ± .* \| [-+]{NUMBER} ± {NUMBER} \| [-+]{NUMBER} to ",
+            rf"\| of the gold trees \| {NUMBER} \| {NUMBER} \| {NUMBER} % \|",
+            rf"\| gained by layer and network \| -?{NUMBER} \|",
+        ],
+        id="layer_groups",
+        marks=slow,
     ),
     pytest.param(
         "heads",
@@ -52,7 +64,7 @@ RUNS = [
     pytest.param(
         "serve",
         "{trees}/dev.mrg --clients 3 --seconds 1 --queue 2",
-        [r'"200": [0-9]+', r'"broken": 0', rf'"p99_ms": {NUMBER}', rf'"share_of_parse_by_cpu": {NUMBER}'],
+        [r'"200": [0-9]+', r'"broken": 0', rf'"p99_ms": {NUMBER}', rf'"per_cpu_second_share": {NUMBER}'],
         id="serve",
     ),
     pytest.param(
@@ -86,6 +98,17 @@ RUNS = [
             "of [0-9]+ test trees",
         ],
         id="spectral_weights",
+    ),
+    pytest.param(
+        "state_search",
+        "{trees} --rows 'spectral 16' 'spectral auto' 'spectral search' --seeds 0 1 --searched 3 --checkpoints {new} "
+        "--results {new}/a.jsonl",
+        [
+            rf"\| trees \| spectral auto \| {NUMBER} ± ",
+            rf"\| trees \| spectral search \| {NUMBER} ± ",
+            r"trees, spectral search, seed 1: \w+ [0-9]+, ",
+        ],
+        id="state_search",
     ),
     pytest.param(
         "spectral",
@@ -166,7 +189,7 @@ RUNS = [
     ),
     pytest.param(
         "figure2",
-        "--most-words 2 --longest 3 --workers 1 --json {new}/a.json -o {new}/a.svg",
+        "--most-words 2 --longest 3 --workers 1 --results {new}/a.jsonl -o {new}/a.svg",
         [r"\| pcfg-ie \|", r"Of 61 answers of the figure 54 hold by .* and 57 of 61 if slices"],
         id="figure2",
     ),

@@ -103,9 +103,11 @@ def test_shards_counted_elsewhere_give_the_same_file(tmp_path, monkeypatch, boun
     paths[-1].write_bytes(gzip.compress(b"packed a b\n" * 7))
     options = {"order": order, "min_count": min_count, "max_words": max_words, "boundaries": boundaries}
     count_text(paths, **options).save(tmp_path / "here")
-    for size, span in ((10, 1), (100, 1 << 28), (1 << 26, 1)):
+    # Shards, spans of buckets and buckets of some sizes.
+    for size, span, bucket in ((10, 1, 1 << 16), (100, 1 << 28, 1), (1 << 26, 1, 20)):
         monkeypatch.setattr(count_shards.cut_shards, "__defaults__", (size,))
         monkeypatch.setattr(count_shards, "_SPAN", span)
+        monkeypatch.setattr("sapwood.lm.grouping._IN_CACHE", bucket)
         count_text(paths, workers=Elsewhere(), **options).save(tmp_path / "there")
         assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes(), size
 

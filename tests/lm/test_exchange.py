@@ -98,6 +98,9 @@ def test_few_words_have_few_classes():
     found = exchange_classes(words, tokens, offsets, classes=10)
     assert 1 <= len(set(found.tolist())) <= 2
     assert set(found.tolist()) == set(range(max(found.tolist()) + 1))
+    # Words that are seen once count, too: those that begin and those that end these are told apart.
+    words, tokens, offsets = numbered([["a", "b"], ["c", "d"], ["e", "f"]])
+    assert exchange_classes(words, tokens, offsets, classes=3).tolist() == [0, 1] * 3
     with pytest.raises(UsageError, match="at least 1"):
         exchange_classes(words, tokens, offsets, classes=0)
     with pytest.raises(InputError, match="no words"):

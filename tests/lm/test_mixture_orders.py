@@ -85,6 +85,31 @@ def test_mixing_weights_go_up_the_likelihood_and_favour_the_lag_that_knows():
     assert np.ptp(held) < 1e-4  # a strong prior: the same for all words
 
 
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_step_for_all_lags_together_by_hand(batches):
+    """All of the text counts at once, whatever a lag alone is learned from, each word as often as a walk ends there."""
+    rng = np.random.default_rng(4)
+    one, other = (random_model(rng, 9, 3, "stream") for _ in range(2))
+    other.vocabulary = one.vocabulary
+    model = MixedOrder([one, other], rng.random((1, 9)))
+    text = rng.integers(3, 9, 200).astype(np.int32)
+    learner = MixedOrderMarkov(lags=2, states=3, prior=0.0, word_prior=0.0, batches=batches, precision="double")
+    found = learner._step(model, [text[:90], text[90:]])
+    for place, (lag, new) in enumerate(zip(model.lags, found.lags, strict=True)):
+        given, emitted = np.zeros(lag.given.shape), np.zeros(lag.emitted.shape)
+        for part in (text[:90], text[90:]):
+            steps = Steps(part, model)
+            for word, context, share in zip(
+                part, steps.contexts[:, place], steps.posteriors(model.mixing)[:, place], strict=True
+            ):
+                states = lag.given[context].astype(float) * lag.emitted[word]
+                given[context] += share * states / states.sum()
+                emitted[word] += share * states / states.sum()
+        seen = given.sum(axis=1) > 0
+        np.testing.assert_allclose(new.given[seen], given[seen] / given[seen].sum(axis=1, keepdims=True), rtol=1e-4)
+        np.testing.assert_allclose(new.emitted, emitted / emitted.sum(axis=0), rtol=1e-4, atol=1e-7)
+
+
 def test_learning_finds_what_skips_a_word():
     rng = np.random.default_rng(0)
     size = 14
