@@ -1,4 +1,4 @@
-"""Load on `sapwood serve`: many clients at once, sentences of mixed lengths, one a request.
+"""Load on `sapwood serve`: many clients at once, sentences of mixed lengths, one a request or `--batch` of them.
 
     python benchmarks/serve.py ../shared/data/gum/test.mrg --clients 200 --seconds 120
 
@@ -43,6 +43,11 @@ def read_sentences(path: str, longest: int) -> list[list[str]]:
     """Return the sentences of a treebank that are not too long."""
     clean = filter(None, map(Normaliser(), read_trees(path)))
     return [words for tree in clean if len(words := tree.words()) <= longest]
+
+
+def batched(sentences: Sequence[list[str]], size: int) -> Iterator[Sequence[list[str]]]:
+    """Yield so many sentences at a time."""
+    return (sentences[first : first + size] for first in range(0, len(sentences), size))
 
 
 def memory_of(process: int) -> int:
@@ -169,17 +174,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=1, help="how often, in turns with `sapwood parse`")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--queue", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=1, help="sentences of a request")
     parser.add_argument("--words", type=int, default=120, help="longer sentences are left out")
     parser.add_argument("--parsed", type=int, default=5000, help="sentences for `sapwood parse`")
     options = parser.parse_args(arguments)
     sentences = read_sentences(options.treebank, options.words)
-    bodies = [json.dumps({"sentences": [words]}).encode() for words in sentences]
     rng = random.Random(0)
+    mixed = rng.sample(sentences, len(sentences))
+    bodies = [json.dumps({"sentences": list(batch)}).encode() for batch in batched(mixed, options.batch)]
     some = [rng.choice(sentences) for _ in range(options.parsed)]
     parsed, served = [parse(some, options.threads)], []
     with serving(bodies, options.threads, options.queue) as (port, process):
         for _ in range(options.rounds):
-            served.append(asyncio.run(load(port, process, bodies, options.clients, options.seconds)))
+            figures = asyncio.run(load(port, process, bodies, options.clients, options.seconds))
+            for figure in ("per_second", "per_cpu_second"):  # of sentences, about: the last batch may be smaller
+                figures[figure] *= len(sentences) / len(bodies)
+            served.append(figures)
             parsed.append(parse(some, options.threads))
     found: Figures = {"serve": served, "parse": parsed, "own": own_times(some[:1000])}
     for figure in ("per_second", "per_cpu_second"):

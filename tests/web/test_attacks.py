@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import random
 import socket
@@ -14,6 +15,7 @@ import pytest
 from browser import serving
 from client import Client
 
+from sapwood.inference.parser import Parser
 from sapwood.web.gold import Gold
 from sapwood.web.service import Limits, Service
 
@@ -160,3 +162,21 @@ def test_connections_that_are_closed_anywhere(caplog):
             time.sleep(0.02)
         assert service.crew.jobs == 0
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_nothing_more_is_parsed_for_a_client_that_has_gone(monkeypatch):
+    service, parsed = Service.load(), []
+    parse_one = Parser.parse_one
+    monkeypatch.setattr(Parser, "parse_one", lambda *given, **more: (parsed.append(1), parse_one(*given, **more))[1])
+    body = json.dumps({"sentences": [["dogs", "see"] * 30] * 500}).encode()
+    with serving(service) as address:
+        host, port = Client(address).place.split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            end = time.monotonic() + 20
+            while not parsed and time.monotonic() < end:
+                time.sleep(0.005)
+        while service.crew.jobs and time.monotonic() < end:
+            time.sleep(0.02)
+    assert 0 < len(parsed) < 400
+    assert service.crew.jobs == 0

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sapwood.web.work import Busy, Crew, Job, Plan
+from sapwood.web.work import Busy, Crew, Job, Plan, Unwanted
 
 
 @pytest.fixture
@@ -128,3 +128,28 @@ def test_steps_of_a_cancelled_job_are_not_done(workers):
     assert settled(some)
     assert 1 <= len(begun) < 6
     assert asyncio.run(some.run(squares(2), 10)) == [0, 1]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_jobs_that_nobody_wants_are_dropped(workers, early):
+    some, begun = workers(1), []
+
+    async def leave():
+        until = asyncio.get_running_loop().create_future()
+        if early:
+            until.set_result(None)
+        else:
+            asyncio.get_running_loop().call_later(0.08, until.set_result, None)
+        steps = [lambda: (begun.append(1), time.sleep(0.05))] * 50
+        with pytest.raises(Unwanted):
+            await some.run(lambda job: Plan(steps, len), 30, until)
+        # One that is done comes to its result; what happens to `until` later is of no interest.
+        until = asyncio.get_running_loop().create_future()
+        result = await some.run(squares(2), 10, until)
+        until.cancel()
+        await asyncio.sleep(0)
+        return result
+
+    assert asyncio.run(leave()) == [0, 1]
+    assert settled(some)
+    assert len(begun) < 6

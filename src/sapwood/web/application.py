@@ -24,7 +24,7 @@ from sapwood.web.endpoints import Endpoint, endpoints_of, to_bytes
 from sapwood.web.openapi import describe
 from sapwood.web.schemas import BadRequest, read_json
 from sapwood.web.service import Service
-from sapwood.web.work import Busy, Job, Plan
+from sapwood.web.work import Busy, Job, Plan, Unwanted
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -221,17 +221,11 @@ class Application:
             body = read_json(text) if endpoint.method == "POST" else endpoint.read_query(_query(scope))
             return endpoint.prepare(self.service, body, job)
 
+        gone = asyncio.ensure_future(_wait_until_gone(receive))
         try:
-            work = asyncio.ensure_future(self.service.crew.run(prepare, self.service.limits.seconds))
-            gone = asyncio.ensure_future(_wait_until_gone(receive))
-            try:
-                await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if not work.done():
-                    raise _Gone
-                return Answer(200, work.result())
-            finally:
-                for task in (work, gone):
-                    task.cancel()
+            return Answer(200, await self.service.crew.run(prepare, self.service.limits.seconds, gone))
+        except Unwanted:
+            raise _Gone from None
         except BadRequest as error:
             return _error(400, str(error))
         except Busy as error:
@@ -240,11 +234,11 @@ class Application:
             return _error(422, str(error))
         except MemoryError:
             return _error(422, "the request needs more memory than there is; send less at a time")
-        except (_Gone, asyncio.CancelledError):
-            raise
         except Exception:
             LOG.exception("%s: a bug in sapwood; please report it", scope["path"])
             return _error(500, "internal error: a bug in sapwood; its log has more")
+        finally:
+            gone.cancel()
 
     def _page_of(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         method, path = scope["method"], scope["path"]

@@ -24,6 +24,10 @@ class Busy(SapwoodError):
     """More work is waiting than may, or a request has waited for as long as it may take."""
 
 
+class Unwanted(Exception):
+    """Nobody waits for the result of a job any more."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The steps of a job, and what becomes of their results."""
@@ -124,8 +128,13 @@ class Crew:
         for thread in self._threads:
             thread.start()
 
-    async def run(self, prepare: Callable[[Job], Plan], seconds: float) -> Any:
-        """Do a job and return its result; cancelling this cancels the job."""
+    async def run(
+        self, prepare: Callable[[Job], Plan], seconds: float, until: asyncio.Future[Any] | None = None
+    ) -> Any:
+        """Do a job and return its result; cancelling this cancels the job.
+
+        So does `until` when it is done first: then nobody wants the result (`Unwanted`).
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
@@ -136,11 +145,10 @@ class Crew:
                 else:
                     future.set_exception(error)
 
-        def done(result: Any, error: BaseException | None) -> None:
-            loop.call_soon_threadsafe(settle, result, error)
-
-        job = Job(prepare, seconds, done)
+        job = Job(prepare, seconds, lambda result, error: loop.call_soon_threadsafe(settle, result, error))
         self.submit(job)
+        if until is not None:
+            until.add_done_callback(lambda _: settle(None, Unwanted("nobody waits for the result")))
         try:
             return await future
         finally:
