@@ -17,6 +17,7 @@ from oracles import reference
 from sapwood.errors import GrammarError, UsageError
 from sapwood.inference import Parser
 from sapwood.inference.constraints import compile_constraints
+from sapwood.inference.product import Ensemble
 from sapwood.learn import PCFG
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees import Corpus, Tree, TreeTransform
@@ -206,6 +207,20 @@ def test_adapted_parsers_share_the_grammar():
     assert parser.parse_one(SENTENCE).marginals is None
     with pytest.raises(UsageError, match="decoder"):
         parser.adapted(decoder="viterbi")
+
+
+def test_adapted_parsers_look_up_words_and_lay_out_grammars_once(monkeypatch):
+    """Even those that are made before anything was parsed, as a service does for every request."""
+    parser, made = small_parser(), []
+    leaf, begin = Ensemble.leaf, Ensemble.__init__
+    monkeypatch.setattr(Ensemble, "leaf", lambda *given, **more: (made.append("leaf"), leaf(*given, **more))[1])
+    monkeypatch.setattr(Ensemble, "__init__", lambda *given, **more: (made.append("grammar"), begin(*given, **more))[1])
+    for words, what in ((SENTENCE, "leaf"), (["won", "won", "won"], "grammar")):
+        first = parser.adapted(timeout=5.0).parse_one(words)
+        assert what in made
+        made.clear()
+        assert parser.adapted(timeout=6.0).parse_one(words) == first
+        assert what not in made
 
 
 def test_marginals_come_with_the_parse():

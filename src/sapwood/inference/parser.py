@@ -28,6 +28,7 @@ from sapwood.inference.compiled import CompiledGrammar, Leaf
 from sapwood.inference.constraints import Requirement, as_requirements
 from sapwood.inference.decode import PRODUCT_DECODERS, find_decoder
 from sapwood.inference.forest_trees import Derivation, k_best, sample
+from sapwood.inference.laid_out import LaidOut
 from sapwood.inference.product import AnyChart, Ensemble, Model, gather_grammars
 from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of, with_states
 from sapwood.inference.words import Sentence, WordReader
@@ -159,26 +160,25 @@ class Parser:
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
         double = precision == "double" or self.threshold == 0 or largest > 1e30
-        self._dtype = np.float64 if double else np.float32
+        self._laid_out = LaidOut(self.grammars, np.float64 if double else np.float32, layer=layer)
         if self.workers.near:  # elsewhere it is laid out there
             assert self.compiled is not None
         self._workspace = Workspace()
         # Whether nothing but the tree is asked for, which takes one call then.
         self._direct = decoder in PRODUCT_DECODERS and not marginals and not alternatives
 
-    @cached_property
+    @property
     def _ensemble(self) -> Ensemble:
-        layer, network = (self.grammar.layer, self.grammar.network) if self.layer else (None, None)
-        return Ensemble(self.grammars, self._dtype, layer, network)
+        return self._laid_out.ensemble
 
-    @cached_property
+    @property
     def compiled(self) -> CompiledGrammar:
         """The grammars as the kernels want them."""
-        return self._ensemble.joint
+        return self._laid_out.ensemble.joint
 
-    @cached_property
+    @property
     def _words(self) -> WordReader:
-        return WordReader(self.grammars, self._ensemble)
+        return self._laid_out.words
 
     def __reduce__(self) -> tuple[Callable[[list[TensorGrammar]], Parser], tuple[list[TensorGrammar]]]:
         # What is laid out for the kernels, and the memory that they work in, is made anew.
@@ -431,8 +431,4 @@ class Parser:
         return self._ensemble.tree_log_probability(leaves, base_tree(self.grammar.transform(clean)))
 
     def _attempts(self, leaves: list[Leaf]) -> Iterator[Attempt]:
-        return attempts(self._ensemble, lambda: self._coarse_ensemble, leaves, self.threshold)
-
-    @cached_property
-    def _coarse_ensemble(self) -> Ensemble:
-        return Ensemble([self.compiled.coarse], self._dtype)
+        return attempts(self._ensemble, lambda: self._laid_out.coarse, leaves, self.threshold)

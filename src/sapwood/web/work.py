@@ -145,7 +145,10 @@ class Crew:
                 else:
                     future.set_exception(error)
 
-        job = Job(prepare, seconds, lambda result, error: loop.call_soon_threadsafe(settle, result, error))
+        def done(result: Any, error: BaseException | None) -> None:
+            loop.call_soon_threadsafe(settle, result, error)
+
+        job = Job(prepare, seconds, done)
         self.submit(job)
         if until is not None:
             until.add_done_callback(lambda _: settle(None, Unwanted("nobody waits for the result")))
