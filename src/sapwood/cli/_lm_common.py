@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._types import Choice
 from sapwood.errors import ModelError
 from sapwood.lm.methods import Boundaries
 from sapwood.run.progress import Progress
@@ -42,7 +43,7 @@ def boundaries_option(default: str) -> Callable[[F], F]:
     """Return the option that says whether lines are sentences, with what its help says of the default."""
     return click.option(
         "--boundaries",
-        type=common.Choice(get_args(Boundaries)),
+        type=Choice(get_args(Boundaries)),
         help=f"Each line is a sentence, or line ends mean nothing. [default: {default}]",
     )
 

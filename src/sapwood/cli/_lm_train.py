@@ -11,6 +11,7 @@ import click
 from sapwood.cli import _common as common
 from sapwood.cli import _lm_common as shared
 from sapwood.cli._groups import GroupedCommand, config_options, run_settings
+from sapwood.cli._types import Choice
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.lm.methods import LONGEST_ORDER, METHODS, Boundaries, Method, check_method, default_method
@@ -43,7 +44,7 @@ _NGRAMS = ("kn", "mkn")
 @click.option("-o", "--output", required=True, help="Where to write the model; of kn and mkn, .arpa[.gz] is ARPA.")
 @click.option(
     "--method",
-    type=common.Choice(list(METHODS)),
+    type=Choice(list(METHODS)),
     help="How to learn: hidden states between a word and the next (em, pivot, pivot+em) or some words further on "
     "(mixed-order); n-grams by Kneser and Ney, interpolated (kn) or modified (mkn); or all of that in one (mix), "
     f"which is the best and slowest. [default: {default_method(True)}, or {default_method(False)} without --dev]",

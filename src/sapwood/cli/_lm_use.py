@@ -8,6 +8,7 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.cli import _lm_common as shared
+from sapwood.cli._types import Choice
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import COMPRESSED, STANDARD_STREAM
 
@@ -84,7 +85,7 @@ def generate_command(model: str, number: int, seed: int, max_words: int, unknown
 @shared.top_option
 @click.option(
     "--by",
-    type=common.Choice(["probability", "lift"]),
+    type=Choice(["probability", "lift"]),
     default="probability",
     show_default=True,
     help="Order words by how probable a state makes them, or by how much more probable than they are on the whole.",
@@ -138,7 +139,7 @@ def topics_command(context: click.Context, /, model: str, top: int, by: By, leas
 @shared.top_option
 @click.option(
     "--likeness",
-    type=common.Choice(["hellinger", "cosine"]),
+    type=Choice(["hellinger", "cosine"]),
     default="hellinger",
     show_default=True,
     help="How to compare states: the Bhattacharyya coefficient of Hellinger's distance, or the cosine of the angle.",
@@ -171,12 +172,12 @@ def nearest_command(model: str, word: str, top: int, likeness: Likeness, as_json
 @click.option(
     "--to",
     "form",
-    type=common.Choice(EXPORTS),
+    type=Choice(EXPORTS),
     help="Format. [default: arpa for n-gram models, word2vec for models with hidden states]",
 )
 @click.option(
     "--likeness",
-    type=common.Choice(["hellinger", "cosine"]),
+    type=Choice(["hellinger", "cosine"]),
     help="Word vectors whose inner products are this likeness. [default: the states' probabilities as they are]",
 )
 @common.quiet_option

@@ -11,6 +11,7 @@ from typing import IO
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._types import Choice
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM, open_output
 from sapwood.trees.draw import draw_to_fit
@@ -27,7 +28,7 @@ _MOST = 1000
 to_option = click.option(
     "--to",
     "output_format",
-    type=common.Choice((*OUTPUT_FORMATS, _PNG), GROUP),
+    type=Choice((*OUTPUT_FORMATS, _PNG), GROUP),
     default="brackets",
     show_default=True,
     help="Format of the output.",

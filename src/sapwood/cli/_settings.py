@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from sapwood.cli import _common as common
 from sapwood.cli._groups import SETTINGS_OF
+from sapwood.cli._types import Choice
 from sapwood.errors import UsageError
 from sapwood.learn.methods import GROUP, LEARNERS
 from sapwood.learn.pcfg import PCFG
@@ -85,7 +85,7 @@ def method_option() -> click.Option:
     """Return the option that names the method."""
     return click.Option(
         ["--method"],
-        type=common.Choice(tuple(LEARNERS), GROUP),
+        type=Choice(tuple(LEARNERS), GROUP),
         help="Learn one grammar in this way: find hidden states by split-merge, pivot+em, em, spectral learning, "
         "clustering or pivot (the last three in seconds), or only count rules (pcfg). [default: what is best for a "
         "treebank of this size]",
@@ -105,7 +105,7 @@ class MembersType(click.ParamType):
             if not 1 <= int(value) <= _MOST_MEMBERS:
                 self.fail(f"{value} is not in the range 1<=x<={_MOST_MEMBERS}", param, ctx)
             return int(value)
-        choice = common.Choice(tuple(LEARNERS), GROUP)
+        choice = Choice(tuple(LEARNERS), GROUP)
         return tuple(choice.convert(part.strip(), param, ctx) for part in value.split(","))
 
 
@@ -141,7 +141,7 @@ def options_of(ways: Ways) -> list[click.Option]:
     return [
         click.Option(
             [f"--{name.replace('_', '-')}"],
-            type=common.Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
+            type=Choice(setting.words) if setting.kind == "choice" else SettingType(setting),
             help=_help(name, ways),
         )
         for name, setting in settings_of(ways).items()
@@ -154,7 +154,7 @@ def setting_options() -> list[click.Option]:
         *options_of(LEARNERS),
         click.Option(
             ["--features"],
-            type=common.Choice(["simple", "rich"]),
+            type=Choice(["simple", "rich"]),
             help=f"{', '.join(users('features'))}: what is looked at inside and outside of nodes. [default: rich]",
         ),
         click.Option(["--init"], help="A model to start from, over the same trees."),

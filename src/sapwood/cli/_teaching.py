@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from sapwood.cli import _common as common
+from sapwood.cli._types import Choice
 from sapwood.errors import UsageError
 from sapwood.run.progress import Progress
 from sapwood.trees.formats import BadTrees
@@ -56,7 +56,7 @@ def teaching_options(function: F) -> F:
         ),
         click.option(
             "--text-use",
-            type=common.Choice(list(_USES)),
+            type=Choice(list(_USES)),
             help="What --text is for: classes of words; or its trees, too: all that a sentence may have, forests "
             "(split-merge, em), or the best. [default: classes]",
         ),

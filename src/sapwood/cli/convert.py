@@ -8,6 +8,7 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.cli._output import to_option, tree_output
+from sapwood.cli._types import Choice
 from sapwood.errors import InputError, UsageError
 from sapwood.files import name_of
 from sapwood.trees.heads import HeadRules
@@ -27,7 +28,7 @@ from sapwood.trees.tree import Tree
 @click.option(
     "--binarise",
     "direction",
-    type=common.Choice(["right", "left", "head"]),
+    type=Choice(["right", "left", "head"]),
     help="Normalise, collapse unary chains and binarise: the trees that a grammar sees.",
 )
 @common.transform_options

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._types import Choice
 from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM
 
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", help="Where to write pi, r and s, and the anchors (a .npz file).")
 @click.option(
     "--columns",
-    type=common.Choice(["align", "fit"]),
+    type=Choice(["align", "fit"]),
     default="align",
     show_default=True,
     help="Columns have anchors too, and their states are aligned with the rows'; or are fitted to the rows' states.",
 )
 @click.option(
     "--representation",
-    type=common.Choice(["cca", "random"]),
+    type=Choice(["cca", "random"]),
     default="cca",
     show_default=True,
     help="Rows are seen through canonical correlations, or a random projection.",

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._types import Choice
 from sapwood.errors import InputError
 from sapwood.files import name_of
 from sapwood.trees.normalise import Normaliser
@@ -19,7 +20,7 @@ from sapwood.trees.normalise import Normaliser
 )
 @click.option(
     "--features",
-    type=common.Choice(["simple", "rich"]),
+    type=Choice(["simple", "rich"]),
     default="rich",
     show_default=True,
     help="What is looked at inside and outside of nodes.",

@@ -7,6 +7,7 @@ import time
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._types import Choice
 from sapwood.errors import UsageError, shortened
 from sapwood.files import whole_number
 
@@ -16,7 +17,7 @@ _MOMENTS = ("1", "12", "**", "123", "123eta", "***", "***eta", "all")
 
 
 @click.command("identify", short_help="Tell whether a model can be learned from sentences at all.")
-@click.option("--model", "name", type=common.Choice(_MODELS), required=True, help="The kind of model.")
+@click.option("--model", "name", type=Choice(_MODELS), required=True, help="The kind of model.")
 @click.option("--words", type=click.IntRange(min=1), required=True, help="Different words.")
 @click.option("--states", type=click.IntRange(min=1), help="Hidden states, for the models that have any.")
 @click.option(
@@ -29,7 +30,7 @@ _MOMENTS = ("1", "12", "**", "123", "123eta", "***", "***eta", "all")
 )
 @click.option(
     "--moments",
-    type=common.Choice(_MOMENTS),
+    type=Choice(_MOMENTS),
     default=("all",),
     show_default=True,
     multiple=True,

@@ -9,6 +9,7 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.cli._groups import GroupedCommand, config_options, help_all_option, run_settings
+from sapwood.cli._types import Choice
 from sapwood.errors import UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
@@ -29,7 +30,7 @@ class _InduceCommand(GroupedCommand):
 
             model = click.Option(
                 ["--model"],
-                type=common.Choice(tuple(INDUCERS)),
+                type=Choice(tuple(INDUCERS)),
                 default=DEFAULT_MODEL,
                 show_default=True,
                 help="What to learn: phrases (l-pcfg, pcfg, pcfg-i, pcfg-ie), heads (dmv, dep-i, dep-ie, dep-ies), "
@@ -60,7 +61,7 @@ class _InduceCommand(GroupedCommand):
 )
 @click.option(
     "--punctuation",
-    type=common.Choice(PUNCTUATION),
+    type=Choice(PUNCTUATION),
     default="drop",
     show_default=True,
     help="Set punctuation aside, or keep it as words like others.",
@@ -68,7 +69,7 @@ class _InduceCommand(GroupedCommand):
 @click.option(
     "--from",
     "input_format",
-    type=common.Choice(_FORMATS),
+    type=Choice(_FORMATS),
     default="auto",
     show_default=True,
     help="Format of the text.",

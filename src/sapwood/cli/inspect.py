@@ -12,6 +12,7 @@ import click
 
 from sapwood.cli import _common as common
 from sapwood.cli._induced import induced_model, inspect_induced
+from sapwood.cli._types import suggestion
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import explained, is_regular, name_of
 from sapwood.models import default_model_path, find_model
@@ -190,7 +191,7 @@ def _inspect_symbol(path: str, name: str, top: int, trees: list[Tree] | None, as
     grammar = load_models(path)[0]
     numbers = [number for number, symbol in enumerate(grammar.symbols) if symbol == name]
     if not numbers:
-        raise UsageError(f"{path}: the model has no symbol {name!r}{common.suggestion(name, grammar.symbols)}")
+        raise UsageError(f"{path}: the model has no symbol {name!r}{suggestion(name, grammar.symbols)}")
     examples = state_examples(grammar, trees) if trees is not None else {}
 
     def phrases(number: int, profile: StateProfile) -> list[str]:

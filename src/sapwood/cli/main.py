@@ -63,7 +63,7 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
         if not name.startswith("-") and self.get_command(context, name) is None and not context.resilient_parsing:
-            from sapwood.cli._common import suggestion
+            from sapwood.cli._types import suggestion
 
             context.fail(f"no command {name!r}{suggestion(name, [*_COMMANDS, *_ALIASES])}")
         return super().resolve_command(context, arguments)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._types import Choice
 from sapwood.cli.inspect import is_sapwood_file
 from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM, is_regular
@@ -17,7 +18,7 @@ from sapwood.plots.pictures import check_matplotlib, picture_format
 if TYPE_CHECKING:
     from sapwood.automata.merging import Merged
     from sapwood.automata.reduction import Reduction, Symbols, Weighing
-    from sapwood.automata.svta import Choice
+    from sapwood.automata.svta import Choice as StateChoice
     from sapwood.grammar.tensor_grammar import TensorGrammar
     from sapwood.run.progress import Progress
     from sapwood.trees.corpus import Corpus
@@ -43,7 +44,7 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option("-o", "--output", required=True, help="Where to write the smaller model.")
 @click.option(
     "--by",
-    type=common.Choice(["merging", "projection"]),
+    type=Choice(["merging", "projection"]),
     help="Merge states by the likelihood of --trees, which keeps probabilities and zeros; or project to singular "
     "states, any grammar's. [default: merging if there are --trees and the model has probabilities]",
 )
@@ -70,7 +71,7 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
 )
 @click.option(
     "--precision",
-    type=common.Choice(["half", "single"]),
+    type=Choice(["half", "single"]),
     help="With merging: store weights in two bytes or in four. [default: half]",
 )
 @click.option(
@@ -89,7 +90,7 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option("-k", "--states", hidden=True, expose_value=False, callback=_removed)
 @click.option(
     "--weigh",
-    type=common.Choice(["l2", "gamma", "trees"]),
+    type=Choice(["l2", "gamma", "trees"]),
     help="What counts: all trees by their squared probability (l2), larger ones more (gamma), or what is seen in "
     "--trees. [default: trees if they are given, else l2]",
 )
@@ -101,7 +102,7 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
 )
 @click.option(
     "--symbols",
-    type=common.Choice(["own", "base", "none"]),
+    type=Choice(["own", "base", "none"]),
     default="own",
     show_default=True,
     help="Reduce each symbol's own states; or first make NP^S, NP^VP, ... states of one symbol NP (base); or all "
@@ -175,7 +176,7 @@ def command(
         )
     _check_files(model, output, trees, dev, picture)
     progress = common.make_progress(quiet)
-    choice: Choice = {"work": work, "budget": budget, "tolerance": tolerance}
+    choice: StateChoice = {"work": work, "budget": budget, "tolerance": tolerance}
     if is_regular(model) and not is_sapwood_file(model):
         if weigh == "trees" or dev is not None or symbols != "own":
             raise UsageError(

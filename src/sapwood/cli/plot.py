@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._types import Choice
 from sapwood.errors import UsageError
 from sapwood.plots.curves import XAxis
 from sapwood.plots.files import draw_files
@@ -16,7 +17,7 @@ from sapwood.plots.pictures import check_matplotlib, picture_format
 @click.option("-o", "--output", help="The picture: a name that ends in .svg, .png or .pdf.")
 @click.option(
     "--x",
-    type=common.Choice(["step", "seconds"]),
+    type=Choice(["step", "seconds"]),
     default="step",
     show_default=True,
     help="What to draw against: iterations, or the time since training began.",

@@ -7,6 +7,7 @@ import os
 import click
 
 from sapwood.cli import _common as common
+from sapwood.cli._types import Size
 from sapwood.errors import UsageError
 
 _TOKEN = "SAPWOOD_TOKEN"
@@ -31,7 +32,7 @@ _TOKEN = "SAPWOOD_TOKEN"
 @common.parser_options
 @click.option("--max-words", type=click.IntRange(min=1), default=250, show_default=True, help="Of a sentence.")
 @click.option("--max-sentences", type=click.IntRange(min=1), default=1000, show_default=True, help="Of one request.")
-@click.option("--max-body", type=common.Size(), default="1M", show_default=True, help="Size of one request.")
+@click.option("--max-body", type=Size(), default="1M", show_default=True, help="Size of one request.")
 @click.option(
     "--max-seconds",
     type=click.FloatRange(min=0, min_open=True),

@@ -13,6 +13,7 @@ import click
 from sapwood.cli import _common as common
 from sapwood.cli import _teaching as teaching
 from sapwood.cli._groups import GroupedCommand, config_options, help_all_option, run_settings
+from sapwood.cli._types import Choice
 from sapwood.errors import InputError, UsageError
 from sapwood.files import STANDARD_STREAM
 from sapwood.run.config import write_config
@@ -92,7 +93,7 @@ class _TrainCommand(GroupedCommand):
 @click.option(
     "--binarise",
     "direction",
-    type=common.Choice(["right", "left", "head"]),
+    type=Choice(["right", "left", "head"]),
     default="right",
     show_default=True,
     help="Binarise to the right, to the left, or outward from the head.",
