@@ -289,3 +289,9 @@ def test_too_few_iterations():
     automaton = random_automaton(np.random.default_rng(13), radius=0.99, strong=False)
     with pytest.raises(DivergenceError, match="after 10 iterations"):
         gram_matrices(automaton, method="fixed-point", limit=10)
+
+
+def test_methods_that_there_are_not():
+    automaton = random_automaton(np.random.default_rng(0), states=2)
+    with pytest.raises(UsageError, match="must be one of auto, fixed-point, newton, not 'Newton'"):
+        gram_matrices(automaton, method="Newton")

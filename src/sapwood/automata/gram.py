@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse.linalg
@@ -101,6 +101,8 @@ def gram_matrices(
         If the sums are not finite: `f` is then not strongly convergent.
     """
     check_gamma(gamma)
+    if method not in get_args(Method):
+        raise UsageError(f"method must be one of {', '.join(get_args(Method))}, not {method!r}")
     _check_sizes(automaton)
     pairs = PairOperator(automaton, automaton, scale=gamma**2)
     solver = _Solver(pairs, tolerance, limit, progress or Silent())
