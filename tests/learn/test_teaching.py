@@ -63,6 +63,17 @@ def test_what_it_is():
     assert PlainText([["a", "b"], [], ["c"]]).sentences == (("a", "b"), ("c",))
 
 
+def test_what_is_taught_has_a_fingerprint():
+    """A checkpoint and a model know by it what they are of."""
+    texts = [PlainText([["a", "b"], ["c"]]), PlainText([["a", "b"], [], ["c"]]), PlainText([["a"], ["b", "c"]])]
+    texts += [PlainText(TEXT.sentences[:-1]), TEXT]
+    assert len({text.digest() for text in texts}) == 4
+    assert texts[0].digest() == texts[1].digest()
+    partial = [partial_of(text) for text in ("(S (NP a) b)", "(S  (NP a) b)", "(S a (NP b))", "(S (NP a) (VP b))")]
+    assert len({trees.digest() for trees in partial}) == 3
+    assert partial[0].digest() == partial[1].digest()
+
+
 def test_text_makes_a_better_parser():
     """Words that the trees do not have get their tags from the company they keep."""
     alone = SplitMerge(cycles=2).fit(CORPUS)

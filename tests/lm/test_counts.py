@@ -293,6 +293,12 @@ def test_long_lines_are_no_problem(tmp_path):
     assert [len(piece) for piece in pieces] == [4_000_002]
 
 
+@pytest.mark.parametrize("boundaries", ["sentence", "stream"])
+def test_no_piece_is_empty(tmp_path, boundaries):
+    vocabulary = Vocabulary(["<unk>", "<s>", "</s>", "a"])
+    assert list(encode_text(write(tmp_path, "", " \n\n"), vocabulary, boundaries)) == []
+
+
 def test_unknown_words_do_not_pile_up(tmp_path, monkeypatch):
     sizes = []
     monkeypatch.setattr("sapwood.lm.text._UNKNOWN_WORDS", 100)
