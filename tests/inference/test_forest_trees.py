@@ -11,7 +11,7 @@ from enumerate_trees import all_trees
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
+from effort import examples, slow
 from made_up import made_up_treebank
 from oracles import reference
 from sapwood.errors import GrammarError, UsageError
@@ -85,17 +85,29 @@ def test_k_best_counts():
     assert parser.k_best([], 3) == []
 
 
-@pytest.mark.slow
-def test_samples_follow_the_posterior():
+@pytest.mark.parametrize("count", [1_000, slow(20_000)])
+def test_samples_follow_the_posterior(count):
     grammar, words = make(3, longest=4, states=(1, 3))
     words = words * 4
     words = words[:4]
     total = reference.inside_outside(grammar, words).probability
-    count = 20_000
     drawn = Counter(bare(grammar, tree) for tree in Parser(grammar, threshold=0).sample(words, count, random_state=1))
     for found in all_trees(grammar, words):
         p = found.weight / total
-        assert drawn[found.tree] / count == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 1e-9)
+        assert drawn[found.tree] / count == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 1 / count)
+
+
+@pytest.mark.parametrize("vertical", [1, 2, 3])
+def test_samples_are_as_frequent_as_probable(vertical):
+    """Also where several symbols of the grammar are one label of trees."""
+    parser, count = small_parser(vertical, threshold=0), 1_000
+    total = parser.chart(SENTENCE).log_probability
+    expected = {tree: math.exp(score - total) for tree, score in parser.k_best(SENTENCE, 100)}
+    assert sum(expected.values()) == pytest.approx(1)
+    drawn = Counter(parser.sample(SENTENCE, count, random_state=1))
+    assert drawn.keys() <= expected.keys()
+    for tree, p in expected.items():
+        assert drawn[tree] / count == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 1e-6)
 
 
 def test_sampling_is_reproducible_and_needs_probabilities():
