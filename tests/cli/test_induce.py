@@ -270,6 +270,7 @@ def test_sentences_that_are_too_long_branch_to_the_right(folder):
     assert isinstance(model, InducedModel)
     result = InducedParser(model, max_words=3).parse_one([("cats", "NNS")] * 4)
     assert (result.status, result.heads) == ("too long", [-1, 0, 1, 2])
+    assert result.to_dict()["heads"] == [0, 1, 2, 3]  # as in CoNLL-U
     assert {(start, end) for start, end, _ in result.tree.spans()} == {(0, 4), (1, 4), (2, 4)}
     assert InducedParser(model).parse_one([]).status == "empty"
 

@@ -83,6 +83,17 @@ def test_terminals_that_only_longer_sentences_have(name):
     assert all(np.isfinite(values).all() for values in found.objectives.values())
 
 
+@pytest.mark.parametrize("name", ["dep-i", "dep-ie", "dep-ies"])
+def test_a_random_start_counts_as_much_as_the_text(name):
+    """So that a prior weighs as much in the first iteration as in others."""
+    text = make_text([["a", "b"], ["b", "a", "b"], ["c"]] * 3, classes=0)
+    begun = problems(text, "smoothed", 0.3)[name].begin(np.random.default_rng(0))
+    often = np.bincount(text.terminal, minlength=3) + 1.0
+    np.testing.assert_allclose(begun["attach"].sum(axis=-1), np.broadcast_to(often, begun["attach"].shape[:-1]))
+    if "root" in begun:
+        assert begun["root"].sum() == pytest.approx(text.n_sentences)
+
+
 @pytest.mark.parametrize("longest", [1, 2, 3, 9])
 def test_spans_are_looked_up_as_they_were_read(longest):
     text = random_text(sentences=10)

@@ -57,6 +57,17 @@ def test_long_sentences_are_left_out_where_there_is_no_room() -> None:
         Tables(model, source, [])
 
 
+def test_what_is_never_seen_may_have_no_probability() -> None:
+    model = make_model("dep-ie", 3)
+    tables = Tables(model, Sentences([[0, 1], [0, 1], [1, 0], [2, 1]], 3), [2])
+    seen = tables.measured > 0
+    assert 0 < seen.sum() < len(seen)
+    expected = np.sum((tables.weights * tables.measured)[seen] * np.log(tables.measured[seen]))
+    assert tables.score(tables.measured) == pytest.approx(expected)
+    for place in np.flatnonzero(seen):
+        assert tables.score(np.where(np.arange(len(seen)) == place, 0.0, tables.measured)) == -np.inf
+
+
 def test_up_to_length_three_it_is_maximum_likelihood() -> None:
     """Where EM ends, slowly, the fit ends too."""
     model = make_model("dep-ie", 3)
@@ -99,6 +110,15 @@ def test_standard_errors_are_those_of_many_samples(lengths: list[int]) -> None:
     assert np.var([each.misfit / each.expected for each in known]) == pytest.approx(2 / degrees, rel=0.5)
     assert 0.35 < np.mean([each.probability for each in known]) < 0.65
     np.testing.assert_allclose(known[0].sentences_for(known[0].largest_error / 2), 4 * known[0].sentences)
+
+
+def test_standard_errors_of_what_sentences_do_not_tell() -> None:
+    """Of one word there is nothing to learn but which words are roots."""
+    model = make_model("dep-ie", 3)
+    source = drawn(model, EASY, [1], 1000, 0)
+    errors = weigh(Tables(model, source, [1]), source, EASY).standard_errors
+    np.testing.assert_allclose(errors["pi"], np.sqrt(EASY["pi"] * (1 - EASY["pi"]) / 1000), rtol=0.1)
+    assert np.isinf(errors["A"]).all()
 
 
 class TestWarnings:
