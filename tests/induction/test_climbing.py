@@ -11,7 +11,7 @@ from induction.enumerate_topologies import binary_trees, spans_of
 from induction.test_charts_of_text import valence_trees
 from sapwood.errors import GrammarError, UsageError
 from sapwood.induction import fit_em, make_model
-from sapwood.induction.climbing import Schedule, climb
+from sapwood.induction.climbing import Schedule, State, _advance, climb
 from sapwood.induction.hidden import AlikeProblem, HiddenProblem, IndependentProblem
 from sapwood.induction.low_rank import LowRankProblem, odds_of, right_posteriors
 from sapwood.induction.problem import Problem, When, divergence, estimated
@@ -69,6 +69,22 @@ def test_the_objective_never_falls(name, estimate, prior):
     assert len(values) == 25
     assert (np.diff(values) >= -1e-9 * np.abs(values[1:])).all()
     assert values[-1] > values[0] + 0.5
+
+
+@pytest.mark.parametrize(("length", "place"), [(0.5, 0.5), (1.5, 1.5), (5.0, 1.25), (9.0, 1.125), (-1.0, 0.0)])
+def test_steps_that_are_too_long_are_halved(length, place):
+    """Until the objective does not fall; if that does not help, nothing moves."""
+
+    class Parabola:
+        exact = False
+
+        def advanced(self, counts, when):
+            value = -float((counts["x"][0] - 1) ** 2)
+            return value, value, {"x": counts["x"] + length * (1 - counts["x"])}
+
+    found = _advance(Parabola(), State({"x": np.zeros(1)}), When(0, 0, 0))
+    assert found.counts["x"].tolist() == [place]
+    assert (found.iteration, found.step, found.objective) == (1, 1, -1.0)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -119,6 +119,13 @@ def test_standard_errors_of_what_sentences_do_not_tell() -> None:
     errors = weigh(Tables(model, source, [1]), source, EASY).standard_errors
     np.testing.assert_allclose(errors["pi"], np.sqrt(EASY["pi"] * (1 - EASY["pi"]) / 1000), rtol=0.1)
     assert np.isinf(errors["A"]).all()
+    # Sentences of a language with one word say nothing at all.
+    one = make_model("pcfg-ie", 1, 2)
+    source = Sentences([[0], [0, 0], [0, 0, 0]], 1)
+    errors = weigh(Tables(one, source, [1, 2, 3]), source, one.random(np.random.default_rng(0))).standard_errors
+    assert np.isinf(errors["pi"]).all()
+    assert np.isinf(errors["T"]).all()
+    assert not errors["O"].any()
 
 
 class TestWarnings:

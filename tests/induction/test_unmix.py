@@ -15,6 +15,7 @@ from sapwood.induction.arguments import _Roots
 from sapwood.induction.compounds import decompose, diagonalise, roots_of
 from sapwood.induction.models import make_model
 from sapwood.induction.moment_maps import ModelMoments
+from sapwood.induction.real_unmixing import _counts
 from sapwood.induction.tables import Tables, match_tables
 from sapwood.induction.unmixing import Population, Sentences, UncertainAnswer, project_to_simplex, unmix
 
@@ -332,6 +333,16 @@ def test_without_a_sentence_of_length_three(lengths: list[int]) -> None:
     emitted = (found["O"] @ found["T"])[:, order]
     assert abs(emitted - truth["O"] @ truth["T"]).max() < 1e-9
     assert distance(found, truth) < PRECISE
+
+
+def test_starts_of_em_have_no_negative_counts() -> None:
+    """Parameters that were found from few sentences can be a little below zero."""
+    found = _counts("root", (3,), {"pi": np.array([-0.1, 0.6, 0.5])}, 22)
+    np.testing.assert_allclose(found, [0, 12, 10])
+    pair = {"Al": np.array([[0.5, 1.5], [0.5, -0.5]]), "Ar": np.eye(2)}
+    np.testing.assert_allclose(
+        _counts("attach", (2, 2, 2), pair, 90), 20 * np.array([[[0.5, 0.5], [1.5, 0]], [[1, 0], [0, 1]]])
+    )
 
 
 def test_the_base_algorithm_from_few_sentences() -> None:

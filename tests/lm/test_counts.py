@@ -20,7 +20,7 @@ from lm.lm_twins import count_slowly, write
 from sapwood import zstd
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import open_binary
-from sapwood.lm import Counts, Vocabulary, count_shards, count_text, encode_sentences, encode_text
+from sapwood.lm import Counts, Vocabulary, count_shards, count_text, encode_sentences, encode_text, train
 from sapwood.lm.store import Store
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
@@ -110,6 +110,16 @@ def test_shards_counted_elsewhere_give_the_same_file(tmp_path, monkeypatch, boun
         monkeypatch.setattr("sapwood.lm.grouping._IN_CACHE", bucket)
         count_text(paths, workers=Elsewhere(), **options).save(tmp_path / "there")
         assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes(), size
+
+
+def test_training_counts_elsewhere_if_told_to(tmp_path):
+    paths = write(tmp_path, random_text(3, 300, 20))
+    workers = Elsewhere()
+    there = train(paths, method="mkn", workers=workers)
+    assert workers.calls > 0
+    there.save(tmp_path / "there")
+    train(paths, method="mkn").save(tmp_path / "here")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
 def test_shards_are_whole_lines(tmp_path):
