@@ -18,7 +18,7 @@ from sapwood.grammar.layer import Layer
 from sapwood.grammar.network import END, Network, Sizes, n_looks
 from sapwood.learn import PCFG
 from sapwood.learn.layer import LayerLearner
-from sapwood.learn.network import NetworkLearner, _Sentences
+from sapwood.learn.network import _WARMING, NetworkLearner, _Run, _Sentences
 from sapwood.learn.network_passes import Batch, Passes
 from sapwood.run.log import read_log
 
@@ -166,6 +166,17 @@ def test_batches_have_the_trees_as_they_are(corpus):
     assert (often.looks[1:-1, :, 0] == 0).all()
     assert (often.looks[1:-1, :, 1:] == batch.looks[1:-1, :, 1:]).all()
     assert (batch.looks[1:-1, :, 0] > END).any()
+
+
+def test_first_steps_are_shorter(corpus):
+    """Steps of Adam along a gradient that stays are as long as the rate; the first ones grow to that."""
+    passes = Passes.random(Sizes(4, 4, 1, 4, 2, 2), 5, np.random.default_rng(0))
+    run = _Run(SMALL, passes, _Sentences(corpus, 10, None))
+    for number in range(1, _WARMING + 3):
+        passes.gradient[...], passes.table_gradient[...] = 1.0, 0.0
+        before = passes.weights.copy()
+        run._move(0.5, 1.0)
+        np.testing.assert_allclose(before - passes.weights, 0.5 * min(1, number / _WARMING), rtol=1e-2)
 
 
 def test_a_network_learns_and_makes_a_grammar_better(trees, corpus):
