@@ -82,6 +82,15 @@ def test_up_to_length_three_it_is_maximum_likelihood() -> None:
         np.testing.assert_allclose(fast.parameters[name], array, atol=2e-3)
 
 
+def test_no_step_is_too_long() -> None:
+    """From a start that is far away parameters grow by a factor of e^2 at first, and a little by what others lose."""
+    model = make_model("dep-ie", 3)
+    tables = Tables(model, Population(model, EASY, [1, 2, 3]), [1, 2, 3])
+    start = {**EASY, "pi": np.array([1 - 2e-5, 1e-5, 1e-5])}
+    found = fit_tables(tables, start, steps=1).parameters["pi"]
+    np.testing.assert_allclose(np.log(found[1:] / start["pi"][1:]), 2.0, atol=0.5)
+
+
 @pytest.mark.parametrize("lengths", [[2, 3], slow([2, 3, 5])])
 def test_standard_errors_are_those_of_many_samples(lengths: list[int]) -> None:
     """Of 60 samples, whose intervals of 95 % cover as many of the parameters.

@@ -39,7 +39,9 @@ def test_as_many_states_as_there_are():
 def test_symbols_with_states_enough_are_counted():
     counts = {"NP": 60, "VP": 30, "S": 10}
     symbols = tuple(
-        SymbolDiagnosis(name, nodes, states, (1.0,) * states, (0.5,) * states, (1.0,) * states, (Anchor("f", 0.9, 0.1),))
+        SymbolDiagnosis(
+            name, nodes, states, (1.0,) * states, (0.5,) * states, (1.0,) * states, (Anchor("f", 0.9, 0.1),)
+        )
         for (name, nodes), states in zip(counts.items(), (4, 3, 2), strict=True)
     )
     for asked, number, share in ((2, 3, 100), (3, 2, 90), (4, 1, 60), (5, 0, 0)):

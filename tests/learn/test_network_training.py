@@ -145,7 +145,9 @@ def test_batches_have_the_trees_as_they_are(corpus):
     n = int(sentences.lengths[trees[0]])
     assert len(trees) * n <= 60
     batch = sentences.batch(trees, 0.0, rng)
-    reader = Network(Sizes(1, 1, 1, 1, 1, 1), sentences.looks, (), (), np.zeros((0, 1), np.float32), np.zeros(0, "f"), 0.0)
+    reader = Network(
+        Sizes(1, 1, 1, 1, 1, 1), sentences.looks, (), (), np.zeros((0, 1), np.float32), np.zeros(0, "f"), 0.0
+    )
     for place, tree in enumerate(trees.tolist()):
         labels = batch.labels.reshape(len(trees), -1)[place]
         spans = [(i, j) for i in range(n) for j in range(i + 2, n + 1)]
