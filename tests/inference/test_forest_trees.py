@@ -256,8 +256,8 @@ def test_all_that_is_asked_of_one_span_must_hold():
     chain = next(chain for chain in grammar.symbols.chain if chain)
     other = next(each[0] for each in grammar.symbols.chain if each and not set(each) & set(chain))
     assert allowed(chain[0]).any()
-    for given in ([], [(0, 2, None)]):
+    for some in ([], [(0, 2, None)]):
         for close in (True, False):
-            assert compile_constraints(given, 3, grammar, close=close).close == close
+            assert compile_constraints(some, 3, grammar, close=close).close == close
     np.testing.assert_array_equal(allowed(None, chain[0]), allowed(chain[0]))
     np.testing.assert_array_equal(allowed(chain[0], other), allowed(chain[0]) & allowed(other))
