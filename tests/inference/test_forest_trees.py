@@ -18,7 +18,7 @@ from sapwood.errors import GrammarError, UsageError
 from sapwood.inference import Parser
 from sapwood.inference.constraints import compile_constraints
 from sapwood.learn import PCFG
-from sapwood.testing.grammars import random_grammar
+from sapwood.testing.grammars import random_grammar, random_states
 from sapwood.trees import Corpus, Tree, TreeTransform
 
 TREES = [
@@ -128,7 +128,10 @@ def test_tree_probability_of_training_trees(vertical):
         exact = reference.tree_probability(parser.grammar, skeleton)
         assert exact > 0
         assert parser.tree_log_probability(tree) == pytest.approx(math.log(exact), rel=1e-9)
-    assert parser.tree_log_probability(Tree.parse("(ROOT (X (NN cat) (VBD saw)))")) == -math.inf
+    states = Parser(random_states(parser.grammar, 2, np.random.default_rng(0)))
+    for wrong in ("(X (NN cat) (VBD saw))", "(NP (DT cat) (NN the))", "(NP (XX the) (NN cat))"):
+        for one in (parser, states):
+            assert one.tree_log_probability(Tree.parse(f"(ROOT {wrong})")) == -math.inf
     deep = Tree("ROOT", [Tree("NP", [Tree("NN", word="cat")] * 500)])
     assert parser.tree_log_probability(deep) == -math.inf
 
