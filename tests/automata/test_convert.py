@@ -11,7 +11,7 @@ from automata.enumerate_terms import all_contexts, all_trees
 from sapwood.automata.algebra import conjugate, scale_by_size
 from sapwood.automata.automaton import Term, TreeAutomaton
 from sapwood.automata.convert import from_weighted_grammar, minimise_text, to_model, to_weighted_grammar
-from sapwood.automata.wcfg_files import read_grammar
+from sapwood.automata.wcfg_files import parse_grammar, read_grammar
 from sapwood.errors import InputError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
@@ -63,6 +63,13 @@ def test_expected_counts(mixed: bool) -> None:
         for left, right in pairs_of(term):
             counts[2 * isinstance(left, str) + isinstance(right, str)] += weight
     np.testing.assert_allclose(model.rule_counts, counts, rtol=0.05)
+
+
+def test_expected_counts_of_rules_without_use() -> None:
+    """Only words stand below phrases; the other three kinds of rules are there, and never used."""
+    model = to_model(from_weighted_grammar(parse_grammar("S -> A A [0.5]\nA -> 'a' [1.0]")))
+    assert model.rule_counts.tolist() == [0.0, 0.0, 0.0, 0.5]
+    assert model.occupancy.tolist() == [1.0, 1.0, 1.0, 1.0]
 
 
 def pairs_of(term: Term) -> list[tuple[Term, Term]]:

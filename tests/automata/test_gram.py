@@ -154,6 +154,15 @@ def test_divergence_exactly_at_the_border(method, transition, leaf):
     assert largest_gamma(automaton, tolerance=1e-7) == pytest.approx(border, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_digits_beyond_those_there_are(seed):
+    """Newton's method ends where rounding keeps it from coming closer."""
+    automaton = drawn(seed, states=6)
+    gamma = 0.99 * border_of(automaton)
+    found, expected = (gram_matrices(automaton, gamma=gamma, method="newton", tolerance=t) for t in (1e-18, 1e-13))
+    check_same(found, expected)
+
+
 def test_sums_over_contexts_that_are_not_solved(monkeypatch):
     """Where the solver's answer is wrong there is an error, and no result."""
     automaton = TreeAutomaton.single([1.0], [[[0.5]]], {"a": [0.4]})

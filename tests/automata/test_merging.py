@@ -139,6 +139,17 @@ def test_values_fall_and_say_what_is_lost():
     assert losses.shape == (5,)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_losses_add_up_to_those_of_one_state(seed):
+    """All states merged are one: with the mean inside and the sum of the outside vectors."""
+    rng = np.random.default_rng(seed)
+    inside, outside, often = rng.random((20, 3)), rng.random((20, 3)), rng.random(3)
+    outside /= (inside * outside).sum(axis=1, keepdims=True)
+    _, losses = merge_order(inside, outside, often)
+    merged = (inside @ often / often.sum()) * outside.sum(axis=1)
+    assert losses.sum() == pytest.approx(-np.log(merged).sum(), rel=1e-4, abs=1e-4)
+
+
 def test_dropped_weights(trained):
     grammar, _ = trained
     small = drop_weights(grammar, 1e-2).validate(1e-4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib import import_module
 from itertools import product
@@ -30,7 +31,7 @@ from sapwood.grammar.states import change_states
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.learn.pcfg import PCFG
-from sapwood.run.progress import Silent
+from sapwood.run.progress import Silent, Stage
 from sapwood.testing.automata import random_automaton
 from sapwood.testing.grammars import random_bases, random_grammar, random_states
 from sapwood.trees.corpus import Corpus
@@ -269,9 +270,22 @@ class _Notes(Silent):
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.stages: list[str] = []
 
     def note(self, message: str) -> None:
         self.said.append(message)
+
+    def stage(self, name: str, total: int | None = None, unit: str = "it") -> AbstractContextManager[Stage]:
+        self.stages.append(name)
+        return super().stage(name, total, unit)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_all_that_takes_time_is_shown(wide: TensorGrammar, exact: bool) -> None:
+    progress = _Notes()
+    minimise(wide, tolerance=0 if exact else 0.1, progress=progress)
+    assert ("minimal form" in progress.stages) == exact
+    assert {"sums over trees", "sums over contexts"} <= {*progress.stages}
 
 
 def test_distances_that_are_not_finite(wide: TensorGrammar) -> None:

@@ -426,8 +426,9 @@ def test_what_is_written():
 
 def test_roots_in_nltk_notation():
     """One of weight 1 is the start; for others there is a new one, under a name that is free."""
-    one = WeightedGrammar.from_rules([rule("A y"), rule(" S"), rule("S x")])
-    assert format_grammar(one, format="nltk").splitlines()[0] == "%start S"
+    for below in ("S x", "S A A"):
+        one = WeightedGrammar.from_rules([rule("A y"), rule(" S"), rule(below)])
+        assert format_grammar(one, format="nltk").splitlines()[0] == "%start S"
     bare = WeightedGrammar.from_rules([rule("A y"), rule(" S")])
     several = WeightedGrammar.from_rules([Rule("ROOT", (X,), 0.5), Rule(None, (Symbol("ROOT"),), 2.0), rule(" S", 3.0)])
     for grammar, first in ((bare, "%start ROOT"), (several, "%start ROOT_2")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -270,8 +271,18 @@ def test_sentences_that_are_too_long_branch_to_the_right(folder):
     assert isinstance(model, InducedModel)
     result = InducedParser(model, max_words=3).parse_one([("cats", "NNS")] * 4)
     assert (result.status, result.heads) == ("too long", [-1, 0, 1, 2])
+    assert result.to_dict()["heads"] == [0, 1, 2, 3]  # as in CoNLL-U
     assert {(start, end) for start, end, _ in result.tree.spans()} == {(0, 4), (1, 4), (2, 4)}
     assert InducedParser(model).parse_one([]).status == "empty"
+
+
+def test_sentences_without_probability_branch_to_the_right(folder, monkeypatch):
+    model = induce(list(read_sentences("a.mrg")), tags=True, model="dmv").model
+    assert isinstance(model, InducedModel)
+    monkeypatch.setattr(InducedModel, "posteriors", lambda self, terminals: SimpleNamespace(logarithms=[-np.inf]))
+    result = InducedParser(model).parse_one([("cats", "NNS")] * 3)
+    assert (result.status, result.heads) == ("parsed", [-1, 0, 1])
+    assert {(start, end) for start, end, _ in result.tree.spans()} == {(0, 3), (1, 3)}
 
 
 @pytest.mark.slow

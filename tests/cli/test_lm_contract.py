@@ -23,7 +23,7 @@ from sapwood.lm import (
     train,
 )
 from sapwood.lm.methods import METHODS, default_method
-from sapwood.lm.training import resolved_settings
+from sapwood.lm.training import fit, read_training_text, resolved_settings
 from sapwood.run.config import read_config
 
 # Settings by method, as the library takes them.
@@ -158,6 +158,8 @@ def test_figures_are_the_same(sapwood: Sapwood, folder: Path, boundaries: str) -
 def test_what_cannot_be(folder: Path) -> None:
     with pytest.raises(UsageError, match="states goes with method em, pivot, pivot\\+em, mixed-order, mix; this is"):
         train("train.txt", method="kn", states=3)
+    with pytest.raises(UsageError, match="states goes with method em"):
+        fit(read_training_text("train.txt", method="kn"), "kn", states=3)
     with pytest.raises(UsageError, match="guess is no setting; there are anchor_count, batches"):
         train("train.txt", guess=3)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match="method must be one of em, pivot"):

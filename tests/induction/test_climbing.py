@@ -11,7 +11,7 @@ from induction.enumerate_topologies import binary_trees, spans_of
 from induction.test_charts_of_text import valence_trees
 from sapwood.errors import GrammarError, UsageError
 from sapwood.induction import fit_em, make_model
-from sapwood.induction.climbing import Schedule, climb
+from sapwood.induction.climbing import Schedule, State, _advance, climb
 from sapwood.induction.hidden import AlikeProblem, HiddenProblem, IndependentProblem
 from sapwood.induction.low_rank import LowRankProblem, odds_of, right_posteriors
 from sapwood.induction.problem import Problem, When, divergence, estimated
@@ -71,6 +71,22 @@ def test_the_objective_never_falls(name, estimate, prior):
     assert values[-1] > values[0] + 0.5
 
 
+@pytest.mark.parametrize(("length", "place"), [(0.5, 0.5), (1.5, 1.5), (5.0, 1.25), (9.0, 1.125), (-1.0, 0.0)])
+def test_steps_that_are_too_long_are_halved(length, place):
+    """Until the objective does not fall; if that does not help, nothing moves."""
+
+    class Parabola:
+        exact = False
+
+        def advanced(self, counts, when):
+            value = -float((counts["x"][0] - 1) ** 2)
+            return value, value, {"x": counts["x"] + length * (1 - counts["x"])}
+
+    found = _advance(Parabola(), State({"x": np.zeros(1)}), When(0, 0, 0))
+    assert found.counts["x"].tolist() == [place]
+    assert (found.iteration, found.step, found.objective) == (1, 1, -1.0)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_terminals_that_only_longer_sentences_have(name):
     """All have their place from the first stage on, whatever it shows of them."""
@@ -81,6 +97,17 @@ def test_terminals_that_only_longer_sentences_have(name):
     assert {one.name: one.shape for one in problem.families} == {own: array.shape for own, array in begun.items()}
     found = climb(problem, Schedule(iterations=3, tolerance=-1.0))
     assert all(np.isfinite(values).all() for values in found.objectives.values())
+
+
+@pytest.mark.parametrize("name", ["dep-i", "dep-ie", "dep-ies"])
+def test_a_random_start_counts_as_much_as_the_text(name):
+    """So that a prior weighs as much in the first iteration as in others."""
+    text = make_text([["a", "b"], ["b", "a", "b"], ["c"]] * 3, classes=0)
+    begun = problems(text, "smoothed", 0.3)[name].begin(np.random.default_rng(0))
+    often = np.bincount(text.terminal, minlength=3) + 1.0
+    np.testing.assert_allclose(begun["attach"].sum(axis=-1), np.broadcast_to(often, begun["attach"].shape[:-1]))
+    if "root" in begun:
+        assert begun["root"].sum() == pytest.approx(text.n_sentences)
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3, 9])

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from induction.enumerate_topologies import binary_trees, spans_of
+from sapwood.errors import ModelError
 from sapwood.induction.grammars import hidden_grammar, low_rank_grammar
 from sapwood.induction.hidden import AlikeProblem, HiddenProblem, IndependentProblem
+from sapwood.induction.induced import INDUCED, InducedModel
 from sapwood.induction.inducers import make_inducer
 from sapwood.induction.low_rank import low_rank_weights
 from sapwood.induction.passes import Sentences, sum_trees
@@ -15,6 +17,7 @@ from sapwood.induction.text import Text, make_text
 from sapwood.inference import Parser
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.run.workers import HERE
+from sapwood.storage import read_arrays, write_arrays
 
 TAGGED = [
     [("the", "D"), ("dog", "N"), ("saw", "V"), ("a", "D"), ("cat", "N")],
@@ -139,3 +142,16 @@ def test_terminals_of_other_sentences_are_left_out(model, text, tmp_path):
     found.save(tmp_path / "found")
     alone.save(tmp_path / "alone")
     assert (tmp_path / "found").read_bytes() == (tmp_path / "alone").read_bytes()
+
+
+def test_files_with_numbers_too_small(text, tmp_path):
+    path, kind = tmp_path / "model", {"kind": INDUCED.kind, "version": INDUCED.version}
+    make_inducer("dmv+ccm", lengths=5, iterations=1).fit(text).save(path)
+    arrays, metadata = read_arrays(path, **kind)
+    least = dict.fromkeys(["frequency", "attach", "go", "stop", "root", "yields", "yield_counts", "context_counts"], 0)
+    for name, smallest in {**least, "contexts": -1}.items():
+        changed = arrays[name].copy()
+        changed.flat[0] = smallest - 1
+        write_arrays(path, {**arrays, name: changed}, metadata, **kind)
+        with pytest.raises(ModelError, match=name):
+            InducedModel.load(path)

@@ -57,6 +57,17 @@ def test_long_sentences_are_left_out_where_there_is_no_room() -> None:
         Tables(model, source, [])
 
 
+def test_what_is_never_seen_may_have_no_probability() -> None:
+    model = make_model("dep-ie", 3)
+    tables = Tables(model, Sentences([[0, 1], [0, 1], [1, 0], [2, 1]], 3), [2])
+    seen = tables.measured > 0
+    assert 0 < seen.sum() < len(seen)
+    expected = np.sum((tables.weights * tables.measured)[seen] * np.log(tables.measured[seen]))
+    assert tables.score(tables.measured) == pytest.approx(expected)
+    for place in np.flatnonzero(seen):
+        assert tables.score(np.where(np.arange(len(seen)) == place, 0.0, tables.measured)) == -np.inf
+
+
 def test_up_to_length_three_it_is_maximum_likelihood() -> None:
     """Where EM ends, slowly, the fit ends too."""
     model = make_model("dep-ie", 3)
@@ -69,6 +80,15 @@ def test_up_to_length_three_it_is_maximum_likelihood() -> None:
     assert fast.steps < 40
     for name, array in slow.parameters.items():
         np.testing.assert_allclose(fast.parameters[name], array, atol=2e-3)
+
+
+def test_no_step_is_too_long() -> None:
+    """From a start that is far away parameters grow by a factor of e^2 at first, and a little by what others lose."""
+    model = make_model("dep-ie", 3)
+    tables = Tables(model, Population(model, EASY, [1, 2, 3]), [1, 2, 3])
+    start = {**EASY, "pi": np.array([1 - 2e-5, 1e-5, 1e-5])}
+    found = fit_tables(tables, start, steps=1).parameters["pi"]
+    np.testing.assert_allclose(np.log(found[1:] / start["pi"][1:]), 2.0, atol=0.5)
 
 
 @pytest.mark.parametrize("lengths", [[2, 3], slow([2, 3, 5])])
@@ -99,6 +119,22 @@ def test_standard_errors_are_those_of_many_samples(lengths: list[int]) -> None:
     assert np.var([each.misfit / each.expected for each in known]) == pytest.approx(2 / degrees, rel=0.5)
     assert 0.35 < np.mean([each.probability for each in known]) < 0.65
     np.testing.assert_allclose(known[0].sentences_for(known[0].largest_error / 2), 4 * known[0].sentences)
+
+
+def test_standard_errors_of_what_sentences_do_not_tell() -> None:
+    """Of one word there is nothing to learn but which words are roots."""
+    model = make_model("dep-ie", 3)
+    source = drawn(model, EASY, [1], 1000, 0)
+    errors = weigh(Tables(model, source, [1]), source, EASY).standard_errors
+    np.testing.assert_allclose(errors["pi"], np.sqrt(EASY["pi"] * (1 - EASY["pi"]) / 1000), rtol=0.1)
+    assert np.isinf(errors["A"]).all()
+    # Sentences of a language with one word say nothing at all.
+    one = make_model("pcfg-ie", 1, 2)
+    source = Sentences([[0], [0, 0], [0, 0, 0]], 1)
+    errors = weigh(Tables(one, source, [1, 2, 3]), source, one.random(np.random.default_rng(0))).standard_errors
+    assert np.isinf(errors["pi"]).all()
+    assert np.isinf(errors["T"]).all()
+    assert not errors["O"].any()
 
 
 class TestWarnings:

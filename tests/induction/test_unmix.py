@@ -15,8 +15,13 @@ from sapwood.induction.arguments import _Roots
 from sapwood.induction.compounds import decompose, diagonalise, roots_of
 from sapwood.induction.models import make_model
 from sapwood.induction.moment_maps import ModelMoments
+from sapwood.induction.real_unmixing import _counts, unmixed_counts
 from sapwood.induction.tables import Tables, match_tables
+from sapwood.induction.text import make_text
 from sapwood.induction.unmixing import Population, Sentences, UncertainAnswer, project_to_simplex, unmix
+from sapwood.induction.valence import ArgumentsProblem
+from sapwood.run.progress import Silent
+from sapwood.run.workers import HERE
 
 PRECISE = 1e-8
 
@@ -332,6 +337,27 @@ def test_without_a_sentence_of_length_three(lengths: list[int]) -> None:
     emitted = (found["O"] @ found["T"])[:, order]
     assert abs(emitted - truth["O"] @ truth["T"]).max() < 1e-9
     assert distance(found, truth) < PRECISE
+
+
+def test_starts_of_em_are_found_from_short_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise SapwoodError("no")
+
+    monkeypatch.setattr("sapwood.induction.real_unmixing.unmix", refuse)
+    text = make_text([["a", "b", "a", "b", "a", "b"][:length] for length in (2, 3, 4, 5, 6)], classes=0)
+    problem = ArgumentsProblem(text, (6,), HERE, estimate="smoothed", prior=0.1)
+    with pytest.raises(UsageError, match="from the 3 sentences of up to 4 words: no;"):
+        unmixed_counts("dep-i", problem, 0, Silent())
+
+
+def test_starts_of_em_have_no_negative_counts() -> None:
+    """Parameters that were found from few sentences can be a little below zero."""
+    found = _counts("root", (3,), {"pi": np.array([-0.1, 0.6, 0.5])}, 22)
+    np.testing.assert_allclose(found, [0, 12, 10])
+    pair = {"Al": np.array([[0.5, 1.5], [0.5, -0.5]]), "Ar": np.eye(2)}
+    np.testing.assert_allclose(
+        _counts("attach", (2, 2, 2), pair, 90), 20 * np.array([[[0.5, 0.5], [1.5, 0]], [[1, 0], [0, 1]]])
+    )
 
 
 def test_the_base_algorithm_from_few_sentences() -> None:

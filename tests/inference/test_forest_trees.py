@@ -11,7 +11,7 @@ from enumerate_trees import all_trees
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
+from effort import examples, slow
 from made_up import made_up_treebank
 from oracles import reference
 from sapwood.errors import GrammarError, UsageError
@@ -19,7 +19,7 @@ from sapwood.inference import Parser
 from sapwood.inference.constraints import compile_constraints
 from sapwood.inference.product import Ensemble
 from sapwood.learn import PCFG
-from sapwood.testing.grammars import random_grammar
+from sapwood.testing.grammars import random_grammar, random_states
 from sapwood.trees import Corpus, Tree, TreeTransform
 
 TREES = [
@@ -86,17 +86,29 @@ def test_k_best_counts():
     assert parser.k_best([], 3) == []
 
 
-@pytest.mark.slow
-def test_samples_follow_the_posterior():
+@pytest.mark.parametrize("count", [1_000, slow(20_000)])
+def test_samples_follow_the_posterior(count):
     grammar, words = make(3, longest=4, states=(1, 3))
     words = words * 4
     words = words[:4]
     total = reference.inside_outside(grammar, words).probability
-    count = 20_000
     drawn = Counter(bare(grammar, tree) for tree in Parser(grammar, threshold=0).sample(words, count, random_state=1))
     for found in all_trees(grammar, words):
         p = found.weight / total
-        assert drawn[found.tree] / count == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 1e-9)
+        assert drawn[found.tree] / count == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 1 / count)
+
+
+@pytest.mark.parametrize("vertical", [1, 2, 3])
+def test_samples_are_as_frequent_as_probable(vertical):
+    """Also where several symbols of the grammar are one label of trees."""
+    parser, count = small_parser(vertical, threshold=0), 1_000
+    total = parser.chart(SENTENCE).log_probability
+    expected = {tree: math.exp(score - total) for tree, score in parser.k_best(SENTENCE, 100)}
+    assert sum(expected.values()) == pytest.approx(1)
+    drawn = Counter(parser.sample(SENTENCE, count, random_state=1))
+    assert drawn.keys() <= expected.keys()
+    for tree, p in expected.items():
+        assert drawn[tree] / count == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / count) + 1e-6)
 
 
 def test_sampling_is_reproducible_and_needs_probabilities():
@@ -117,7 +129,10 @@ def test_tree_probability_of_training_trees(vertical):
         exact = reference.tree_probability(parser.grammar, skeleton)
         assert exact > 0
         assert parser.tree_log_probability(tree) == pytest.approx(math.log(exact), rel=1e-9)
-    assert parser.tree_log_probability(Tree.parse("(ROOT (X (NN cat) (VBD saw)))")) == -math.inf
+    states = Parser(random_states(parser.grammar, 2, np.random.default_rng(0)))
+    for wrong in ("(X (NN cat) (VBD saw))", "(NP (DT cat) (NN the))", "(NP (XX the) (NN cat))"):
+        for one in (parser, states):
+            assert one.tree_log_probability(Tree.parse(f"(ROOT {wrong})")) == -math.inf
     deep = Tree("ROOT", [Tree("NP", [Tree("NN", word="cat")] * 500)])
     assert parser.tree_log_probability(deep) == -math.inf
 
@@ -259,5 +274,8 @@ def test_all_that_is_asked_of_one_span_must_hold():
     chain = next(chain for chain in grammar.symbols.chain if chain)
     other = next(each[0] for each in grammar.symbols.chain if each and not set(each) & set(chain))
     assert allowed(chain[0]).any()
+    for some in ([], [(0, 2, None)]):
+        for close in (True, False):
+            assert compile_constraints(some, 3, grammar, close=close).close == close
     np.testing.assert_array_equal(allowed(None, chain[0]), allowed(chain[0]))
     np.testing.assert_array_equal(allowed(chain[0], other), allowed(chain[0]) & allowed(other))

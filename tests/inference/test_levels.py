@@ -79,6 +79,20 @@ def test_what_survives_is_what_a_tree_of_likely_edges_can_use(grammar, sentences
     assert tried >= 3
 
 
+def test_the_first_of_several_grammars_prunes_for_all(grammar, sentences, monkeypatch):
+    monkeypatch.setattr(chart, "LEVEL", 3000.0)
+    parser = Parser([grammar, replace(grammar, root=grammar.root[::-1].copy())])
+    joint, (first, _) = parser._ensemble.joint, parser._ensemble.members
+    tried = 0
+    for sentence in sentences:
+        _, leaves = parser._words.read(sentence)
+        found = parser._ensemble.chart(leaves, threshold=1e-5)
+        forest = coarse_forest(joint, leaves, 1e-5, Workspace())
+        assert _named(found.forest) == _named(refine_forest(first, leaves, forest, 1e-5, Workspace(), members=2))
+        tried += len(found.forest.children) < len(forest.children)
+    assert tried >= 3
+
+
 def _name(forest, node):
     return int(forest.node_cell[node]), int(forest.node_symbol[node])
 

@@ -120,6 +120,23 @@ def test_the_trees_that_agree_are_those_that_are_left(seed, number):
     assert left.keys() == {key for key, one in everything.items() if agrees(one, partial)}
 
 
+def test_other_phrases_inside_a_subtree_are_forbidden():
+    """On its left side, on its right side, and in its middle, however likely they are."""
+    first, second, third = (
+        Tree.parse(f"(ROOT (S (V x) {text} (V x)))")
+        for text in (
+            "(X (X (X (N a) (N b)) (N c)) (N d))",
+            "(X (N a) (X (N b) (X (N c) (N d))))",
+            "(X (N a) (X (X (N b) (N c)) (N d)))",
+        )
+    )
+    for common in (first, second, third):
+        grammar = PCFG().fit(Corpus.from_trees([first, second, third, *[common] * 20]))
+        for tree in (first, second, third):
+            part = Subtree(1, tree.children[0].children[1])
+            assert Parser(grammar, threshold=0).parse_one(tree.words(), phrases=[part]).tree == tree
+
+
 def test_a_whole_tree_leaves_itself():
     grammar = GRAMMARS[0]
     parser = Parser(grammar)

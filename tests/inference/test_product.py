@@ -457,3 +457,18 @@ def test_log_mean():
     assert log_mean([-math.inf, -math.inf]) == -math.inf
     assert math.isnan(log_mean([math.nan, 0.0]))
     assert math.isnan(log_mean([0.0, math.nan]))
+
+
+def test_flat_trees_have_the_tags_that_are_most_frequent_in_all_members():
+    one = PCFG().fit(Corpus.from_trees(made_up_treebank(20)))
+    often = one.occupancy.copy()
+    first = one.state_offsets[one.n_interminals]
+    rarest = int(first + np.argmin(often[first:]))
+    often[rarest] = 10 * often.sum()
+    members = [one, replace(one, occupancy=often)]
+    expected = [one.symbols.tags[np.argmax(counts[first:]) + one.n_interminals] for counts in (one.occupancy, often)]
+    assert expected[0] != expected[1]
+    for grammars, tag in ((members[:1], expected[0]), (members, expected[1]), (members[::-1], expected[1])):
+        ensemble = Ensemble(grammars, np.float64)
+        nothing = ensemble.leaf([np.zeros(len(one.root) - first)] * len(grammars))
+        assert str(ensemble.flat_tree(["what"], [nothing])) == f"(ROOT ({tag} what))"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -152,6 +153,9 @@ def test_a_phrase_that_may_be_missing_is_doubtful():
     (missing,) = proposal.missing
     assert missing[:3] == (2, 5, "NP")
     assert proposal.doubtful(0.9) == [("NP", missing.probability, "men with dogs")]
+    assert proposal.doubtful() == proposal.doubtful(0.9)
+    even = replace(proposal, missing=(missing._replace(probability=0.25),))
+    assert [("NP", 0.25, "men with dogs") in even.doubtful(sure) for sure in (0.74, 0.75, 0.76)] == [False, False, True]
     partial = proposal.partial(0.9)
     assert not partial.is_whole
     reading = Reading(*requirements(partial.tree, "ROOT"))

@@ -10,7 +10,7 @@ import pytest
 from made_up import made_up_treebank
 from oracles.pivot_population import random_pivot_grammar
 from sapwood.errors import UsageError
-from sapwood.learn.diagnosis import bootstrap_means, diagnose
+from sapwood.learn.diagnosis import Anchor, Diagnosis, SymbolDiagnosis, bootstrap_means, diagnose
 from sapwood.trees.corpus import Corpus
 
 STATES = 3
@@ -34,6 +34,19 @@ def test_as_many_states_as_there_are():
         assert min(anchor.frequency for anchor in each.anchors) > 0.01
     assert "the pivot assumption fails" not in found.words()
     assert found.state_counts() == dict.fromkeys([each.symbol for each in found.symbols], STATES)
+
+
+def test_symbols_with_states_enough_are_counted():
+    counts = {"NP": 60, "VP": 30, "S": 10}
+    symbols = tuple(
+        SymbolDiagnosis(
+            name, nodes, states, (1.0,) * states, (0.5,) * states, (1.0,) * states, (Anchor("f", 0.9, 0.1),)
+        )
+        for (name, nodes), states in zip(counts.items(), (4, 3, 2), strict=True)
+    )
+    for asked, number, share in ((2, 3, 100), (3, 2, 90), (4, 1, 60), (5, 0, 0)):
+        said = f"with {asked} states for {number} symbols ({share}% of nodes), with two or more for 3."
+        assert said in Diagnosis(7, asked, symbols).words()
 
 
 def test_no_states_where_there_are_none():

@@ -15,10 +15,10 @@ from sapwood import Parser, evaluate_parser, kernels, train
 from sapwood.errors import InputError, UsageError
 from sapwood.grammar.bundle import load_models
 from sapwood.grammar.layer import Layer
-from sapwood.grammar.network import END, Sizes, n_looks
+from sapwood.grammar.network import END, Network, Sizes, n_looks
 from sapwood.learn import PCFG
 from sapwood.learn.layer import LayerLearner
-from sapwood.learn.network import NetworkLearner, _Sentences
+from sapwood.learn.network import _WARMING, NetworkLearner, _Run, _Sentences
 from sapwood.learn.network_passes import Batch, Passes
 from sapwood.run.log import read_log
 
@@ -145,6 +145,9 @@ def test_batches_have_the_trees_as_they_are(corpus):
     n = int(sentences.lengths[trees[0]])
     assert len(trees) * n <= 60
     batch = sentences.batch(trees, 0.0, rng)
+    reader = Network(
+        Sizes(1, 1, 1, 1, 1, 1), sentences.looks, (), (), np.zeros((0, 1), np.float32), np.zeros(0, "f"), 0.0
+    )
     for place, tree in enumerate(trees.tolist()):
         labels = batch.labels.reshape(len(trees), -1)[place]
         spans = [(i, j) for i in range(n) for j in range(i + 2, n + 1)]
@@ -158,10 +161,24 @@ def test_batches_have_the_trees_as_they_are(corpus):
         assert found == inner
         tags = [sentences.tags[tag] for tag in batch.tags.reshape(n, -1)[:, place]]
         assert tags == [corpus.symbols.base[corpus.symbol[v]] for v in nodes if corpus.word[v] >= 0]
+        # Words are seen as they will be in parsing, with the marks around them.
+        words = [corpus.words[corpus.word[v]] for v in nodes if corpus.word[v] >= 0]
+        assert batch.looks[:, place].tolist() == reader.see(words).tolist()
     often = sentences.batch(trees, 1e9, rng)
     assert (often.looks[1:-1, :, 0] == 0).all()
     assert (often.looks[1:-1, :, 1:] == batch.looks[1:-1, :, 1:]).all()
     assert (batch.looks[1:-1, :, 0] > END).any()
+
+
+def test_first_steps_are_shorter(corpus):
+    """Steps of Adam along a gradient that stays are as long as the rate; the first ones grow to that."""
+    passes = Passes.random(Sizes(4, 4, 1, 4, 2, 2), 5, np.random.default_rng(0))
+    run = _Run(SMALL, passes, _Sentences(corpus, 10, None))
+    for number in range(1, _WARMING + 3):
+        passes.gradient[...], passes.table_gradient[...] = 1.0, 0.0
+        before = passes.weights.copy()
+        run._move(0.5, 1.0)
+        np.testing.assert_allclose(before - passes.weights, 0.5 * min(1, number / _WARMING), rtol=1e-2)
 
 
 def test_a_network_learns_and_makes_a_grammar_better(trees, corpus):

@@ -16,12 +16,14 @@ from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import evaluate_parser
 from sapwood.inference.parser import Parser
 from sapwood.learn import EM, PCFG, PivotEM, Spectral, SplitMerge
+from sapwood.learn.lessons import _corpus
 from sapwood.learn.recipe import Recipe
 from sapwood.learn.run import TrainingRun, train
 from sapwood.learn.teaching import PartialTrees, PlainText, Taught
 from sapwood.run.progress import Silent
 from sapwood.run.workers import Threads
 from sapwood.testing import check_learner
+from sapwood.trees.corpus import Corpus
 from sapwood.trees.partial import PartialTree, parse_partial
 from sapwood.trees.tree import Tree
 
@@ -61,6 +63,26 @@ def test_what_it_is():
     assert (other.student.random_state, other.teacher_state) == (8, 7)
     assert repr(TEXT).startswith("<PlainText: 40 sentences")
     assert PlainText([["a", "b"], [], ["c"]]).sentences == (("a", "b"), ("c",))
+
+
+def test_what_looks_like_an_empty_word_is_none():
+    """Trees that a teacher makes are clean; the grammar still says how trees are made clean."""
+    trees = [Tree.parse("(ROOT (S (NP (-NONE- *)) (VP (V barks))))")]
+    found = _corpus(trees, CORPUS)
+    assert found.n_words == 2
+    assert CORPUS.joined(found).normaliser == CORPUS.normaliser
+    assert Corpus.from_trees(trees, normaliser=CORPUS.normaliser, transform=CORPUS.transform).n_words == 1
+
+
+def test_what_is_taught_has_a_fingerprint():
+    """A checkpoint and a model know by it what they are of."""
+    texts = [PlainText([["a", "b"], ["c"]]), PlainText([["a", "b"], [], ["c"]]), PlainText([["a"], ["b", "c"]])]
+    texts += [PlainText(TEXT.sentences[:-1]), TEXT]
+    assert len({text.digest() for text in texts}) == 4
+    assert texts[0].digest() == texts[1].digest()
+    partial = [partial_of(text) for text in ("(S (NP a) b)", "(S  (NP a) b)", "(S a (NP b))", "(S (NP a) (VP b))")]
+    assert len({trees.digest() for trees in partial}) == 3
+    assert partial[0].digest() == partial[1].digest()
 
 
 def test_text_makes_a_better_parser():

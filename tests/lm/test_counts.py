@@ -20,7 +20,7 @@ from lm.lm_twins import count_slowly, write
 from sapwood import zstd
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.files import open_binary
-from sapwood.lm import Counts, Vocabulary, count_shards, count_text, encode_sentences, encode_text
+from sapwood.lm import Counts, Vocabulary, count_shards, count_text, encode_sentences, encode_text, train
 from sapwood.lm.store import Store
 from sapwood.lm.text import read_pieces
 from sapwood.lm.word_table import WordTable
@@ -110,6 +110,16 @@ def test_shards_counted_elsewhere_give_the_same_file(tmp_path, monkeypatch, boun
         monkeypatch.setattr("sapwood.lm.grouping._IN_CACHE", bucket)
         count_text(paths, workers=Elsewhere(), **options).save(tmp_path / "there")
         assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes(), size
+
+
+def test_training_counts_elsewhere_if_told_to(tmp_path):
+    paths = write(tmp_path, random_text(3, 300, 20))
+    workers = Elsewhere()
+    there = train(paths, method="mkn", workers=workers)
+    assert workers.calls > 0
+    there.save(tmp_path / "there")
+    train(paths, method="mkn").save(tmp_path / "here")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
 def test_shards_are_whole_lines(tmp_path):
@@ -291,6 +301,12 @@ def test_long_lines_are_no_problem(tmp_path):
     assert counts.table(2)[1].tolist() == [1, 2_000_000, 1, 1_999_999]
     pieces = list(encode_text(write(tmp_path, text), counts.vocabulary))
     assert [len(piece) for piece in pieces] == [4_000_002]
+
+
+@pytest.mark.parametrize("boundaries", ["sentence", "stream"])
+def test_no_piece_is_empty(tmp_path, boundaries):
+    vocabulary = Vocabulary(["<unk>", "<s>", "</s>", "a"])
+    assert list(encode_text(write(tmp_path, "", " \n\n"), vocabulary, boundaries)) == []
 
 
 def test_unknown_words_do_not_pile_up(tmp_path, monkeypatch):

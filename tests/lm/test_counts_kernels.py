@@ -12,7 +12,7 @@ from effort import examples
 from lm.lm_twins import write
 from sapwood import kernels
 from sapwood.errors import UsageError
-from sapwood.lm.grouping import Grouping, group
+from sapwood.lm.grouping import Grouping, blocks, group
 from sapwood.lm.store import Store, empty
 from sapwood.lm.text import read_pieces, tokenise
 from sapwood.lm.vocabulary import Vocabulary
@@ -231,3 +231,11 @@ def test_vocabularies_know_their_words():
         Vocabulary(["a", "b", "c"])
     with pytest.raises(UsageError, match="counts"):
         Vocabulary(["<unk>", "<s>", "</s>"], np.zeros(2))
+
+
+def test_blocks_have_at_least_the_size_that_is_asked_for():
+    pieces = np.split(np.arange(105, dtype=np.int32), [7, 7, 30, 31, 80, 100])
+    found = list(blocks(iter(pieces), 20))
+    assert [len(block) for block in found] == [30, 50, 20, 5]
+    assert np.concatenate(found).tolist() == list(range(105))
+    assert list(blocks(iter(pieces[1:2]), 20)) == []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from latent_helpers import random_model, words
 
+from learn.training_helpers import Lines
 from sapwood.errors import ModelError, UsageError
 from sapwood.lm.latent_model import LatentBigram
 from sapwood.lm.mixed_order import MixedOrder, MixedOrderMarkov, Steps, mixing_weights
@@ -179,6 +180,23 @@ def test_lags_are_learned_together_only_with_held_out_text():
     ids = np.random.default_rng(0).integers(3, 9, 400).astype(np.int32)
     model = MixedOrderMarkov(lags=2, states=2, joint_iterations=4).fit(ids, words(9))
     assert model.info["joint_iterations"] == 0
+
+
+@pytest.mark.parametrize(("alike", "seed"), [(True, 1), (False, 0), (False, 2)])
+def test_lags_are_learned_together_while_held_out_text_gains(alike, seed):
+    rng = np.random.default_rng(seed)
+    ids = np.repeat(rng.integers(3, 9, 60), 2).astype(np.int32)
+    dev = ids if alike else rng.integers(3, 9, 60).astype(np.int32)
+    settings = {"lags": 2, "states": 6, "iterations": 30, "prior": 0, "word_prior": 0, "mixing_prior": 0.0}
+    alone = MixedOrderMarkov(joint_iterations=0, **settings).fit(ids, words(9), dev=dev)
+    log = Lines()
+    model = MixedOrderMarkov(joint_iterations=4, **settings).fit(ids, words(9), dev=dev, log=log)
+    values = [alone.perplexity(dev), *(line["perplexity"] for line in log.of("dev") if line.get("phase") == "mixed")]
+    done = model.info["joint_iterations"]
+    assert done == np.argmin(values)
+    assert (done == 4) == alike
+    assert len(values) == 1 + min(done + 1, 4)
+    assert model.perplexity(dev) == pytest.approx(min(values))
 
 
 def test_words_never_seen_mix_as_all_words_do_together():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,15 @@ def test_the_same_classes_whatever_the_threads(text):
     assert ways[0] == ways[1]
     other = word_classes(text, classes=(4,), states=4, iterations=5, random_state=1)
     assert not np.array_equal(other.numbers, ways[0].numbers)
+
+
+def test_rare_words_have_no_class(text):
+    often = Counter(text.read_text().split())
+    quick = {"classes": (4,), "states": 2, "iterations": 1}
+    for least in (1, 2, 5):
+        found = word_classes(text, min_count=least, **quick)
+        assert {*found.words} == {word for word, count in often.items() if count >= least}
+    assert {*word_classes(text, max_words=3, **quick).words} == {word for word, _ in often.most_common(3)}
 
 
 def test_too_little_text_is_refused(tmp_path):

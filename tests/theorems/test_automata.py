@@ -6,7 +6,7 @@ a size beyond which less than 1e-8 is left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -338,3 +338,14 @@ def test_no_truncation_is_farther_than_its_bound(sorts, seed):
         bounds.append(bound)
     assert bounds[-1] <= 1e-6 * bounds[0]
     assert bounds[0] < 100 * l2_norm(automaton)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e12])
+def test_bounds_grow_as_all_weights_do(factor):
+    """An automaton times a number is as far from its truncation as before, times that number; and so is the bound."""
+    automaton = random_automaton(np.random.default_rng(3), states=4, words=4)
+    automaton = scale_by_size(automaton, 0.3 * largest_gamma(automaton))
+    larger = replace(automaton, root=[factor * weights for weights in automaton.root])
+    one, other = (truncation_bound(each, singular_states(gram_matrices(each)), 2) for each in (automaton, larger))
+    assert one is not None
+    assert other == pytest.approx(factor * one, rel=1e-6, abs=0)

@@ -130,7 +130,7 @@ class InducedParse:
         return format_heads(self.words, self.tags, self.heads, labels, number)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result in lists, numbers and strings, for JSON."""
+        """Return the result in lists, numbers and strings, for JSON; heads count from 1, and 0 is the root's."""
         found: dict[str, Any] = {"words": self.words, "tags": self.tags}
         found["tree"] = None if self.tree is None else str(self.tree)
         if self.heads is not None:

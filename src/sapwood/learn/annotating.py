@@ -67,7 +67,7 @@ class Proposal:
         """Return label, probability and words of what may well be wrong, the most doubtful first.
 
         These are phrases and tags of the tree that are less probable than that, and phrases that it does not have
-        although they are not that improbable: `1 - sure` or more.
+        although they are not that improbable: more than `1 - sure`.
         """
         words = self.result.words
         found = [(one.probability, one) for one in self.result.marginals or [] if one.probability < sure]

@@ -164,9 +164,8 @@ def _unknown_tag(reading: Reading, tags: set[str]) -> int | None:
 
 
 def _corpus(trees: Sequence[Tree], like: Corpus) -> Corpus:
-    """Return clean trees as a corpus that is prepared like another; what looks like an empty word is none."""
-    kept = replace(like.normaliser, empties=False)
-    return replace(Corpus.from_trees(trees, normaliser=kept, transform=like.transform), normaliser=like.normaliser)
+    """Return clean trees as a corpus to be joined to another one; what looks like an empty word is none."""
+    return Corpus.from_trees(trees, normaliser=replace(like.normaliser, empties=False), transform=like.transform)
 
 
 class KeptTeacher:

@@ -88,7 +88,7 @@ class NgramTree:
             raise ModelError("starts: its n-grams do not make a tree")
         # What goes on from one context is sorted, for it is searched by halves.
         falls = np.flatnonzero(words[1:] <= words[:-1]) + 1
-        if self.order > 1 and not np.isin(falls[falls > size], starts).all():
+        if not np.isin(falls, starts).all():
             raise ModelError("last_words: n-grams are not sorted, or there twice")
 
     def locate(self, ngrams: Int32[Array, "some k"]) -> Int64[Array, "some"]:

@@ -428,6 +428,10 @@ def test_one_state_where_features_tell_nothing():
     found = find_states(mixed, mixed, 9, settings_of(), np.random.default_rng(0))
     assert found.states == 4
     assert Counter(found.inside_anchors.tolist()) == Counter(range(4))
+    # Two features tell two states apart.
+    two = scipy.sparse.csr_array(np.eye(2)[np.arange(20) % 2])
+    for phi, psi in ((two, two), (two, mixed), (mixed, two)):
+        assert find_states(phi, psi, 3, settings_of(), np.random.default_rng(0)).states == 2
 
 
 def test_negative_features_are_refused():

@@ -650,6 +650,13 @@ def test_the_best_smoothing_is_taken():
     assert Spectral(states=3, backoff=[50, 5]).fit(MADE_UP) == evaluate.grammars[2]
 
 
+def test_a_grammar_says_how_often_its_weights_were_negative():
+    figures = iter([{"f1": 1.0, "negative_trees": 12.345}, {"f1": 2.0, "negative_trees": 7.891, "tags": 3.0}])
+    grammar = Spectral(states=3, backoff=[0, 5]).fit(MADE_UP, dev=lambda grammar: next(figures))
+    assert grammar.info["held_out"] == {"negative_trees": 7.89}
+    assert "held_out" not in Spectral(states=3, backoff=5).fit(MADE_UP, dev=lambda grammar: {"f1": 1.0}).info
+
+
 def test_states_of_their_own_choosing():
     evaluate, log = Scripted([1.0, 1.5, 2.0, 1.0]), Lines()
     grammar = Spectral(states="auto", support=5, backoff=20).fit(MADE_UP, dev=evaluate, log=log)
