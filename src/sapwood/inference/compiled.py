@@ -88,6 +88,10 @@ class CompiledGrammar:
         """Number of coarse symbols."""
         return len(self.coarse.symbols)
 
+    def without_weights(self) -> CompiledGrammar:
+        """Return what is left of symbols and rules if nothing is to be parsed: a small part of it."""
+        return replace(self, grammar=self.coarse, tensors=self.tensors[:0].copy(), levels=())
+
     def leaf(self, row: Float[Array, "leaf_states"], *, fixed: bool = False) -> Leaf:
         """Return a word's lexical weights, given as a dense row over preterminal states, with their coarse averages."""
         leaf = kernels.leaf(self, np.ascontiguousarray(row, np.float64), self.dtype is np.float32, _FLOOR, fixed)
