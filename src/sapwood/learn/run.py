@@ -26,6 +26,7 @@ from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.recipe import Members, Recipe, make_recipe
+from sapwood.learn.run_forecast import forecast_run
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
 from sapwood.learn.teaching import PartialTrees, PlainText, taught
 from sapwood.run.checkpoint import KeptFiles
@@ -221,6 +222,10 @@ class TrainingRun:
         """Train, save, and clear away what was kept for the case of an interruption."""
         progress, self.recipe = progress or Silent(), recipe
         done = self._done(corpus)
+        if self._n_jobs > 1 or recipe.network is not None:
+            expected = forecast_run(recipe, corpus, dev)
+            if expected is not None and expected.worth_saying:
+                progress.note(f"in all: {expected}")
         steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self._size])
         with self.kept.open_log(self.log, resume=self.resume, steps=steps) as log:
             if getattr(log, "is_new", True):
