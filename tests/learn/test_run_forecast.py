@@ -45,6 +45,8 @@ def test_parts_take_time_in_proportion_to_what_they_do():
     grammar = seconds(ALONE)
     passes = [seconds(replace(ALONE, network=NetworkLearner(epochs=epochs))) - grammar for epochs in (1, 6)]
     assert passes[1] == pytest.approx(6 * passes[0])
+    small, large = (replace(ALONE, network=NetworkLearner(half=half, epochs=6)) for half in (8, 512))
+    assert seconds(small) - grammar < passes[1] / 4 < 4 * passes[1] < seconds(large) - grammar
     layers = [seconds(replace(ALONE, layer=LayerLearner(folds=folds))) - grammar for folds in (2, 4, 5)]
     # Two grammars of a half, four of three quarters, five of four fifths.
     assert layers[1] - layers[0] == pytest.approx(2 * grammar)

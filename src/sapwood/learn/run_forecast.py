@@ -7,10 +7,13 @@ from forests. The constants are measured: see docs/performance.md.
 
 from __future__ import annotations
 
+import numpy as np
+
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.learn.base import Learner
 from sapwood.learn.forecast import Forecast
 from sapwood.learn.layer import LayerLearner
+from sapwood.learn.network import NetworkLearner
 from sapwood.learn.recipe import Recipe
 from sapwood.trees.corpus import Corpus
 
@@ -18,8 +21,9 @@ from sapwood.trees.corpus import Corpus
 _PACKED, _LAID_OUT = 0.1, 2.0
 # Bytes: of each node of the corpus, and of each word of forests.
 _NODE, _FOREST = 100.0, 1e3
-# Seconds of one core: for each word of a forest that is made, of one that is learned from, and that the network sees.
-_MADE, _LEARNED, _SEEN = 0.15e-3, 0.03e-3, 90e-6
+# Seconds of one core: for each word of a forest that is made and of one that is learned from, and for each sum and
+# product of a network.
+_MADE, _LEARNED, _OPERATION = 0.15e-3, 0.03e-3, 2e-11
 
 
 def forecast_run(recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None) -> Forecast | None:
@@ -50,7 +54,7 @@ def forecast_run(recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None) ->
         memory = max(memory, packed + parsed + _FOREST * words + _NODE * corpus.n_nodes)
         seconds += words * (_MADE * len(folds) + recipe.layer.epochs * _LEARNED) / workers
     if recipe.network is not None:
-        seconds += recipe.network.epochs * _SEEN * corpus.n_words
+        seconds += recipe.network.epochs * _OPERATION * _operations(recipe.network, corpus)
     return Forecast(max(memory, held + grammars[0].grammar), seconds)
 
 
@@ -66,3 +70,16 @@ def _held_out(layer: LayerLearner, corpus: Corpus) -> tuple[float, float]:
         return corpus.n_words, 1 - 1 / layer.folds
     part = min(1.0, layer.held_out / corpus.n_trees)
     return part * corpus.n_words, 1 - part
+
+
+def _operations(network: NetworkLearner, corpus: Corpus) -> float:
+    """Return how many sums and products a pass over the trees takes, about.
+
+    Those of all matrices for each word, forward and back; but of labels for each span, and forward alone, since few spans
+    have a say in the gradient.
+    """
+    labels, tags = (len(set(part)) for part in np.split(np.array(corpus.symbols.base), [corpus.n_interminals]))
+    sizes = network.sizes(labels, tags)
+    words = np.add.reduceat(corpus.word >= 0, corpus.offsets[:-1], dtype=np.int64)
+    by_label = sizes.inner * labels
+    return 6.0 * (sizes.n_weights - by_label) * corpus.n_words + by_label * float((words * (words - 1)).sum())
