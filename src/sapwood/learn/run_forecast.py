@@ -75,7 +75,7 @@ def _held_out(layer: LayerLearner, corpus: Corpus) -> tuple[float, float]:
 def _operations(network: NetworkLearner, corpus: Corpus) -> float:
     """Return how many sums and products a pass over the trees takes, about.
 
-    Those of all matrices for each word, forward and back; but of labels for each span, and forward alone, since few spans
+    Those of all matrices for each word, forward and back; but of labels for each span, and forward alone: few spans
     have a say in the gradient.
     """
     labels, tags = (len(set(part)) for part in np.split(np.array(corpus.symbols.base), [corpus.n_interminals]))
