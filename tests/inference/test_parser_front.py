@@ -51,6 +51,17 @@ def test_plain_text(parser):
     assert parser.parse_one(results[0].words).offsets is None
 
 
+def test_a_light_parser_parses_as_before(grammar):
+    parsers = [Parser([grammar] * number, marginals=number == 1) for number in (1, 2)]
+    for parser in parsers:
+        before, chart = parser("The cat saw the dog."), parser.chart(["the", "cat"])
+        parser.lighten()
+        assert not any(len(one.tensors) for one in parser.grammars)
+        assert parser("The cat saw the dog.") == before
+        assert (parser.chart(["the", "cat"]) is None) == (chart is None)
+    assert len(grammar.tensors)
+
+
 def test_text_is_cut_as_the_treebank_does(grammar):
     from dataclasses import replace
 

@@ -13,7 +13,7 @@ from training_helpers import Interrupted, Lines, Notes, PullThePlug
 from made_up import made_up_treebank
 from sapwood import Parser, evaluate_parser, kernels, train
 from sapwood.errors import InputError, UsageError
-from sapwood.grammar.bundle import load_models
+from sapwood.grammar.bundle import PackedGrammar, load_models
 from sapwood.grammar.layer import DENSE, FrequentWords, Layer
 from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import native_layer
@@ -254,21 +254,28 @@ def test_a_layer_learns_from_held_out_trees_and_the_grammar_from_the_others(tree
     assert len(grammar.layer.places)
 
 
-def test_grammars_of_folds_are_taken_one_by_one(corpus):
-    """And let go: of large ones there is room for one."""
-    alive = weakref.WeakSet()
+def test_grammars_of_folds_are_taken_one_by_one_and_let_go(corpus, monkeypatch):
+    """Of large ones there is room for one, and for its weights as the kernels have them."""
+    grammars, words, looks = [], [], []
 
-    def folds():
-        for _ in range(3):
-            assert not alive
-            grammar = LEARNER.fit(corpus)
-            alive.add(grammar.emissions)
-            yield [grammar]
-            del grammar
+    def unpacked(packed: PackedGrammar):
+        grammar = packed.unpacked()
+        grammars.append(weakref.ref(grammar))
+        words.append(weakref.ref(grammar.emissions))
+        return grammar
 
-    forests = replace(QUICK, folds=3).forests(corpus, folds())
-    assert not alive
-    assert len(forests.forests) == corpus.n_trees
+    def look(*given):
+        looks.append(([one() is None for one in grammars], [one() is None for one in words]))
+        return _forest(*given)
+
+    monkeypatch.setattr(module, "_forest", look)
+    packed = [PackedGrammar(LEARNER.fit(corpus))] * 3
+    forests = replace(QUICK, folds=3).forests(corpus, ([unpacked(one)] for one in packed))
+    assert len(forests.forests) == len(looks) == corpus.n_trees
+    assert [gone for n, gone in enumerate(looks) if gone not in looks[:n]] == [
+        ([True] * fold, [True] * (fold - 1) + [False]) for fold in (1, 2, 3)
+    ]
+    assert words[-1]() is None
     assert not len(forests.symbols.tensors)
 
 

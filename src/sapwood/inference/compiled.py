@@ -48,6 +48,7 @@ class CompiledGrammar:
     behind the other in `state_order`.
     """
 
+    # The grammar has no weights of rules any more: they are here, in another order.
     grammar: TensorGrammar
     coarse: TensorGrammar
     dtype: type
@@ -264,7 +265,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     leaf_states = grammar.state_offsets[grammar.n_interminals]
     owner = coarse_of[grammar.n_interminals :][grammar.emissions.symbol_of_state]
     compiled = CompiledGrammar(
-        grammar=grammar,
+        grammar=replace(grammar, tensors=np.zeros(0, grammar.tensors.dtype)),
         coarse=coarse,
         dtype=dtype,
         vector_sizes=vectors.vector_sizes,

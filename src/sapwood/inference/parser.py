@@ -176,6 +176,11 @@ class Parser:
         """The grammars as the kernels want them."""
         return self._ensemble.joint
 
+    def lighten(self) -> None:
+        """Let go of the grammars' weights, of which the kernels have their own: for whoever does nothing but parse."""
+        self.grammars = [member.grammar for member in self._ensemble.members]
+        self.grammar = self.grammars[0]
+
     @cached_property
     def _words(self) -> WordReader:
         return WordReader(self.grammars, self._ensemble)

@@ -190,6 +190,8 @@ class LayerLearner:
                 threshold=self.threshold,
             )
             parser, workspace = Parser(members, layer=False), Workspace()
+            parser.lighten()
+            del members
             native = native_layer(layer, parser.compiled)
             trees = np.flatnonzero(fold_of == fold)
             gold = _GoldNodes(corpus, parser)
@@ -198,7 +200,7 @@ class LayerLearner:
             forests += [forest for forest in track(made, progress, name, len(trees), "sentences") if forest is not None]
             # Symbols are known by their names, so any grammar's will do to begin with.
             symbols = parser.compiled.without_weights()
-            del members, parser, gold, made  # before the next ones are taken
+            del parser, gold, made  # before the next ones are taken
         if not forests:
             raise InputError("no tree can be parsed by the grammars of the other folds: there are too few trees")
         return LayerForests(layer, symbols, forests)

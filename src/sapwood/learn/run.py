@@ -249,8 +249,9 @@ class TrainingRun:
                     self.kept.forget()  # the last grammar's: it is kept as a whole
                 layer = self._layer(corpus, done[self._size :], progress, _MemberLog(log, steps, {}))
                 steps += recipe.layer.epochs
+            del done[self._size :]
             log.write("end", step=steps)
-        grammars = [packed.unpacked() for packed in done[: self._size]]
+        grammars = [packed.unpacked() for packed in done]
         grammars[0] = self._with_parts(grammars[0], network, layer)
         if self.tokeniser is not None:
             named = {"name": self.tokeniser}
