@@ -22,7 +22,7 @@ from sapwood.shapes import Array, Float, Float64, Shaped
 
 _FOLDED = 4.0
 # Bytes: of the program, of each node of the corpus.
-_PROGRAM, _NODE = 200e6, 300.0
+PROGRAM, _NODE = 200e6, 300.0
 # The most numbers in vectors that are held at once, inside and outside.
 _HELD = 1 << 24
 # Seconds of one core: for each weight of a grammar that is made, and each word that is parsed with it; for each node
@@ -107,7 +107,7 @@ def forecast(problem: LatentProblem, phases: Sequence[Phase], *, dev_words: int 
             memory = max(memory, 16 * weights + 8 * min(numbers, _HELD))
         if grammars:
             memory = max(memory, 4 * weights + (8 if dev_words else 4) * made)
-    memory += _PROGRAM + _NODE * corpus.n_nodes
+    memory += PROGRAM + _NODE * corpus.n_nodes
     return Forecast(memory, alone + shared / workers + measured, measured, 4 * made)
 
 

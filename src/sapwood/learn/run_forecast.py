@@ -11,19 +11,19 @@ import numpy as np
 
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.learn.base import Learner
-from sapwood.learn.forecast import Forecast
+from sapwood.learn.forecast import PROGRAM, Forecast
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.recipe import Recipe
 from sapwood.trees.corpus import Corpus
 
-# What a grammar takes, packed and ready for parsing, for each byte of its weights.
-_PACKED, _LAID_OUT = 0.1, 2.0
+# What a grammar takes, packed and ready for parsing or for a file, for each byte of its weights.
+_PACKED, _LAID_OUT = 0.1, 1.5
 # Bytes: of each node of the corpus, and of each word of forests.
-_NODE, _FOREST = 100.0, 1e3
+_NODE, _FOREST = 100.0, 4.4e3
 # Seconds of one core: for each word of a forest that is made and of one that is learned from, and for each sum and
 # product of a network.
-_MADE, _LEARNED, _OPERATION = 0.15e-3, 0.03e-3, 2e-11
+_MADE, _LEARNED, _OPERATION = 0.2e-3, 0.03e-3, 2e-11
 
 
 def forecast_run(recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None) -> Forecast | None:
@@ -42,7 +42,7 @@ def forecast_run(recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None) ->
     for one in grammars:
         memory, seconds = max(memory, packed + one.memory), seconds + one.seconds
         packed += _PACKED * one.grammar
-    held = packed + _NODE * corpus.n_nodes
+    held = PROGRAM + _NODE * corpus.n_nodes
     if recipe.layer is not None:
         folds = grammars[: recipe.layer.members]
         words, rest = _held_out(recipe.layer, corpus)
@@ -50,12 +50,11 @@ def forecast_run(recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None) ->
             memory = max(memory, packed + rest * one.memory)
             seconds += recipe.layer.turns * rest * (one.seconds - one.measuring)
             packed += recipe.layer.turns * rest * _PACKED * one.grammar
-        parsed = sum(_LAID_OUT * one.grammar for one in folds)
-        memory = max(memory, packed + parsed + _FOREST * words + _NODE * corpus.n_nodes)
+        memory = max(memory, held + packed + _FOREST * words + sum(_LAID_OUT * one.grammar for one in folds))
         seconds += words * (_MADE * len(folds) + recipe.layer.epochs * _LEARNED) / workers
     if recipe.network is not None:
         seconds += recipe.network.epochs * _OPERATION * _operations(recipe.network, corpus)
-    return Forecast(max(memory, held + grammars[0].grammar), seconds)
+    return Forecast(memory, seconds)
 
 
 def _kind(learner: Learner) -> str:
