@@ -1,8 +1,8 @@
 """How much memory and time a whole training run will take, about: grammars, those of folds, a layer and a network.
 
 Grammars that are done wait packed (`PackedGrammar`). So the most memory is held while one of them is learned; or while
-trees are parsed for the layer, by a grammar that is there as it is and laid out for parsing; or while the layer learns
-from forests. The constants are measured: see docs/performance.md.
+trees are parsed for the layer, by a grammar that is laid out for that, and their forests kept. The constants are
+measured: see docs/performance.md.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from sapwood.learn.recipe import Recipe
 from sapwood.trees.corpus import Corpus
 
 # What a grammar takes, packed and ready for parsing or for a file, for each byte of its weights.
-_PACKED, _LAID_OUT = 0.1, 1.5
-# Bytes: of each node of the corpus, and of each word of forests.
-_NODE, _FOREST = 100.0, 4.4e3
-# Seconds of one core: for each word of a forest that is made and of one that is learned from, and for each sum and
-# product of a network.
-_MADE, _LEARNED, _OPERATION = 0.2e-3, 0.03e-3, 2e-11
+_PACKED, _LAID_OUT = 0.05, 1.8
+# Bytes: of each node of the corpus; of forests for each word and rule, since more rules leave more edges.
+_NODE, _FOREST = 100.0, 0.27
+# Seconds of one core: for each word of a forest that is made, and each of them and rule; for each word of one that is
+# learned from; for each sum and product of a network.
+_MADE, _RULE, _LEARNED, _OPERATION = 0.1e-3, 12e-9, 0.03e-3, 2e-11
 
 
 def forecast_run(recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None) -> Forecast | None:
@@ -46,12 +46,13 @@ def forecast_run(recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None) ->
     if recipe.layer is not None:
         folds = grammars[: recipe.layer.members]
         words, rest = _held_out(recipe.layer, corpus)
+        rules = len(corpus.rules)
         for one in folds:
             memory = max(memory, packed + rest * one.memory)
             seconds += recipe.layer.turns * rest * (one.seconds - one.measuring)
             packed += recipe.layer.turns * rest * _PACKED * one.grammar
-        memory = max(memory, held + packed + _FOREST * words + sum(_LAID_OUT * one.grammar for one in folds))
-        seconds += words * (_MADE * len(folds) + recipe.layer.epochs * _LEARNED) / workers
+        memory = max(memory, held + packed + _FOREST * words * rules + sum(_LAID_OUT * one.grammar for one in folds))
+        seconds += words * ((_MADE + _RULE * rules) * len(folds) + recipe.layer.epochs * _LEARNED) / workers
     if recipe.network is not None:
         seconds += recipe.network.epochs * _OPERATION * _operations(recipe.network, corpus)
     return Forecast(memory, seconds)
