@@ -56,6 +56,12 @@ RUNS = [
         marks=slow,
     ),
     pytest.param(
+        "held_out",
+        "{trees} --cycles 1 --epochs 1",
+        [rf"\| 0 \| 0 \| {F1} ", rf"\| {NUMBER} \| {NUMBER} \| {F1} \| {NUMBER} \| {F1} \| {NUMBER} \|"],
+        id="held_out",
+    ),
+    pytest.param(
         "heads",
         "{trees}/dev.mrg {trees}/dev.conllu",
         [r"same head: 100.0% of all, 100.0% without punctuation"],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sapwood.errors import InputError, ModelError, SapwoodError, UsageError
-from sapwood.grammar.bundle import BUNDLE_VERSION, load_models, save_models
+from sapwood.grammar.bundle import BUNDLE_VERSION, PackedGrammar, load_models, save_models
 from sapwood.grammar.tensor_grammar import BUNDLE_KIND, TensorGrammar
 from sapwood.storage import read_arrays, read_header, write_arrays
 from sapwood.testing.grammars import random_grammar, random_states
@@ -42,6 +42,24 @@ def test_round_trip(tmp_path, grammars):
         assert_same(ours, theirs)
     save_models(again, tmp_path / "b")
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_packed_grammars_are_the_same(tmp_path, grammars):
+    sparse = replace(grammars[0], tensors=np.where(grammars[0].tensors > 0.3, grammars[0].tensors, 0))
+    for ours in (*grammars, sparse):
+        assert_same(ours, PackedGrammar(ours).unpacked())
+        ours.save(tmp_path / "a")
+        save_models([PackedGrammar(ours)], tmp_path / "b")
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    save_models(grammars, tmp_path / "a")
+    save_models(map(PackedGrammar, grammars), tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_packed_grammars_take_no_room_for_zeros(grammars):
+    large = replace(grammars[0], tensors=np.zeros(10**6, np.float32))
+    large.tensors[::1000] = 0.5
+    assert sum(array.nbytes for array in PackedGrammar(large)._content()[0].values()) < 20_000
 
 
 def test_grammars_that_share_nothing(tmp_path):

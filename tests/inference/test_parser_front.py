@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import json
 import pickle
+import weakref
+from dataclasses import replace
 
 import pytest
 
@@ -51,9 +54,25 @@ def test_plain_text(parser):
     assert parser.parse_one(results[0].words).offsets is None
 
 
-def test_text_is_cut_as_the_treebank_does(grammar):
-    from dataclasses import replace
+def test_a_light_parser_parses_as_before(grammar):
+    parsers = [Parser([grammar] * number, marginals=number == 1) for number in (1, 2)]
+    for parser in parsers:
+        before, chart = parser("The cat saw the dog."), parser.chart(["the", "cat"])
+        parser.lighten()
+        assert not any(len(one.tensors) for one in parser.grammars)
+        assert parser("The cat saw the dog.") == before
+        assert (parser.chart(["the", "cat"]) is None) == (chart is None)
+    assert len(grammar.tensors)
+    heavy = replace(grammar, tensors=grammar.tensors.copy())
+    weights, parser = weakref.ref(heavy.tensors), Parser(heavy)
+    parser("The cat saw the dog.")
+    del heavy
+    parser.lighten()
+    gc.collect()
+    assert weights() is None
 
+
+def test_text_is_cut_as_the_treebank_does(grammar):
     style = {"rewrite": False, "split_hyphens": True}
     exact = Parser(replace(grammar, info={**grammar.info, "tokeniser": style}))
     [result] = exact("a well-known “dog”")

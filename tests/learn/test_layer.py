@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
+import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from training_helpers import Interrupted, Lines, PullThePlug
+from training_helpers import Interrupted, Lines, Notes, PullThePlug
 
 from made_up import made_up_treebank
 from sapwood import Parser, evaluate_parser, kernels, train
 from sapwood.errors import InputError, UsageError
-from sapwood.grammar.bundle import load_models
+from sapwood.grammar.bundle import PackedGrammar, load_models
 from sapwood.grammar.layer import DENSE, FrequentWords, Layer
 from sapwood.inference.chart import Forest, Workspace
 from sapwood.inference.layered import native_layer
 from sapwood.learn import PCFG
+from sapwood.learn import layer as module
 from sapwood.learn.layer import LayerLearner, _forest, _GoldNodes
 from sapwood.learn.split_merge import SplitMerge
 from sapwood.run.workers import Threads
 
 BITS = 12
 QUICK = LayerLearner(folds=2, epochs=2, bits=16, least=2)
+SOME = replace(QUICK, held_out=30)
 LEARNER = SplitMerge(cycles=1, iterations=3, settle=2, support=2)
 
 
@@ -140,9 +143,40 @@ def test_folds_are_of_trees_that_stand_together():
 
 
 @pytest.mark.parametrize(
+    ("n_trees", "held_out"), [(65_218, 16_304), (20_001, 5000), (100_000, 20_000), (80, 30), (5, 4)]
+)
+def test_some_trees_are_held_out_evenly(n_trees, held_out):
+    learner = LayerLearner(held_out=held_out)
+    out = learner.fold_of(n_trees) == 0
+    assert learner.turns == 1
+    assert set(learner.fold_of(n_trees).tolist()) == {0, -1}
+    assert out.sum() == pytest.approx(held_out, rel=0.02, abs=10)
+    for part in np.array_split(out, 4) if n_trees > 1000 else []:
+        assert part.sum() == pytest.approx(held_out / 4, rel=0.05)
+    # In groups, the last of which may be a smaller one.
+    groups = np.diff(np.flatnonzero(np.diff(out, prepend=False, append=False)))[::2]
+    assert set(groups[:-1] % min(50, max(1, n_trees // 16))) <= {0}
+
+
+def test_something_must_be_held_out_and_something_left():
+    assert (LayerLearner(held_out=1).fold_of(1000) == 0).sum() == 50
+    assert (LayerLearner(held_out=999).fold_of(1000) == -1).sum() == 50
+    with pytest.raises(InputError, match="needs more than these, not 1000 in all"):
+        LayerLearner(held_out=1000).fold_of(1000)
+
+
+def test_settings_name_what_was_asked_for():
+    assert "held_out" not in QUICK.settings()
+    assert QUICK.settings()["folds"] == 2
+    assert "folds" not in SOME.settings()
+    assert SOME.settings()["held_out"] == 30
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"folds": 1}, "2 folds"),
+        ({"held_out": 0}, "held_out must be positive, not 0"),
         ({"epochs": 0}, "epochs"),
         ({"groups": ("magic",)}, "magic"),
         ({"bits": 27}, "bits must be 8 to 26"),
@@ -170,9 +204,11 @@ def test_a_layer_makes_a_grammar_better_and_its_loss_falls(trees, tmp_path):
     assert better.failed == plain.failed
 
 
-@pytest.mark.parametrize("ensemble", [1, 2])
-def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads_interrupted_or_not(trees, tmp_path, ensemble):
-    run = {"method": LEARNER, "layer": QUICK, "ensemble": ensemble}
+@pytest.mark.parametrize(("ensemble", "layer"), [(1, QUICK), (2, QUICK), (1, SOME), (2, replace(SOME, members=1))])
+def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads_interrupted_or_not(
+    trees, tmp_path, ensemble, layer
+):
+    run = {"method": LEARNER, "layer": layer, "ensemble": ensemble}
     train(trees, **run, output=tmp_path / "one")
     train(trees, **{**run, "method": LEARNER.replace(threads=3)}, output=tmp_path / "three")
     one = (tmp_path / "one").read_bytes()
@@ -180,7 +216,7 @@ def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads_interrupted
     assert load_models(tmp_path / "one")[0].layer is not None
     assert len(load_models(tmp_path / "one")) == ensemble
     stops = 0
-    for at in (6, 60, 150, 250):
+    for at in (6, 12, 60, 150, 250):
         try:
             train(trees, **run, output=tmp_path / "torn", resume=stops > 0, progress=PullThePlug(at))
         except Interrupted:
@@ -197,6 +233,55 @@ def test_a_run_with_another_layer_is_not_gone_on_with(trees, tmp_path):
     other = replace(QUICK, folds=3)
     with pytest.raises(UsageError, match="other settings or trees"):
         train(trees, method=LEARNER, layer=other, output=tmp_path / "m", resume=True)
+
+
+def test_a_layer_learns_from_held_out_trees_and_the_grammar_from_the_others(trees, corpus, monkeypatch):
+    seen, fitted = [], []
+    monkeypatch.setattr(module, "_forest", lambda gold, *rest: seen.append(rest[-1]) or _forest(gold, *rest))
+    fit = SplitMerge.fit
+    monkeypatch.setattr(
+        SplitMerge, "fit", lambda self, corpus, **options: fitted.append(corpus) or fit(self, corpus, **options)
+    )
+    notes = Notes()
+    grammar = train(corpus, method=LEARNER, layer=SOME, progress=notes).grammar
+    out = np.flatnonzero(SOME.fold_of(corpus.n_trees) == 0)
+    assert seen == out.tolist()
+    assert [one.n_trees for one in fitted] == [80, 80 - len(out)]
+    others = np.setdiff1d(np.arange(80), out)
+    assert [fitted[1].sentence(tree) for tree in range(len(others))] == [corpus.sentence(tree) for tree in others]
+    assert notes.texts == ["grammar 1 of 1: split-merge", f"for the layer: trees without {len(out)} to learn from"]
+    assert grammar.info["layer"] == SOME.settings()
+    assert len(grammar.layer.places)
+
+
+def test_grammars_of_folds_are_taken_one_by_one_and_let_go(corpus, monkeypatch):
+    """Of large ones there is room for one, and for its weights as the kernels have them."""
+    grammars, words, looks = [], [], []
+
+    def unpacked(packed: PackedGrammar):
+        grammar = packed.unpacked()
+        grammars.append(weakref.ref(grammar))
+        words.append(weakref.ref(grammar.emissions))
+        return grammar
+
+    def look(*given):
+        looks.append(([one() is None for one in grammars], [one() is None for one in words]))
+        return _forest(*given)
+
+    monkeypatch.setattr(module, "_forest", look)
+    packed = [PackedGrammar(LEARNER.fit(corpus))] * 3
+    forests = replace(QUICK, folds=3).forests(corpus, ([unpacked(one)] for one in packed))
+    assert len(forests.forests) == len(looks) == corpus.n_trees
+    assert [gone for n, gone in enumerate(looks) if gone not in looks[:n]] == [
+        ([True] * fold, [True] * (fold - 1) + [False]) for fold in (1, 2, 3)
+    ]
+    assert words[-1]() is None
+    assert not len(forests.symbols.tensors)
+
+
+def test_every_fold_needs_its_grammars(corpus):
+    with pytest.raises(UsageError, match="2 folds needs grammars for each, not for 1"):
+        QUICK.fit(corpus, [[LEARNER.fit(corpus)]])
 
 
 def test_workers_do_not_matter(corpus):

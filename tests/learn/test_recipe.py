@@ -6,19 +6,19 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from training_helpers import Interrupted, PullThePlug
+from training_helpers import Interrupted, Notes, PullThePlug
 
 from made_up import made_up_treebank
 from sapwood import Parser, train
 from sapwood.errors import UsageError
 from sapwood.grammar.bundle import load_models
 from sapwood.learn import EM, Cluster, PivotEM, Spectral, SplitMerge
+from sapwood.learn import recipe as module
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.network import NetworkLearner
-from sapwood.learn.recipe import FEW, TINY, make_recipe, recommended
+from sapwood.learn.recipe import FEW, LARGE, TINY, make_recipe, recommended
 from sapwood.learn.run import Trained, TrainingRun
 from sapwood.run.log import read_log
-from sapwood.run.progress import Silent
 
 QUICK = {"states": 2, "support": 5, "iterations": 2}
 MEMBERS = ["em", "cluster", "em"]
@@ -87,23 +87,16 @@ def test_mixed_ensembles_parse_and_go_on_to_the_same_bytes(trees, tmp_path):
 
 
 def test_what_is_said_of_a_run_names_methods_and_says_nothing_of_folds_but_their_number(trees):
-    class Noting(Silent):
-        def __init__(self) -> None:
-            self.notes: list[str] = []
-
-        def note(self, message: str) -> None:
-            self.notes.append(message)
-
-    progress = Noting()
+    progress = Notes()
     train(
         trees,
         ensemble=[EM(states=1, iterations=1), Cluster(states=40, support=30)],
         layer=LayerLearner(folds=2, epochs=1),
         progress=progress,
     )
-    (few,) = (note for note in progress.notes if "support only" in note)
+    (few,) = (note for note in progress.texts if "support only" in note)
     folds = [f"for the layer: trees without fold {fold} of 2" for fold in (1, 2)]
-    assert progress.notes == ["grammar 1 of 2: em", "grammar 2 of 2: cluster", few, *folds]
+    assert progress.texts == ["grammar 1 of 2: em", "grammar 2 of 2: cluster", few, *folds]
 
 
 def without_times(path: Path) -> list[dict[str, object]]:
@@ -145,6 +138,38 @@ def test_what_is_recommended_depends_on_the_number_of_trees():
     assert len({recommended(n).first.preparation for n in (0, TINY, FEW)}) == 1
 
 
+def test_what_is_learned_on_top_of_many_trees_is_bounded():
+    for n in (FEW, 10_224, LARGE):  # as it always was
+        assert (recommended(n).layer, recommended(n).network) == (LayerLearner(), NetworkLearner())
+    for n, held_out, epochs in (
+        (LARGE + 1, 5000, 12), (40_000, 10_000, 9), (65_218, 16_304, 6), (100_000, LARGE, 4), (10**7, LARGE, 2),
+    ):  # fmt: skip
+        recipe = recommended(n)
+        assert recipe.learners == (SplitMerge(),)
+        assert recipe.layer == LayerLearner(held_out=held_out)
+        assert recipe.network == NetworkLearner(epochs=epochs)
+        # The same for whoever names the method and asks for them, and for ensembles; but not for whoever says how.
+        assert make_recipe(n_trees=n) == recipe
+        assert make_recipe("split-merge", layer=True, network=True, n_trees=n) == recipe
+        assert make_recipe(ensemble=2, n_trees=n).layer == LayerLearner(held_out=held_out, members=1)
+        own = make_recipe(n_trees=n, layer=LayerLearner(), network=NetworkLearner())
+        assert (own.layer, own.network) == (LayerLearner(), NetworkLearner())
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_many_trees_go_through_all_parts(trees, tmp_path, monkeypatch, many):
+    monkeypatch.setattr(module, "FEW", 10)
+    monkeypatch.setattr(module, "LARGE", 79 if many else 80)
+    monkeypatch.setattr(module, "_SEEN", 160)
+    options = {"cycles": 1, "iterations": 2, "settle": 1}
+    grammar = train(trees, **options, output=tmp_path / "m").grammar
+    assert grammar.info["layer"].get("held_out") == (20 if many else None)
+    assert grammar.info["network"]["epochs"] == (2 if many else 12)
+    again = train(trees, **options, threads=3, output=tmp_path / "n")
+    assert (tmp_path / "n").read_bytes() == (tmp_path / "m").read_bytes()
+    assert Parser(again.grammar).parse_one(made_up_treebank(1)[0].words()).status == "parsed"
+
+
 def test_an_ensemble_without_a_method_is_of_what_is_recommended():
     many = make_recipe(ensemble=3, n_trees=FEW)
     assert [one.method for one in many.learners] == ["split-merge"] * 3
@@ -183,16 +208,6 @@ def test_the_layer_of_an_ensemble_may_be_learned_from_some_of_its_grammars(trees
             train(trees, **given, output=tmp_path / "m", resume=plug > 7, progress=PullThePlug(plug))
     train(trees, **given, output=tmp_path / "m", resume=True)
     assert (tmp_path / "m").read_bytes() == bytes_of(whole, tmp_path / "whole")
-
-
-class Notes(Silent):
-    """Progress of which the notes are kept."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.texts.append(text)
 
 
 def test_parts_of_what_is_recommended_can_be_left_out():

@@ -11,6 +11,7 @@ import numpy as np
 
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.grammar.validate import inner_sums
+from sapwood.run.progress import Silent
 from sapwood.testing.grammars import random_grammar
 
 
@@ -56,6 +57,17 @@ class PullThePlug:
 
     def note(self, message: str) -> None:
         """Drop the message."""
+
+
+class Notes(Silent):
+    """Progress of which the notes are kept."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def note(self, message: str) -> None:
+        """Keep the message."""
+        self.texts.append(message)
 
 
 def sharpened(grammar: TensorGrammar, power: float) -> TensorGrammar:

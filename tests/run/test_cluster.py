@@ -210,9 +210,13 @@ def test_recipes_give_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_folds_of_a_layer_are_trained_whole(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("held_out", [None, 8])
+def test_folds_of_a_layer_are_trained_whole(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_out: int | None
+) -> None:
     monkeypatch.setattr(observations, "_SHARD_NODES", 1 << 16)  # as it is on the workers
-    options: dict[str, Any] = {"method": "em", "layer": LayerLearner(folds=2, epochs=1), "states": 2, "iterations": 1}
+    layer = LayerLearner(folds=2, epochs=1, held_out=held_out)
+    options: dict[str, Any] = {"method": "em", "layer": layer, "states": 2, "iterations": 1}
     here = saved(sapwood.train(TREES, **options), tmp_path / "here")
     assert saved(sapwood.train(TREES, workers=cluster, **options), tmp_path / "there") == here
 

@@ -41,7 +41,33 @@ BUNDLE = Schema(
 )
 
 
-def save_models(grammars: Iterable[TensorGrammar], path: str | Path) -> None:
+class PackedGrammar:
+    """A grammar that waits in memory, as it is stored: most rule weights are zero, and take no room here.
+
+    >>> grammar = TensorGrammar.from_parts(root={"S": 1.0}, rules={("S", "N", "N"): 1.0}, words={("N", "dogs"): 1.0})
+    >>> PackedGrammar(grammar).unpacked() == grammar
+    True
+    """
+
+    def __init__(self, grammar: TensorGrammar) -> None:
+        self._stored = grammar._content()
+        self.info = dict(grammar.info)
+
+    def unpacked(self) -> TensorGrammar:
+        """Return the grammar."""
+        arrays, metadata = self._stored
+        return TensorGrammar._from_content(dict(arrays), {**metadata, "info": self.info}, check=False)
+
+    def _content(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return self._stored
+
+    def save(self, path: str | Path) -> None:
+        """Write the grammar as `TensorGrammar.save` does."""
+        arrays, metadata = self._stored
+        MODEL.write(path, arrays, {**metadata, "info": self.info})
+
+
+def save_models(grammars: Iterable[TensorGrammar | PackedGrammar], path: str | Path) -> None:
     """Write one or several grammars to one file, whole or not at all; a single one as `TensorGrammar.save` does."""
     members = list(grammars)
     if not members:

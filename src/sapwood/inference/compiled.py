@@ -48,6 +48,7 @@ class CompiledGrammar:
     behind the other in `state_order`.
     """
 
+    # The grammar has no weights of rules any more: they are here, in another order.
     grammar: TensorGrammar
     coarse: TensorGrammar
     dtype: type
@@ -87,6 +88,10 @@ class CompiledGrammar:
     def n_coarse(self) -> int:
         """Number of coarse symbols."""
         return len(self.coarse.symbols)
+
+    def without_weights(self) -> CompiledGrammar:
+        """Return what is left of symbols and rules if nothing is to be parsed: a small part of it."""
+        return replace(self, grammar=self.coarse, tensors=self.tensors[:0].copy(), levels=())
 
     def leaf(self, row: Float[Array, "leaf_states"], *, fixed: bool = False) -> Leaf:
         """Return a word's lexical weights, given as a dense row over preterminal states, with their coarse averages."""
@@ -260,7 +265,7 @@ def compile_grammar(grammar: TensorGrammar, dtype: type = np.float64) -> Compile
     leaf_states = grammar.state_offsets[grammar.n_interminals]
     owner = coarse_of[grammar.n_interminals :][grammar.emissions.symbol_of_state]
     compiled = CompiledGrammar(
-        grammar=grammar,
+        grammar=replace(grammar, tensors=np.zeros(0, grammar.tensors.dtype)),
         coarse=coarse,
         dtype=dtype,
         vector_sizes=vectors.vector_sizes,

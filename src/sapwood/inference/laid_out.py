@@ -26,6 +26,12 @@ class LaidOut:
     def __init__(self, grammars: Sequence[TensorGrammar], dtype: type, *, layer: bool) -> None:
         self._grammars, self._dtype, self._layer = grammars, dtype, layer
 
+    def lighten(self) -> list[TensorGrammar]:
+        """Return the grammars without the weights that the kernels have, and let go of those that have them."""
+        self._grammars = [member.grammar for member in self.ensemble.members]
+        vars(self).pop("words", None)  # which has them, too
+        return list(self._grammars)
+
     @cached_property
     def ensemble(self) -> Ensemble:
         """All grammars."""

@@ -176,6 +176,11 @@ class Parser:
         """The grammars as the kernels want them."""
         return self._laid_out.ensemble.joint
 
+    def lighten(self) -> None:
+        """Let go of the grammars' weights, of which the kernels have their own: for whoever does nothing but parse."""
+        self.grammars = self._laid_out.lighten()
+        self.grammar = self.grammars[0]
+
     @property
     def _words(self) -> WordReader:
         return self._laid_out.words

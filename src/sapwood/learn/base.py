@@ -17,6 +17,7 @@ from typing import ClassVar
 from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.learn.forecast import Forecast
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.settings import Declared, other
 from sapwood.learn.sources import Source
@@ -111,6 +112,10 @@ class Learner(Declared, ABC):
         if also:
             return self._learn_also(corpus, also, evaluate, progress or Silent(), log or NoLog(), checkpoint)
         return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
+
+    def forecast(self, corpus: Corpus, dev: Evaluate | None = None) -> Forecast | None:
+        """Return what `fit` will take, about; None if that is not known."""
+        return None
 
     def _learn_also(
         self,

@@ -22,7 +22,7 @@ from sapwood.shapes import Array, Float, Float64, Shaped
 
 _FOLDED = 4.0
 # Bytes: of the program, of each node of the corpus.
-_PROGRAM, _NODE = 200e6, 300.0
+PROGRAM, _NODE = 200e6, 300.0
 # The most numbers in vectors that are held at once, inside and outside.
 _HELD = 1 << 24
 # Seconds of one core: for each weight of a grammar that is made, and each word that is parsed with it; for each node
@@ -56,10 +56,24 @@ class Phase:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run will take: the most memory, in bytes, and time, in seconds."""
+    """What a run will take.
+
+    Attributes
+    ----------
+    memory
+        The most memory at one time, in bytes.
+    seconds
+        Time.
+    measuring
+        The part of it in which grammars are measured on held-out trees.
+    grammar
+        Bytes of the weights of the grammar that is learned.
+    """
 
     memory: float
     seconds: float
+    measuring: float = 0.0
+    grammar: float = 0.0
 
     @property
     def worth_saying(self) -> bool:
@@ -77,21 +91,24 @@ def forecast(problem: LatentProblem, phases: Sequence[Phase], *, dev_words: int 
     """Return what a run of these phases will take, about; `dev_words` are parsed with each grammar looked at."""
     corpus, workers = problem.trees.corpus, problem.workers.count
     counts = problem.trees.rule_counts()
-    memory = alone = shared = 0.0
+    memory = alone = shared = measured = made = 0.0
     for phase in phases:
         states = np.asarray(phase.states, float)
         sizes = states[corpus.rules].prod(axis=1)
         weights, numbers = float(sizes.sum()), float(states @ problem.trees.symbol_counts())
         made = weights if problem.unfolded is None else _FOLDED * weights
-        grammars = phase.looks if dev_words else int(phase is phases[-1])
+        last = int(phase is phases[-1])
+        grammars = phase.looks if dev_words else last
         shared += phase.iterations * pass_seconds(float(sizes @ counts), weights, numbers)
-        shared += grammars * _PARSED * dev_words + phase.features * _FEATURES * corpus.n_nodes
-        alone += grammars * _MADE * made
+        shared += phase.features * _FEATURES * corpus.n_nodes
+        measured += grammars * _PARSED * dev_words / workers + (grammars - last) * _MADE * made
+        alone += last * _MADE * made
         if phase.iterations:
             memory = max(memory, 16 * weights + 8 * min(numbers, _HELD))
         if grammars:
             memory = max(memory, 4 * weights + (8 if dev_words else 4) * made)
-    return Forecast(_PROGRAM + _NODE * corpus.n_nodes + memory, alone + shared / workers)
+    memory += PROGRAM + _NODE * corpus.n_nodes
+    return Forecast(memory, alone + shared / workers + measured, measured, 4 * made)
 
 
 def kept_splits(

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from sapwood.evaluate.held_out import Evaluate, HeldOut
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
-from sapwood.learn.forecast import Phase, forecast
+from sapwood.learn.forecast import Forecast, Phase, forecast
 from sapwood.learn.latent import LatentCounts, LatentWeights
 from sapwood.learn.lexical import LexicalSettings
 from sapwood.learn.problem import LatentProblem, Unaries
@@ -59,10 +59,17 @@ class LatentLearner(Learner):
         """Return what a run does, about, for a forecast of what it takes."""
         return [Phase(problem.wanted_states(1, 1))]
 
+    def forecast(self, corpus: Corpus, dev: Evaluate | None = None) -> Forecast:
+        """Return what `fit` will take, about."""
+        return self._forecast(self.problem(corpus), dev)
+
+    def _forecast(self, problem: LatentProblem, dev: Evaluate | None) -> Forecast:
+        words = dev.observed.n_words if isinstance(dev, HeldOut) else 0
+        return forecast(problem, self._phases(problem), dev_words=words)
+
     def _foretell(self, problem: LatentProblem, dev: Evaluate | None, progress: Progress) -> None:
         """Say what the run will take, if that is much."""
-        words = dev.observed.n_words if isinstance(dev, HeldOut) else 0
-        expected = forecast(problem, self._phases(problem), dev_words=words)
+        expected = self._forecast(problem, dev)
         if expected.worth_saying:
             progress.note(f"{self.method}: {expected}")
 

@@ -3,6 +3,7 @@
 A grammar knows its own training trees too well: there its posteriors are sharper than they will ever be again, and a
 layer that learned from them would trust them too much. So the treebank is cut into folds, the same learner is fitted to
 all folds but one, and that one is parsed with the result: posteriors of every tree by a grammar that has not seen it.
+Of many trees only some are held out, and one grammar is learned from all others: a layer needs no more (docs/layer.md).
 
 The tree to learn is the one in the pruned forest with the most right nodes; whatever pruning took away is not put back,
 so that forests look as they do when parsing. The loss is minus the logarithm of its probability (a conditional random
@@ -13,7 +14,7 @@ looked at while its features do not occur.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -25,6 +26,7 @@ from sapwood.errors import InputError, UsageError
 from sapwood.grammar.layer import BITS, GRAMMAR_ALONE, GROUPS, FrequentWords, Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart import Forest, Workspace
+from sapwood.inference.compiled import CompiledGrammar
 from sapwood.inference.layered import LayerInput, native_layer
 from sapwood.inference.parser import Parser
 from sapwood.inference.product import AnyChart, ProductChart
@@ -49,6 +51,9 @@ class LayerLearner:
     ----------
     folds
         Into how many parts the treebank is cut.
+    held_out
+        How many trees to learn from, about, in place of folds: they stand in groups through all the treebank, and one
+        grammar is learned from the others. None: all trees are learned from, fold by fold.
     members
         How many of an ensemble's grammars are learned for each fold, the first ones; None: all.
     epochs
@@ -70,6 +75,7 @@ class LayerLearner:
     """
 
     folds: int = 4
+    held_out: int | None = None
     members: int | None = None
     epochs: int = 6
     batch: int = 16
@@ -85,7 +91,7 @@ class LayerLearner:
     def __post_init__(self) -> None:
         if self.folds < 2:
             raise UsageError(f"a layer needs at least 2 folds, not {self.folds}")
-        for name in ("epochs", "batch", "rate", "dense_rate", "least", "members"):
+        for name in ("epochs", "batch", "rate", "dense_rate", "least", "members", "held_out"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
         if self.bits not in BITS:
@@ -98,21 +104,37 @@ class LayerLearner:
     def settings(self) -> dict[str, Any]:
         """Return what the result depends on beside the trees and grammars, as JSON values."""
         settings = {**asdict(self), "groups": list(self.groups)}
-        if self.members is None:  # as it was in all models before there was a choice
-            del settings["members"]
+        for name in ("members", "held_out"):
+            if settings[name] is None:  # as it was in all models before there was a choice
+                del settings[name]
+        if self.held_out is not None:
+            del settings["folds"]
         return settings
 
+    @property
+    def turns(self) -> int:
+        """How often the grammars are learned from a part of the trees."""
+        return self.folds if self.held_out is None else 1
+
     def fold_of(self, n_trees: int) -> Int64[Array, "trees"]:
-        """Return the fold of each tree: blocks of trees that stand together, in turn."""
+        """Return when each tree is held out, -1 if never: blocks of trees that stand together, in turn."""
         if n_trees < self.folds:
             raise InputError(f"a layer with {self.folds} folds needs at least as many trees, not {n_trees}")
         block = min(_BLOCK, max(1, n_trees // (4 * self.folds)))
-        return np.arange(n_trees) // block % self.folds
+        number = np.arange(n_trees) // block
+        if self.held_out is None:
+            return number % self.folds
+        if n_trees <= self.held_out:
+            raise InputError(f"a layer from {self.held_out} held-out trees needs more than these, not {n_trees} in all")
+        blocks = int(number[-1]) + 1
+        chosen = min(max(1, round(self.held_out / block)), blocks - 1)
+        # As evenly spaced as they can be.
+        return np.where((number + 1) * chosen // blocks > number * chosen // blocks, 0, -1)
 
     def fit(
         self,
         corpus: Corpus,
-        grammars: Sequence[Sequence[TensorGrammar]],
+        grammars: Iterable[Sequence[TensorGrammar]],
         *,
         random_state: int = 0,
         workers: Workers = HERE,
@@ -126,7 +148,8 @@ class LayerLearner:
         corpus
             The trees.
         grammars
-            For each fold the grammars, those of an ensemble together, that were learned from the other folds.
+            For each fold the grammars, those of an ensemble together, that were learned from the other folds; with
+            `held_out`, once those that were learned from the trees that are not.
         random_state
             Seed of the order of the trees.
         workers
@@ -140,40 +163,47 @@ class LayerLearner:
     def forests(
         self,
         corpus: Corpus,
-        grammars: Sequence[Sequence[TensorGrammar]],
+        grammars: Iterable[Sequence[TensorGrammar]],
         *,
         workers: Workers = HERE,
         progress: Progress | None = None,
     ) -> LayerForests:
         """Return what a layer learns from: parse each fold with the grammars of the others."""
         progress, threads = progress or Silent(), Threads(workers.threads)
-        classes = grammars[0][0].lexicon.classes
         frequent = FrequentWords.count((corpus.sentence(tree) for tree in range(corpus.n_trees)), least=self.least)
-        layer = Layer(
-            bits=self.bits,
-            places=np.zeros(0, np.uint32),
-            values=np.zeros(0, np.float32),
-            dense=np.array(GRAMMAR_ALONE),
-            frequent=frequent,
-            classes=classes,
-            groups=self._groups(classes),
-            threshold=self.threshold,
-        )
-        workspace = Workspace()
         forests: list[Any] = []
         fold_of = self.fold_of(corpus.n_trees)
-        for fold, members in enumerate(grammars):
-            parser = Parser(members, layer=False)
+        given = iter(grammars)
+        for fold in range(self.turns):
+            members = next(given, None)  # which may be made only now: there may be room for one, but not for all
+            if members is None:
+                raise UsageError(f"a layer from {self.turns} folds needs grammars for each, not for {fold}")
+            classes = members[0].lexicon.classes
+            layer = Layer(
+                bits=self.bits,
+                places=np.zeros(0, np.uint32),
+                values=np.zeros(0, np.float32),
+                dense=np.array(GRAMMAR_ALONE),
+                frequent=frequent,
+                classes=classes,
+                groups=self._groups(classes),
+                threshold=self.threshold,
+            )
+            parser, workspace = Parser(members, layer=False), Workspace()
+            parser.lighten()
+            del members
             native = native_layer(layer, parser.compiled)
             trees = np.flatnonzero(fold_of == fold)
             gold = _GoldNodes(corpus, parser)
             made = threads.map(_forest, repeat(gold), repeat(layer), repeat(native), repeat(workspace), trees.tolist())
-            name = f"forests of fold {fold + 1} of {len(grammars)}"
+            name = "forests" if self.turns == 1 else f"forests of fold {fold + 1} of {self.turns}"
             forests += [forest for forest in track(made, progress, name, len(trees), "sentences") if forest is not None]
+            # Symbols are known by their names, so any grammar's will do to begin with.
+            symbols = parser.compiled.without_weights()
+            del parser, gold, made  # before the next ones are taken
         if not forests:
             raise InputError("no tree can be parsed by the grammars of the other folds: there are too few trees")
-        # Symbols are known by their names, so any grammar's will do to begin with.
-        return LayerForests(layer, parser, forests)
+        return LayerForests(layer, symbols, forests)
 
     def fit_forests(
         self,
@@ -186,7 +216,7 @@ class LayerLearner:
     ) -> Layer:
         """Learn the weights from forests, which may be those of a learner with other groups, rates and penalties."""
         begin = replace(forests.layer, bits=self.bits, groups=self._groups(forests.layer.classes))
-        native = native_layer(begin, forests.parser.compiled)
+        native = native_layer(begin, forests.symbols)
         threads, workspace = Threads(workers.threads), Workspace()
         self._descend(
             native, forests.forests, random_state, threads, workspace, progress or Silent(), log or NoLog()
@@ -231,14 +261,14 @@ class LayerForests:
     ----------
     layer
         A layer without weights.
-    parser
-        One of those that made the forests.
+    symbols
+        Symbols and rules of one of the grammars that made the forests.
     forests
         Forests with the tree in each that is nearest to the right one, as kernels have them.
     """
 
     layer: Layer
-    parser: Parser
+    symbols: CompiledGrammar
     forests: list[Any]
 
 

@@ -112,6 +112,10 @@ class NetworkLearner:
         """Return what the result depends on beside the trees, as JSON values."""
         return asdict(self)
 
+    def sizes(self, labels: int, tags: int) -> Sizes:
+        """Return how large a network of so many symbols over spans and words is."""
+        return Sizes(self.input, self.half, self.layers, self.inner, labels, tags)
+
     @with_one_blas_thread
     def fit(
         self,
@@ -140,7 +144,7 @@ class NetworkLearner:
         """
         progress, log = progress or Silent(), log or NoLog()
         sentences = _Sentences(corpus, self.most_looks, classes)
-        size = Sizes(self.input, self.half, self.layers, self.inner, len(sentences.labels), len(sentences.tags))
+        size = self.sizes(len(sentences.labels), len(sentences.tags))
         vectors = len(sentences.looks) + END + 1
         run = _Run(self, Passes.random(size, vectors, np.random.default_rng([random_state, 0])), sentences)
         file = None

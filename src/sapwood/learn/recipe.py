@@ -6,6 +6,7 @@ have the same symbols, rules and words, as all methods with hidden states give t
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,11 @@ Part = TypeVar("Part", LayerLearner, NetworkLearner)
 FEW, TINY = 2000, 50
 _FEW = (PivotEM(states=8), Spectral(), Cluster(states=8, iterations=10))
 _MANY = (SplitMerge(),)
+# With more trees than this, what is learned on top would take many times as long as the grammar: the layer is learned
+# from one part of them, as large as a fold but no larger than this, and the network makes fewer passes, so that it sees
+# about so many trees in all.
+LARGE = 20_000
+_SEEN, _LEAST_PASSES = 360_000, 2
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,9 @@ def make_recipe(
         kinds = _of_methods(ensemble, settings)
     if classes is not None:
         kinds = [kind.replace(lexical=replace(kind.lexical, classes=classes)) for kind in kinds]
-    return Recipe(_seeded(kinds), layer=_made(layer, LayerLearner), network=_made(network, NetworkLearner))
+    return Recipe(
+        _seeded(kinds), layer=_made(layer, usual_layer(n_trees)), network=_made(network, usual_network(n_trees))
+    )
 
 
 def recommended(n_trees: int, *, ensemble: int | None = None, **settings: Any) -> Recipe:
@@ -159,7 +167,30 @@ def recommended(n_trees: int, *, ensemble: int | None = None, **settings: Any) -
         return Recipe(_seeded(learners))
     # Grammars of one method and several seeds are much alike: a layer learned from one of them does for all.
     alike = len(learners) > 1 and len({one.method for one in learners}) == 1
-    return Recipe(_seeded(learners), layer=LayerLearner(members=1 if alike else None), network=NetworkLearner())
+    layer = replace(usual_layer(n_trees), members=1 if alike else None)
+    return Recipe(_seeded(learners), layer=layer, network=usual_network(n_trees))
+
+
+def usual_layer(n_trees: int | None = None) -> LayerLearner:
+    """Return what learns a layer from so many trees.
+
+    >>> usual_layer(50_000)
+    LayerLearner(folds=4, held_out=12500, ...)
+    """
+    if n_trees is None or n_trees <= LARGE:
+        return LayerLearner()
+    return LayerLearner(held_out=min(n_trees // LayerLearner.folds, LARGE))
+
+
+def usual_network(n_trees: int | None = None) -> NetworkLearner:
+    """Return what learns a network from so many trees: fewer passes over many.
+
+    >>> usual_network(50_000).epochs
+    8
+    """
+    if n_trees is None or n_trees <= LARGE:
+        return NetworkLearner()
+    return NetworkLearner(epochs=min(NetworkLearner.epochs, max(_LEAST_PASSES, math.ceil(_SEEN / n_trees))))
 
 
 def _settings_of(*learners: Learner) -> set[str]:
@@ -168,10 +199,10 @@ def _settings_of(*learners: Learner) -> set[str]:
     return names | {"features"} if "inside" in names else names
 
 
-def _made(given: Any, cls: type[Part]) -> Part | None:
+def _made(given: bool | Part | None, usual: Part) -> Part | None:
     """Return a part of a recipe that may be given as whether it is wanted."""
     if given is None or isinstance(given, bool):
-        return cls() if given else None
+        return usual if given else None
     return given
 
 

@@ -17,14 +17,16 @@ import numpy as np
 from sapwood.errors import GrammarError, UsageError
 from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
-from sapwood.grammar.bundle import load_models, save_models
+from sapwood.grammar.bundle import PackedGrammar, load_models, save_models
 from sapwood.grammar.layer import Layer
+from sapwood.grammar.network import Network
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD
 from sapwood.learn.network import NetworkLearner
 from sapwood.learn.recipe import Members, Recipe, make_recipe
+from sapwood.learn.run_forecast import forecast_run
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
 from sapwood.learn.teaching import PartialTrees, PlainText, taught
 from sapwood.run.checkpoint import KeptFiles
@@ -220,6 +222,10 @@ class TrainingRun:
         """Train, save, and clear away what was kept for the case of an interruption."""
         progress, self.recipe = progress or Silent(), recipe
         done = self._done(corpus)
+        if self._n_jobs > 1 or recipe.network is not None:
+            expected = forecast_run(recipe, corpus, dev)
+            if expected is not None and expected.worth_saying:
+                progress.note(f"in all: {expected}")
         steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self._size])
         with self.kept.open_log(self.log, resume=self.resume, steps=steps) as log:
             if getattr(log, "is_new", True):
@@ -230,30 +236,34 @@ class TrainingRun:
                 view = _MemberLog(log, steps, {"member": number} if self._size > 1 else {})
                 for event, step, found in lines if own else []:
                     view.write(event, step=step, **found)
-                done.append(grammar.with_info(seed=recipe.seed))
+                done.append(grammar)
                 steps += grammar.info.get("iterations", 0) if own else 0
                 if self.output is not None and (self._n_jobs > 1 or recipe.network is not None):
                     save_models(done, self.kept.members)
+            network = layer = None
             if recipe.network is not None:
-                done[0] = self._with_network(corpus, done[0], progress, _MemberLog(log, steps, {}))
+                network = self._network(corpus, progress, _MemberLog(log, steps, {}))
                 steps += recipe.network.epochs
             if recipe.layer is not None:
                 if recipe.network is None:
                     self.kept.forget()  # the last grammar's: it is kept as a whole
-                done = self._with_layer(corpus, done, progress, _MemberLog(log, steps, {}))
+                layer = self._layer(corpus, done[self._size :], progress, _MemberLog(log, steps, {}))
                 steps += recipe.layer.epochs
+            del done[self._size :]
             log.write("end", step=steps)
+        grammars = [packed.unpacked() for packed in done]
+        grammars[0] = self._with_parts(grammars[0], network, layer)
         if self.tokeniser is not None:
             named = {"name": self.tokeniser}
-            done = [grammar.with_info(tokeniser={**grammar.info.get("tokeniser", {}), **named}) for grammar in done]
+            grammars = [one.with_info(tokeniser={**one.info.get("tokeniser", {}), **named}) for one in grammars]
         if self.output is not None:
-            save_grammars(done, self.output)
+            save_grammars(grammars, self.output)
             self.kept.clear()
-        return done
+        return grammars
 
     @property
     def _folds(self) -> int:
-        return 0 if self.recipe.layer is None else self.recipe.layer.folds
+        return 0 if self.recipe.layer is None else self.recipe.layer.turns
 
     @property
     def _of_fold(self) -> tuple[Learner, ...]:
@@ -271,22 +281,25 @@ class TrainingRun:
             yield Job(learner, corpus, dev)
         if self.recipe.layer is not None:
             fold_of = self.recipe.layer.fold_of(corpus.n_trees)
-            for fold in range(self.recipe.layer.folds):
+            for fold in range(self.recipe.layer.turns):
                 trees = corpus.part(np.flatnonzero(fold_of != fold))
                 for learner in self._of_fold:
                     yield Job(learner, trees)
 
     def _grammars(
         self, first: int, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, steps: int
-    ) -> Iterator[tuple[int, TensorGrammar, Lines]]:
-        """Yield the grammars that are not finished yet, and what is to be noted of them: whole trainings elsewhere."""
+    ) -> Iterator[tuple[int, PackedGrammar, Lines]]:
+        """Yield the grammars that are not finished yet, and what is to be noted of them: whole trainings elsewhere.
+
+        They are packed, so that there is room for what is still to be learned.
+        """
         numbers, workers = range(first, self._n_jobs), self._where
         jobs = islice(self._jobs(corpus, dev), first, None)
         if not workers.near and len(numbers) > 1:
             alone = (replace(job, learner=replace(job.learner, workers=None, threads=1)) for job in jobs)
             found = track(fit_all(alone, workers), progress, "learning", len(numbers), "grammars")
             for number, (grammar, lines) in zip(numbers, found, strict=True):
-                yield number, grammar, lines
+                yield number, self._packed(grammar), lines
             return
         for number, job in zip(numbers, jobs, strict=True):
             fold, member = 0, number
@@ -294,59 +307,66 @@ class TrainingRun:
                 of = len(self._of_fold)
                 fold, member = divmod(number - self._size + of, of)
             if fold and not member:
-                progress.note(f"for the layer: trees without fold {fold} of {self._folds}")
+                left_out = f"fold {fold} of {self._folds}"
+                if self._folds == 1:
+                    left_out = f"{corpus.n_trees - job.corpus.n_trees:,} to learn from"
+                progress.note(f"for the layer: trees without {left_out}")
             elif not fold and self._n_jobs > 1:
                 progress.note(f"grammar {member + 1} of {self._size}: {job.learner.method}")
             view = _MemberLog(log, steps, {"member": number} if self._size > 1 else {})
             checkpoint = self.kept.checkpoint(f"-{number:02d}" if self._n_jobs > 1 else "")
             try:
                 # What there is to say of a grammar was said of the one of all trees.
-                grammar = job.learner.fit(
-                    job.corpus,
-                    dev=job.dev,
-                    progress=WithoutNotes(progress) if fold else progress,
-                    log=NoLog() if fold else view,
-                    checkpoint=checkpoint,
+                packed = self._packed(
+                    job.learner.fit(
+                        job.corpus,
+                        dev=job.dev,
+                        progress=WithoutNotes(progress) if fold else progress,
+                        log=NoLog() if fold else view,
+                        checkpoint=checkpoint,
+                    )
                 )
             except GrammarError:  # which would come again, however often one goes on
                 self.kept.forget()
                 raise
-            steps += grammar.info.get("iterations", 0)
-            yield number, grammar, []
+            steps += packed.info.get("iterations", 0)
+            yield number, packed, []
 
-    def _with_layer(
-        self, corpus: Corpus, done: list[TensorGrammar], progress: Progress, log: Log
-    ) -> list[TensorGrammar]:
-        """Return the grammars of all trees, the first with a layer; those of folds come behind them."""
+    def _packed(self, grammar: TensorGrammar) -> PackedGrammar:
+        return PackedGrammar(grammar.with_info(seed=self.recipe.seed))
+
+    def _layer(self, corpus: Corpus, rest: Sequence[PackedGrammar], progress: Progress, log: Log) -> Layer:
+        """Return a layer, given the grammars of the folds, one fold after the other."""
         assert self.recipe.layer is not None
-        own, rest = done[: self._size], done[self._size :]
         size = len(self._of_fold)
-        folds = [rest[begin : begin + size] for begin in range(0, len(rest), size)]
-        layer = self.recipe.layer.fit(
+        folds = ([one.unpacked() for one in rest[begin : begin + size]] for begin in range(0, len(rest), size))
+        return self.recipe.layer.fit(
             corpus, folds, random_state=self.recipe.seed, workers=self._where, progress=progress, log=log
         )
-        if self.recipe.network is not None:
-            layer = layer.beside(self.recipe.network.weight)
-        first = replace(own[0], layer=layer).with_info(layer=self.recipe.layer.settings())
-        return [first, *own[1:]]
 
-    def _with_network(self, corpus: Corpus, grammar: TensorGrammar, progress: Progress, log: Log) -> TensorGrammar:
-        """Return a grammar with a network, and a layer that has no features yet."""
+    def _network(self, corpus: Corpus, progress: Progress, log: Log) -> Network:
         assert self.recipe.network is not None
-        # The grammars are kept as a whole: their checkpoints make way for the network's.
-        checkpoint = self.kept.checkpoint("-network")
-        network = self.recipe.network.fit(
+        return self.recipe.network.fit(
             corpus,
             classes=self.recipe.first.lexical.classes,
             random_state=self.recipe.seed,
-            checkpoint=checkpoint,
+            # The grammars are kept as a whole: their checkpoints make way for the network's.
+            checkpoint=self.kept.checkpoint("-network"),
             progress=progress,
             log=log,
         )
-        layer = Layer.plain().beside(self.recipe.network.weight)
-        return replace(grammar, layer=layer, network=network).with_info(network=self.recipe.network.settings())
 
-    def _done(self, corpus: Corpus) -> list[TensorGrammar]:
+    def _with_parts(self, grammar: TensorGrammar, network: Network | None, layer: Layer | None) -> TensorGrammar:
+        """Return the first grammar with what stands on top; a network needs a layer, if only one without features."""
+        if network is not None:
+            assert self.recipe.network is not None
+            layer = (Layer.plain() if layer is None else layer).beside(self.recipe.network.weight)
+            grammar = replace(grammar, network=network).with_info(network=self.recipe.network.settings())
+        if self.recipe.layer is not None:
+            grammar = grammar.with_info(layer=self.recipe.layer.settings())
+        return replace(grammar, layer=layer)
+
+    def _done(self, corpus: Corpus) -> list[PackedGrammar]:
         """Return the grammars that are finished; refuse to go on with those of another run."""
         if not (self.resume and self.kept.members.exists()):
             return []
@@ -362,7 +382,7 @@ class TrainingRun:
                     f"{self.kept.members}: grammars of a training run with other settings or trees; give the same "
                     "ones again, or remove it to start anew"
                 )
-        return done
+        return [PackedGrammar(grammar) for grammar in done]
 
 
 @dataclass(frozen=True)
