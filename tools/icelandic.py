@@ -5,7 +5,7 @@
 
 The labels say what kind of clause there is, `IP-MAT`, `IP-SUB` or `IP-INF`; other function tags are cut, and tags of
 words keep their case. To keep the model small, it is trained on half of the trees (every second block of fifty) with
-three cycles of split-merge, and its states are merged afterwards; the layer has 2^17 places for weights, and the network
+three cycles of split-merge, and its states are merged afterwards. The layer has 2^17 places for weights, the network
 vectors of 64 numbers for 15,000 looks. The same trees give the same bytes.
 """
 
