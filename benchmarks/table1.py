@@ -55,7 +55,7 @@ USUAL = [method for method in METHODS if method != "EM, no smoothing"]
 STARTS = {"EM": "random", "cluster+EM": "clusters", "pivot+EM": "pivots"}
 CAPTION = (
     "Dev F1, mean and standard deviation of {seeds} seeds, in brackets the iterations of EM to it; test F1 with the "
-    "number of states that is best on dev. Decoder: max-rule, the default of parsing. Smoothing of EM, pivot, cluster "
+    "number of states that is best on dev. Decoder: max-rule, as for all grammars. Smoothing of EM, pivot, cluster "
     "and split-merge: 3 per cent of a state's rules and 10 of its words are the mean of its symbol's states (none in "
     "the row that says so); of spectral: C of 10, 20 or 30 by dev. One state for 30 occurrences at most "
     "(split-merge: 4). Seconds are the processor's, one for each m."

@@ -261,7 +261,7 @@ CASES: dict[str, list[Case]] = {
         Case(
             "parse -m m --decoder best",
             USAGE,
-            "'best' is not one of 'max-rule', 'max-rule-sum', 'recall', 'max-rule-absolute', 'viterbi'",
+            "'best' is not one of 'max-rule', 'max-rule-sum', 'recall', 'f1', 'max-rule-absolute', 'viterbi'",
         ),
         Case("parse -m m --to xml", USAGE, "'xml' is not one of 'brackets'"),
         Case("convert trees.mrg --from xml", USAGE, "'xml' is not one of 'auto'"),

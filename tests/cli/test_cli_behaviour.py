@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 import sapwood as package
+from sapwood.cli import _common
 from sapwood.cli.main import run
+from sapwood.inference import decode
 from sapwood.trees import Tree
 
 COMMANDS = (
@@ -57,6 +59,10 @@ def test_help_has_an_example(command: str, sapwood: Any) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     examples = outcome.out.split("Examples:\n")[1].split("Options:")[0]
     assert f"    sapwood {command}" in "  " + examples
+
+
+def test_decoders_are_those_that_there_are() -> None:
+    assert _common.DECODERS == decode.DECODERS
 
 
 @pytest.mark.parametrize(("command", "setting"), [("train", "--cycles"), ("induce", "--iterations")])

@@ -22,7 +22,7 @@ from sapwood.grammar.bundle import load_models, save_models
 from sapwood.grammar.layer import DENSE, GROUPS, FrequentWords, Layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.decode import forest_edges
+from sapwood.inference.decode import PRODUCT_DECODERS, forest_edges
 from sapwood.inference.layered import LayeredChart
 from sapwood.learn import PCFG
 from sapwood.learn.split_merge import SplitMerge
@@ -123,7 +123,7 @@ def test_without_weights_the_layer_is_the_nearest_distribution_without_states(se
 
 
 @examples(25)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.sampled_from(["max-rule", "max-rule-sum", "recall"]))
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.sampled_from(PRODUCT_DECODERS))
 def test_one_call_gives_what_the_chart_and_a_decoder_give(seed, members, decoder):
     _, grammars, words = make(seed, members, longest=7)
     direct = Parser(grammars, threshold=1e-9, decoder=decoder).parse_one(words)

@@ -72,4 +72,4 @@ def test_learners_say_what_is_not_usual_about_them(learner):
 
 
 def test_parsers_say_what_they_are():
-    assert re.fullmatch(r"<Parser: <TensorGrammar: .*>, max-rule, threshold 2e-05>", repr(Parser()))
+    assert re.fullmatch(r"<Parser: <TensorGrammar: .*>, f1, threshold 2e-05>", repr(Parser()))

@@ -55,10 +55,39 @@ void best_by_edges(const Forest &forest, const double *leaf_score, const double 
     }
 }
 
+void score_phrases(const Forest &forest, const CoarseGrammar &grammar, const double *node_posterior, double *totals,
+                   double *leaf_score, double *gain) {
+    std::fill_n(totals, grammar.n_labels, 0.0);
+    const auto each_label = [&](Index v, auto visit) {
+        const int32_t symbol = forest.node_symbol[v];
+        for (Index x = grammar.label_offsets[symbol]; x < grammar.label_offsets[symbol + 1]; ++x) visit(grammar.labels[x]);
+    };
+    for (std::size_t cell = 0; cell + 1 < forest.node_offsets.size(); ++cell) {
+        const Index first = forest.node_offsets[cell], end = forest.node_offsets[cell + 1];
+        for (Index v = first; v < end; ++v)
+            each_label(v, [&](int32_t label) { totals[label] += std::max(node_posterior[v], 0.0); });
+        for (Index v = first; v < end; ++v) {
+            double score = 0;
+            each_label(v, [&](int32_t label) {
+                score += std::min(totals[label], 1.0) - (label < grammar.n_phrase_labels ? least_worth : 0.0);
+            });
+            const bool is_leaf = forest.node_symbol[v] >= grammar.n_interminals;
+            leaf_score[v] = is_leaf ? score : impossible;
+            gain[v] = is_leaf ? 0.0 : score;
+        }
+        for (Index v = first; v < end; ++v) each_label(v, [&](int32_t label) { totals[label] = 0; });
+    }
+}
+
 std::vector<int32_t> best_tree(const Forest &forest, const CoarseGrammar &grammar, Decoder decoder,
                                const double *node_posterior, const double *edge_posterior, DecodeMemory &memory) {
     double *leaf_score = memory.leaf_score.take(forest.n_nodes() + 1), *gain = memory.gain.take(forest.n_nodes() + 1);
     double *edge_score = memory.edge_score.take(forest.n_edges() + 1);
+    if (decoder == Decoder::f1) {
+        score_phrases(forest, grammar, node_posterior, memory.labels.take(grammar.n_labels + 1), leaf_score, gain);
+        std::fill_n(edge_score, forest.n_edges(), 0.0);
+        return solve(forest, grammar, memory);
+    }
     const bool by_logs = decoder == Decoder::max_rule;
     const auto score = [&](double posterior) { return by_logs ? std::log(std::max(posterior, 0.0)) : std::max(posterior, 0.0); };
     for (Index v = 0; v < forest.n_nodes(); ++v) {

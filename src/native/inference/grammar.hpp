@@ -39,6 +39,11 @@ struct CoarseGrammar {
     std::vector<float> begins, follows;    // (T + 1, S)
     std::vector<double> steps;             // (T + 1, T + 1)
 
+    // What each symbol stands for: numbers of labels, those of tags behind all others.
+    Index n_labels, n_phrase_labels;
+    std::vector<int64_t> label_offsets;  // (S + 1)
+    std::vector<int32_t> labels;
+
     std::shared_ptr<const Closing> closing;  // which cells are closed, null if none is
 
     template <class Real> const Real *weights() const {

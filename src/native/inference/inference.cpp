@@ -62,6 +62,18 @@ struct Contexts {
     }
 };
 
+// `sapwood.inference.phrase_labels.PhraseLabels`.
+struct PhraseLabels {
+    Vector<const int64_t> offsets;
+    Vector<const int32_t> labels;
+    Index phrases, total;
+
+    static constexpr auto fields() {
+        return std::tuple{field("offsets", &PhraseLabels::offsets), field("labels", &PhraseLabels::labels),
+                          field("phrases", &PhraseLabels::phrases), field("total", &PhraseLabels::total)};
+    }
+};
+
 template <class T, int N> std::vector<std::remove_const_t<T>> flat(View<T, N> values) {
     return std::vector<std::remove_const_t<T>>(values.data, values.data + values.size());
 }
@@ -71,7 +83,7 @@ template <class T, int N> std::vector<float> flat_single(View<T, N> values) {
 }
 
 std::shared_ptr<CoarseGrammar> make_coarse(const CoarseArrays &rules, const PairTables &pairs, const Contexts &contexts,
-                                           Vector<const double> root, Index n_interminals) {
+                                           const PhraseLabels &labels, Vector<const double> root, Index n_interminals) {
     auto grammar = std::make_shared<CoarseGrammar>();
     CoarseGrammar &g = *grammar;
     g.n_symbols = root.size(), g.n_interminals = n_interminals, g.n_rules = rules.rule_parent.size();
@@ -83,6 +95,8 @@ std::shared_ptr<CoarseGrammar> make_coarse(const CoarseArrays &rules, const Pair
     g.pair_merit = flat(pairs.merit), g.dense_row = flat(pairs.dense_row), g.dense_merit = flat(pairs.dense_merit);
     g.pair_of_code = flat(pairs.pair_of_code), g.tag = flat(contexts.tag), g.share = flat(contexts.share);
     g.begins = flat_single(contexts.begins), g.follows = flat_single(contexts.follows), g.steps = flat(contexts.steps);
+    g.label_offsets = flat(labels.offsets), g.labels = flat(labels.labels);
+    g.n_labels = labels.total, g.n_phrase_labels = labels.phrases;
     return grammar;
 }
 
@@ -171,6 +185,14 @@ auto best_edges(const Forest &forest, Vector<const double> leaf_score, Vector<co
     Array<int64_t> choice(forest.n_nodes());
     best_by_edges(forest, leaf_score.data, score.data, gain.data, best.data.get(), choice.data.get());
     return std::pair{std::move(best), std::move(choice)};
+}
+
+// What leaves and inner nodes score if the expected F1 is to be large.
+auto phrase_scores(const Forest &forest, const CoarseGrammar &grammar, Vector<const double> node_posterior) {
+    Array<double> leaf_score(forest.n_nodes()), gain(forest.n_nodes());
+    std::vector<double> totals(grammar.n_labels);
+    score_phrases(forest, grammar, node_posterior.data, totals.data(), leaf_score.data.get(), gain.data.get());
+    return std::pair{std::move(leaf_score), std::move(gain)};
 }
 
 // The tree's symbols in preorder and the logarithm of the sentence's probability, or None.
@@ -320,7 +342,8 @@ void bind_inference(nb::module_ &module) {
     nb::enum_<Decoder>(module, "Decoder")
         .value("max_rule", Decoder::max_rule)
         .value("max_rule_sum", Decoder::max_rule_sum)
-        .value("recall", Decoder::recall);
+        .value("recall", Decoder::recall)
+        .value("f1", Decoder::f1);
     module.def("coarse_grammar", &make_coarse);
     module.def("set_closing", &set_closing);
     module.def("best_tags", &best_tags, unlocked());
@@ -330,6 +353,7 @@ void bind_inference(nb::module_ &module) {
     module.def("coarse_forest", &coarse_forest_of, unlocked());
     module.def("filter_forest", &filter_forest_of, unlocked());
     module.def("best_by_edges", &best_edges, unlocked());
+    module.def("phrase_scores", &phrase_scores, unlocked());
     nb::class_<LayerSymbols>(module, "LayerSymbols");
     module.def("layer", &make_layer);
     module.def("layer_symbols", &make_layer_symbols);

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The names in sapwood.inference.decode, without the seconds that importing it costs.
-DECODERS = ("max-rule", "max-rule-sum", "recall", "max-rule-absolute", "viterbi")
+DECODERS = ("max-rule", "max-rule-sum", "recall", "f1", "max-rule-absolute", "viterbi")
 
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="No progress and no remarks on standard error.")
@@ -163,9 +163,8 @@ def parser_options(function: F) -> F:
         click.option(
             "--decoder",
             type=Choice(DECODERS, "sapwood.decoders"),
-            default="max-rule",
-            show_default=True,
-            help="How the tree is chosen from the posteriors; recall for grammars learned without trees.",
+            help="How the tree is chosen from the posteriors. [default: f1 for models with a layer or a network, "
+            "recall for grammars learned without trees, else max-rule]",
         ),
     ):
         function = option(function)
@@ -395,7 +394,8 @@ def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptio
     if induced:
         from sapwood.induction.parsing import InducedGrammarParser as kind
     settings: dict[str, Any] = {**options}
-    settings["decoder"] = options.get("decoder") or ("recall" if induced else DECODERS[0])
+    if induced and options.get("decoder") is None:
+        settings["decoder"] = "recall"
     return kind(grammars, **settings)
 
 

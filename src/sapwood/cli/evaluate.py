@@ -84,7 +84,7 @@ def command(
     unlabelled: bool,
     gold_tags: bool,
     calibration: bool,
-    decoder: str,
+    decoder: str | None,
     threshold: float | None,
     precision: Precision,
     max_memory: int | None,
@@ -159,7 +159,7 @@ def command(
 
         parser = common.load_parser(
             models,
-            decoder=decoder if common.was_given(context, "decoder") else None,
+            decoder=decoder,
             threshold=threshold,
             precision=precision,
             max_memory=max_memory,

@@ -75,7 +75,7 @@ def command(
     output_format: str,
     heads: str | None,
     output: str | None,
-    decoder: str,
+    decoder: str | None,
     threshold: float | None,
     precision: Precision,
     exact: bool,
@@ -181,7 +181,7 @@ def command(
         return
     parser = common.load_parser(
         models,
-        decoder=decoder if common.was_given(context, "decoder") else None,
+        decoder=decoder,
         threshold=0.0 if exact else threshold,
         precision=precision,
         workers=workers,

@@ -59,7 +59,7 @@ def command(
     host: str,
     port: int,
     token: str | None,
-    decoder: str,
+    decoder: str | None,
     threshold: float | None,
     max_memory: int | None,
     timeout: float | None,

@@ -14,6 +14,7 @@ from sapwood.grammar.emissions import offsets_of, run_offsets
 from sapwood.grammar.groups import rule_keys
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.contexts import Contexts, find_contexts
+from sapwood.inference.phrase_labels import find_labels
 from sapwood.shapes import Array, Float, Float32, Float64, Int32, Int64
 
 # Coarse lexical weights never vanish where the fine grammar has a word.
@@ -104,7 +105,7 @@ class CompiledGrammar:
     def native_coarse(self) -> Any:
         """The coarse grammar as the kernels have it."""
         native = kernels.coarse_grammar(
-            self, self.pair_tables, self.contexts, self.coarse.root, self.coarse.n_interminals
+            self, self.pair_tables, self.contexts, find_labels(self.coarse), self.coarse.root, self.coarse.n_interminals
         )
         if (closing := self.grammar.closing) is not None:
             kernels.set_closing(native, closing.weights, closing.limit)

@@ -64,9 +64,10 @@ class Parser:
         Several grammars must have the same symbols, rules and words, as those have that were trained on the same trees
         from different seeds. Without one it is the included English model.
     decoder
-        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `max-rule-absolute`,
+        How the tree is chosen from the posteriors: `max-rule`, `max-rule-sum`, `recall`, `f1`, `max-rule-absolute`,
         `viterbi`, or what another package adds (`sapwood.inference.decode`). Of several grammars `max-rule` takes the
-        product of posteriors, `max-rule-sum` and `recall` the mean; the others are for one grammar alone.
+        product of posteriors, `max-rule-sum`, `recall` and `f1` the mean; the others are for one grammar alone.
+        Without one it is `f1` where there is a layer or a network, whose posteriors can be trusted, else `max-rule`.
     threshold
         Posterior below which the coarse pass prunes a rule at a split; 0 parses exactly, in double precision. Without
         one, as the model says, or else 2e-5.
@@ -115,7 +116,7 @@ class Parser:
         self,
         model: Model | None = None,
         *,
-        decoder: str = "max-rule",
+        decoder: str | None = None,
         threshold: float | None = None,
         threads: int = 1,
         workers: Workers | None = None,
@@ -129,7 +130,6 @@ class Parser:
         tokeniser: str | Callable[[str], Sentences] | None = None,
         precision: Precision = "single",
     ) -> None:
-        self._decode = find_decoder(decoder)
         if threshold is not None and not 0 <= threshold < 1:
             raise UsageError(f"the threshold must be at least 0 and below 1, not {threshold}")
         if precision not in get_args(Precision):
@@ -139,6 +139,9 @@ class Parser:
         self.grammar = self.grammars[0]
         self.layer, self.precision = layer, precision
         used = self.grammar.layer if layer else None
+        if decoder is None:
+            decoder = "max-rule" if used is None else "f1"
+        self._decode = find_decoder(decoder)
         if len(self.grammars) > 1 and (decoder == "max-rule-absolute" or (decoder == "viterbi" and used is None)):
             raise UsageError(
                 f"{decoder} takes one grammar, not {len(self.grammars)}; choose from {', '.join(PRODUCT_DECODERS)}"

@@ -56,6 +56,7 @@ _NATIVE_DECODERS = {
     "max-rule": kernels.Decoder.max_rule,
     "max-rule-sum": kernels.Decoder.max_rule_sum,
     "recall": kernels.Decoder.recall,
+    "f1": kernels.Decoder.f1,
 }
 
 

@@ -150,7 +150,7 @@ class Service:
         limits: Limits | None = None,
         threads: int = 2,
         token: str | None = None,
-        decoder: str = "max-rule",
+        decoder: str | None = None,
         threshold: float | None = None,
     ) -> Service:
         """Read models (without any, the included one), a treebank and logs.
