@@ -16,7 +16,7 @@ from sapwood.learn import EM, Cluster, PivotEM, Spectral, SplitMerge
 from sapwood.learn import recipe as module
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.network import NetworkLearner
-from sapwood.learn.recipe import FEW, LARGE, TINY, make_recipe, recommended
+from sapwood.learn.recipe import FEW, LARGE, TINY, make_recipe, recommended, usual_network
 from sapwood.learn.run import Trained, TrainingRun
 from sapwood.run.log import read_log
 
@@ -175,7 +175,13 @@ def test_an_ensemble_without_a_method_is_of_what_is_recommended():
     assert [one.method for one in many.learners] == ["split-merge"] * 3
     assert len({one.settings()["random_state"] for one in many.learners}) == 3
     assert many.first == recommended(FEW).first
-    assert (many.layer, many.network) == (LayerLearner(members=1), NetworkLearner())
+    larger = NetworkLearner(half=192, inner=192, epochs=20)
+    assert (many.layer, many.network) == (LayerLearner(members=1), larger)
+    assert make_recipe("split-merge", ensemble=2, network=True, n_trees=FEW).network == larger
+    # Alone, and where trees are few or more than enough, it is as usual.
+    assert make_recipe(ensemble=1, n_trees=FEW).network == NetworkLearner()
+    assert make_recipe(ensemble=3, n_trees=FEW - 1).network == NetworkLearner()
+    assert make_recipe(ensemble=3, n_trees=LARGE + 1).network == usual_network(LARGE + 1)
     few = make_recipe(ensemble=4, n_trees=FEW - 1)
     assert [one.method for one in few.learners] == ["pivot+em", "spectral", "cluster", "pivot+em"]
     assert few.learners[3] != few.learners[0]

@@ -39,6 +39,8 @@ _MANY = (SplitMerge(),)
 # about so many trees in all.
 LARGE = 20_000
 _SEEN, _LEAST_PASSES = 360_000, 2
+# Whoever waits for several grammars can wait for a larger network, if there are trees enough for it.
+_LARGER = NetworkLearner(half=192, inner=192, epochs=20)
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,8 @@ def make_recipe(
         kinds = _of_methods(ensemble, settings)
     if classes is not None:
         kinds = [kind.replace(lexical=replace(kind.lexical, classes=classes)) for kind in kinds]
-    return Recipe(
-        _seeded(kinds), layer=_made(layer, usual_layer(n_trees)), network=_made(network, usual_network(n_trees))
-    )
+    usual = usual_network(n_trees, several=len(kinds) > 1)
+    return Recipe(_seeded(kinds), layer=_made(layer, usual_layer(n_trees)), network=_made(network, usual))
 
 
 def recommended(n_trees: int, *, ensemble: int | None = None, **settings: Any) -> Recipe:
@@ -168,7 +169,7 @@ def recommended(n_trees: int, *, ensemble: int | None = None, **settings: Any) -
     # Grammars of one method and several seeds are much alike: a layer learned from one of them does for all.
     alike = len(learners) > 1 and len({one.method for one in learners}) == 1
     layer = replace(usual_layer(n_trees), members=1 if alike else None)
-    return Recipe(_seeded(learners), layer=layer, network=usual_network(n_trees))
+    return Recipe(_seeded(learners), layer=layer, network=usual_network(n_trees, several=len(learners) > 1))
 
 
 def usual_layer(n_trees: int | None = None) -> LayerLearner:
@@ -182,14 +183,16 @@ def usual_layer(n_trees: int | None = None) -> LayerLearner:
     return LayerLearner(held_out=min(n_trees // LayerLearner.folds, LARGE))
 
 
-def usual_network(n_trees: int | None = None) -> NetworkLearner:
-    """Return what learns a network from so many trees: fewer passes over many.
+def usual_network(n_trees: int | None = None, *, several: bool = False) -> NetworkLearner:
+    """Return what learns a network from so many trees: fewer passes over many, a larger one beside several grammars.
 
-    >>> usual_network(50_000).epochs
-    8
+    >>> usual_network(50_000).epochs, usual_network(5_000).half, usual_network(5_000, several=True).half
+    (8, 128, 192)
     """
-    if n_trees is None or n_trees <= LARGE:
+    if n_trees is None or n_trees < FEW:
         return NetworkLearner()
+    if n_trees <= LARGE:
+        return _LARGER if several else NetworkLearner()
     return NetworkLearner(epochs=min(NetworkLearner.epochs, max(_LEAST_PASSES, math.ceil(_SEEN / n_trees))))
 
 
