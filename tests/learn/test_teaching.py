@@ -77,8 +77,8 @@ def test_what_looks_like_an_empty_word_is_none():
 def test_what_is_taught_has_a_fingerprint():
     """A checkpoint and a model know by it what they are of."""
     texts = [PlainText([["a", "b"], ["c"]]), PlainText([["a", "b"], [], ["c"]]), PlainText([["a"], ["b", "c"]])]
-    texts += [PlainText(TEXT.sentences[:-1]), TEXT]
-    assert len({text.digest() for text in texts}) == 4
+    texts += [PlainText(TEXT.sentences[:-1]), TEXT, PlainText([["a b"], ["c"]])]
+    assert len({text.digest() for text in texts}) == 5
     assert texts[0].digest() == texts[1].digest()
     partial = [partial_of(text) for text in ("(S (NP a) b)", "(S  (NP a) b)", "(S a (NP b))", "(S (NP a) (VP b))")]
     assert len({trees.digest() for trees in partial}) == 3

@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
@@ -64,7 +66,8 @@ class PlainText:
 
     @cached_property
     def _digest(self) -> str:
-        return content_digest({"text": pack_strings([" ".join(sentence) for sentence in self.sentences])}, {})
+        words = pack_strings([word for sentence in self.sentences for word in sentence])
+        return content_digest({"words": words, "lengths": np.array([*map(len, self.sentences)], np.int64)}, {})
 
     def digest(self) -> str:
         """Return a fingerprint of the content."""
