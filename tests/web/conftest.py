@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from browser import browsing, resize, serving
+from browser import browsing, serving
 from client import Client
 
 from sapwood.web.application import Application
@@ -27,11 +27,8 @@ def driver():
 
 @pytest.fixture
 def page(driver, client):
-    """A page of the service; what a test leaves on the console is a failure."""
-    from pages import Page
+    """A page of the service."""
+    from pages import watched
 
-    found = Page(driver, client.address)
-    found.complaints()
-    yield found
-    assert found.complaints() == []
-    resize(driver, 1400, 1000)
+    with watched(driver, client.address) as found:
+        yield found

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from browser import resize
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
+
+
+@contextmanager
+def watched(driver: Any, address: str) -> Iterator[Page]:
+    """Yield a page of a service; what is left on the console is a failure."""
+    found = Page(driver, address)
+    found.complaints()
+    yield found
+    assert found.complaints() == []
+    resize(driver, 1400, 1000)
 
 
 class Page:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from browser import WHY_NOT, serving
 from client import Client
-from pages import Page
+from pages import watched
 from screenshots import PAGES, make_service
 
 import sapwood
@@ -37,10 +37,8 @@ def served(tmp_path_factory):
 
 @pytest.fixture
 def shown(driver, served):
-    found = Page(driver, served.address)
-    found.complaints()
-    yield found
-    assert found.complaints() == []
+    with watched(driver, served.address) as found:
+        yield found
 
 
 def printed(capsys, *options: str, text: str = TEXT) -> dict:
