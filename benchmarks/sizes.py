@@ -1,13 +1,14 @@
 """How much each method makes of a treebank, by its size: what `sapwood train` recommends comes from here.
 
     python benchmarks/sizes.py DIRECTORY --sizes 200 500 1000 3000 10000 [--first] [--methods ...] [--seeds 0 1 2]
-        [--part test] [--text RAW.txt] [--results FILE.jsonl] [--markdown FILE] [--picture FILE.svg]
+        [--part test] [--text RAW.txt [--classes]] [--results FILE.jsonl] [--markdown FILE] [--picture FILE.svg]
 
 The directory has train.mrg and test.mrg (or .mrg.gz; with `--part dev` dev.mrg is parsed instead). Of the training
 part as many trees as asked for are taken, evenly spaced; with `--first` those at its beginning, which often are of one
 kind. Each method has its usual settings, and no held-out trees to choose by. "default" is what `sapwood train` does
 without a method. Seconds are those of one core of the processor, for training alone. With `--text` the default also
-learns classes of words from that text.
+learns classes of words from that text and, where trees are few, from what a first model reads of it; `--classes` leaves
+the reading out.
 
 With `--results` each result is appended as soon as it is known, and a second run goes on where the first one ended.
 """
@@ -26,9 +27,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from sapwood import Parser, evaluate_parser, train
 from sapwood.learn.methods import LEARNERS
+from sapwood.learn.recipe import is_few
 from sapwood.lm import word_classes
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats import read_tokens, read_trees
 from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -51,12 +53,14 @@ def chosen(trees: list[Tree], size: int, first: bool) -> list[Tree]:
     return [trees[place * len(trees) // size] for place in range(size)]
 
 
-def run(trees: list[Tree], test: list[Tree], method: str, seed: int, text: str | None) -> dict[str, Any]:
+def run(trees: list[Tree], test: list[Tree], method: str, seed: int, text: str | None, classes: bool) -> dict[str, Any]:
     """Train, parse, and return the figures."""
     began = time.process_time()
     settings: dict[str, Any] = {"random_state": seed} if method != "pcfg" else {}
     if method == DEFAULT and text is not None:
         settings["classes"] = word_classes(text, random_state=seed)
+        if is_few(len(trees)) and not classes:
+            settings["read"] = read_tokens(text)
     trained = train(trees, method=None if method == DEFAULT else method, **settings)
     seconds = time.process_time() - began
     result = evaluate_parser(Parser(trained.grammars), test)
@@ -123,6 +127,7 @@ def main() -> None:
     parser.add_argument("--part", default="test", help="what is parsed")
     parser.add_argument("--first", action="store_true")
     parser.add_argument("--text")
+    parser.add_argument("--classes", action="store_true", help="learn no more than classes of words from the text")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--picture")
@@ -137,12 +142,12 @@ def main() -> None:
             for seed in options.seeds if method != "pcfg" else options.seeds[:1]:
                 key = {
                     "treebank": options.directory.name, "method": method, "size": len(part), "seed": seed,
-                    "part": options.part,
-                    "first": options.first, "text": options.text and Path(options.text).name,
+                    "part": options.part, "first": options.first, "text": options.text and Path(options.text).name,
+                    "classes": options.classes,
                 }  # fmt: skip
                 if any(key.items() <= row.items() for row in results):
                     continue
-                results.append(key | run(part, test, method, seed, options.text))
+                results.append(key | run(part, test, method, seed, options.text, options.classes))
                 if options.results is not None:
                     with options.results.open("a") as file:
                         file.write(json.dumps(results[-1]) + "\n")

@@ -9,10 +9,12 @@ import pytest
 
 from cli.conftest import Sapwood
 from made_up import made_up_treebank
+from sapwood.errors import InputError
 from sapwood.grammar.bundle import load_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.run import train as train_in_python
 from sapwood.learn.teaching import PlainText
+from sapwood.lm import word_classes
 from sapwood.run.log import read_log
 from sapwood.trees.formats import read_trees
 from sapwood.trees.partial import read_partial
@@ -109,6 +111,59 @@ def test_ensembles_and_best_trees(sapwood: Sapwood, folder: Path) -> None:
     assert folder.is_dir()
 
 
+def test_text_is_read_alike_by_command_and_library(sapwood: Sapwood, folder: Path) -> None:
+    (folder / "long.txt").write_text("".join(" ".join(tree.words()) + "\n" for tree in made_up_treebank(200)))
+    quick = {"method": "em", "states": 2, "iterations": 2, "threads": 1}
+    options = [text for name, value in quick.items() for text in (f"--{name}", value)]
+    train(sapwood, *options, "--text", "long.txt", "--text-use", "read", "--log", "log", "-q")
+    train_in_python(
+        read_trees("train.mrg"),
+        classes=word_classes("long.txt"),
+        read=PlainText.read("long.txt").sentences,
+        output="other",
+        **quick,
+    )
+    assert Path("m").read_bytes() == Path("other").read_bytes()
+    grammar = TensorGrammar.load("m")
+    assert grammar.info["read"] > 100
+    assert grammar.lexicon.classes is not None
+    assert read_log("log")[0]["trees"] == 25 + grammar.info["read"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reads"),
+    [
+        ((), True),
+        (("--ensemble", 2), True),
+        (("--text-use", "classes"), False),
+        (("--method", "em"), False),
+        (("--states", 2), False),
+        (("--fast",), False),
+        (("--fast", "--text-use", "read"), True),
+    ],
+)
+def test_few_trees_and_text_mean_reading(
+    sapwood: Sapwood, folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object, ...], reads: bool
+) -> None:
+    def stop(*_: object) -> None:
+        raise InputError("reads")
+
+    def go_on(*_: object) -> None:
+        raise InputError("does not")
+
+    (folder / "long.txt").write_text("".join(" ".join(tree.words()) + "\n" for tree in made_up_treebank(150)))
+    monkeypatch.setattr("sapwood.learn.reading.learn_by_reading", stop)
+    monkeypatch.setattr("sapwood.learn.run.TrainingRun.__call__", go_on)
+    for tiny, few in ((25, 26), (26, 30), (10, 25)):
+        monkeypatch.setattr("sapwood.learn.recipe.TINY", tiny)
+        monkeypatch.setattr("sapwood.learn.recipe.FEW", few)
+        if few == 25 and "--states" in arguments:  # which are no setting of what is learned from many trees
+            continue
+        error = train(sapwood, "--text", "long.txt", *arguments, "-q", code=3)
+        there = reads and (tiny == 25 or "read" in arguments)
+        assert ("reads" if there else "does not") in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -120,6 +175,9 @@ def test_ensembles_and_best_trees(sapwood: Sapwood, folder: Path) -> None:
         ((*TEXT, "--ensemble", "em,spectral"), "cannot share a teacher: name one method"),
         (("--text", "none.txt"), "none.txt: no such file"),
         (("--text", "text.txt", "--method", "spectral", "--text-use", "forests"), "spectral cannot take forests"),
+        (("--text-use", "read"), "--text-use goes with --text and --partial"),
+        (("--partial", "some.mrg", "--text-use", "read"), "--text-use read goes with --text, and not with --partial"),
+        (("--sequences", "--text", "text.txt", "--text-use", "read"), "--text-use read is for trees"),
         (("--text", "m"), "-o m: is one of the input files"),
     ],
 )

@@ -16,7 +16,7 @@ from sapwood.errors import UsageError
 from sapwood.evaluate.held_out import evaluate_parser
 from sapwood.inference.parser import Parser
 from sapwood.learn import EM, PCFG, PivotEM, Spectral, SplitMerge
-from sapwood.learn.lessons import _corpus
+from sapwood.learn.lessons import clean_corpus
 from sapwood.learn.recipe import Recipe
 from sapwood.learn.run import TrainingRun, train
 from sapwood.learn.teaching import PartialTrees, PlainText, Taught
@@ -68,7 +68,7 @@ def test_what_it_is():
 def test_what_looks_like_an_empty_word_is_none():
     """Trees that a teacher makes are clean; the grammar still says how trees are made clean."""
     trees = [Tree.parse("(ROOT (S (NP (-NONE- *)) (VP (V barks))))")]
-    found = _corpus(trees, CORPUS)
+    found = clean_corpus(trees, CORPUS)
     assert found.n_words == 2
     assert CORPUS.joined(found).normaliser == CORPUS.normaliser
     assert Corpus.from_trees(trees, normaliser=CORPUS.normaliser, transform=CORPUS.transform).n_words == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 HEADING = "More than trees"
 # What text is for, with what `Taught` has for it.
-_CLASSES = "classes"
-_USES = {_CLASSES: None, "trees": "auto", "forests": "forests", "best": "best"}
+_CLASSES, _READ = "classes", "read"
+_USES = {_CLASSES: None, _READ: None, "trees": "auto", "forests": "forests", "best": "best"}
 # Options, as they are written, with the settings of `Taught` that they give, and which of the files they go with.
 _SETTINGS = {
     "partial-weight": ("partial_weight", ("partial",)),
@@ -57,8 +57,10 @@ def teaching_options(function: F) -> F:
         click.option(
             "--text-use",
             type=Choice(list(_USES)),
-            help="What --text is for: classes of words; or its trees, too: all that a sentence may have, forests "
-            "(split-merge, em), or the best. [default: classes]",
+            help="What --text is for: classes of words; these, and sentences for a first model to read, from whose "
+            "trees a second one learns; or trees by a grammar alone: all that a sentence may have, forests "
+            "(split-merge, em), or the best. [default: read, if trees are fewer than 2,000 and neither methods nor "
+            "their settings are named; else classes]",
         ),
         click.option("--text", multiple=True, help="Plain text to learn from: one sentence a line, words by blanks."),
         click.option("--partial", multiple=True, help="Partly bracketed sentences to learn from."),
@@ -78,13 +80,16 @@ class Lessons:
     settings
         Those of `Taught`.
     classes
-        Whether text is for classes of words alone.
+        Whether text is for classes of words.
+    read_text
+        Whether a model is to read it, too; None: if trees are few.
     """
 
     partial: Sequence[str]
     text: Sequence[str]
     settings: dict[str, Any]
     classes: bool
+    read_text: bool | None
     _brackets: PartialTrees | None = field(default=None, init=False)
     _plain: PlainText | None = field(default=None, init=False)
 
@@ -116,6 +121,13 @@ class Lessons:
         self._brackets = PartialTrees(trees) if self.partial else None
         self._plain = PlainText.read(*self.text) if self.text and not self.classes else None
 
+    def sentences(self) -> Iterator[list[str]]:
+        """Yield what there is to read."""
+        from sapwood.trees.formats import read_tokens
+
+        for path in self.text:
+            yield from read_tokens(path)
+
     def added(self, recipe: Recipe) -> Recipe:
         """Return a recipe whose learners are given that as well."""
         from sapwood.learn.teaching import taught
@@ -128,9 +140,11 @@ def take_lessons(given: dict[str, Any], partial: Sequence[str], text: Sequence[s
     use = given.pop("text_use")
     if use is not None and not (partial or text):
         raise UsageError("--text-use goes with --text and --partial")
-    classes = bool(text) and use in (None, _CLASSES)
+    classes = bool(text) and use in (None, _CLASSES, _READ)
     there = {"partial": bool(partial), "text": bool(text) and not classes}
     written = {"partial": "--partial", "text": "--text and --text-use trees" if text else "--text"}
+    if use == _READ and (partial or not text):
+        raise UsageError(f"--text-use {_READ} goes with --text, and not with --partial")
     found: dict[str, Any] = {} if _USES.get(use or _CLASSES) is None else {"text_use": _USES[use]}
     for option, (name, files) in _SETTINGS.items():
         value = given.pop(name)
@@ -139,4 +153,4 @@ def take_lessons(given: dict[str, Any], partial: Sequence[str], text: Sequence[s
         if not any(there[file] for file in files):
             raise UsageError(f"--{option} goes with {' or '.join(written[file] for file in files)}")
         found[name] = value
-    return Lessons(partial, text, found, classes)
+    return Lessons(partial, text, found, classes, {None: None, _READ: True}.get(use, False) if text else False)

@@ -161,7 +161,8 @@ def command(
     from sapwood.evaluate.held_out import HeldOut
     from sapwood.grammar.tensor_grammar import TensorGrammar
     from sapwood.learn.methods import DEFAULT_METHOD
-    from sapwood.learn.recipe import make_recipe
+    from sapwood.learn.reading import learn_by_reading
+    from sapwood.learn.recipe import is_few, make_recipe
     from sapwood.learn.run import TrainingRun
     from sapwood.learn.settings import declared
     from sapwood.trees import Corpus
@@ -170,9 +171,12 @@ def command(
         common.refuse_given(context, _OF_TREES, "is for trees, and --sequences are none")
     lessons = teaching.take_lessons(given, partial, text)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
+    if sequences and lessons.read_text:
+        raise UsageError("--text-use read is for trees, and --sequences are none")
     if (sequences or lessons.wanted) and not (method or fast or isinstance(ensemble, tuple)):
         method = DEFAULT_METHOD
     method = check_methods(method, ensemble, fast, [*settings, *(["init"] if init else [])])
+    is_usual = method is None and not (settings or init or more or isinstance(ensemble, tuple))
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
     files = (*treebank, *partial, *text, dev, common.head_file(heads), init)
@@ -218,8 +222,15 @@ def command(
             from sapwood.lm import word_classes
 
             classes = word_classes(list(text), random_state=seed, workers=learner.where, progress=progress)
-        recipe = lessons.added(make(n_trees=corpus.n_trees, classes=classes))
-        grammars = run(recipe, corpus, held_out, progress)
+        make = functools.partial(make, classes=classes)
+        reads = lessons.read_text
+        if reads is None:
+            reads = is_usual and is_few(corpus.n_trees)
+        if reads:
+            recipe, grammars = learn_by_reading(run, make, corpus, lessons.sentences(), held_out, progress)
+        else:
+            recipe = lessons.added(make(n_trees=corpus.n_trees))
+            grammars = run(recipe, corpus, held_out, progress)
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
     what = "sequences" if sequences else "trees"

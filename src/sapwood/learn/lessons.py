@@ -75,7 +75,7 @@ class Lessons:
         if whole := [one.tree for one in clean if one.is_whole]:
             self.counts["whole"] = len(whole)
             # Their symbols and rules are those of the trees from now on.
-            self.trees = corpus.joined(_corpus(whole, corpus))
+            self.trees = corpus.joined(clean_corpus(whole, corpus))
             if weights is not None:
                 both, size = self.trees, corpus.n_trees
                 self.trees, self.whole = both.between(0, size), both.between(size, both.n_trees)
@@ -96,7 +96,7 @@ class Lessons:
             read = partial_call(read_best, parser)
             best = [*self._made(read, parser, partial, "partial"), *self._made(read, parser, text, "text")]
             self._told = True
-            return (trees.joined(_corpus(best, trees)) if best else trees), also
+            return (trees.joined(clean_corpus(best, trees)) if best else trees), also
         make = partial_call(read_forests, parser, least=self.least)
         for name, readings, weight in zip(("partial", "text"), (partial, text), self.weights, strict=True):
             if forests := self._made(make, parser, readings, name):
@@ -163,7 +163,7 @@ def _unknown_tag(reading: Reading, tags: set[str]) -> int | None:
     return next((place for place, tag in enumerate(given) if tag is not None and tag not in tags), None)
 
 
-def _corpus(trees: Sequence[Tree], like: Corpus) -> Corpus:
+def clean_corpus(trees: Sequence[Tree], like: Corpus) -> Corpus:
     """Return clean trees as a corpus to be joined to another one; what looks like an empty word is none."""
     return Corpus.from_trees(trees, normaliser=replace(like.normaliser, empties=False), transform=like.transform)
 

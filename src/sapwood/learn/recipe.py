@@ -172,6 +172,11 @@ def recommended(n_trees: int, *, ensemble: int | None = None, **settings: Any) -
     return Recipe(_seeded(learners), layer=layer, network=usual_network(n_trees, several=len(learners) > 1))
 
 
+def is_few(n_trees: int) -> bool:
+    """Return whether trees are so few that a model of them should read text, and enough for one that can."""
+    return TINY <= n_trees < FEW
+
+
 def usual_layer(n_trees: int | None = None) -> LayerLearner:
     """Return what learns a layer from so many trees.
 

@@ -25,6 +25,7 @@ from sapwood.learn.base import Learner
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD
 from sapwood.learn.network import NetworkLearner
+from sapwood.learn.reading import learn_by_reading
 from sapwood.learn.recipe import Members, Recipe, make_recipe
 from sapwood.learn.run_forecast import forecast_run
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
@@ -81,6 +82,7 @@ def train(
     partial: Iterable[PartialTree] | None = None,
     text: Iterable[Sequence[str]] | PlainText | None = None,
     teaching: Mapping[str, Any] | None = None,
+    read: Iterable[Sequence[str]] | None = None,
     tokeniser: str | None = None,
     output: str | Path | None = None,
     resume: bool = False,
@@ -116,6 +118,9 @@ def train(
         Partly bracketed sentences and plain ones, as lists of words, to learn from as well (`sapwood.learn.teaching`).
     teaching
         Settings of that: `{"text_weight": 0.5}`.
+    read
+        Plain sentences, some of which a first model reads, for a second one to learn from as well
+        (`sapwood.learn.reading`).
     tokeniser
         How the model is to cut plain text up: the name of a tokeniser (`sapwood.trees.tokenisers`). Without one, as is
         usual for English, with quotes and hyphens as in the trees.
@@ -157,12 +162,17 @@ def train(
             dev = held_out_sequences(learner, held_out, corpus)
         else:
             dev = HeldOut(held_out, corpus, workers=learner.where)
-    recipe = make(n_trees=corpus.n_trees)
-    if more:
-        brackets = None if partial is None else PartialTrees(list(partial))
-        plain = text if text is None or isinstance(text, PlainText) else PlainText(list(text))
-        recipe = taught(recipe, brackets, plain, **(teaching or {}))
-    grammars = run(recipe, corpus, dev, progress)
+    if read is not None:
+        if sequences or more:
+            raise UsageError("read: goes with trees alone, not with sequences, partial trees or text to be taught with")
+        _, grammars = learn_by_reading(run, make, corpus, read, dev, progress)
+    else:
+        recipe = make(n_trees=corpus.n_trees)
+        if more:
+            brackets = None if partial is None else PartialTrees(list(partial))
+            plain = text if text is None or isinstance(text, PlainText) else PlainText(list(text))
+            recipe = taught(recipe, brackets, plain, **(teaching or {}))
+        grammars = run(recipe, corpus, dev, progress)
     return Trained(grammars, None if dev is None else dev.score(grammars, progress))
 
 
@@ -191,6 +201,8 @@ class TrainingRun:
     """
 
     recipe: Recipe
+    # How many trees were given; those behind them were read.
+    _given: int
 
     def __init__(
         self,
@@ -216,16 +228,45 @@ class TrainingRun:
     def _where(self) -> Workers:
         return self.recipe.first.where
 
+    def teacher(self, recipe: Recipe, corpus: Corpus, dev: Evaluate | None, progress: Progress) -> list[TensorGrammar]:
+        """Return a model whose trees are to be learned from: of an earlier run that is gone on with, or a new one."""
+        self.recipe, path = recipe, self.kept.teacher
+        if path is None:
+            return TrainingRun()(recipe, corpus, dev, progress, what="the first model")
+        if self.resume and path.exists():
+            grammars = load_models(path)
+            parts = [grammars[0].info.get(name) for name in ("layer", "network")]
+            wanted = [None if part is None else part.settings() for part in (recipe.layer, recipe.network)]
+            _refuse_others(path, grammars, [Job(learner, corpus) for learner in recipe.learners])
+            if len(grammars) != len(recipe.learners) or parts != wanted:
+                raise UsageError(_other_run(path))
+            return grammars
+        return TrainingRun(output=path, resume=self.resume)(recipe, corpus, dev, progress, what="the first model")
+
     def __call__(
-        self, recipe: Recipe, corpus: Corpus, dev: Evaluate | None = None, progress: Progress | None = None
+        self,
+        recipe: Recipe,
+        corpus: Corpus,
+        dev: Evaluate | None = None,
+        progress: Progress | None = None,
+        *,
+        read: Corpus | None = None,
+        teacher: TensorGrammar | None = None,
+        what: str = "in all",
     ) -> list[TensorGrammar]:
-        """Train, save, and clear away what was kept for the case of an interruption."""
-        progress, self.recipe = progress or Silent(), recipe
+        """Train, save, and clear away what was kept for the case of an interruption.
+
+        Trees that a `teacher` has `read` are learned from as well, and its layer is taken over. A forecast begins with
+        `what` it is of.
+        """
+        progress, self.recipe, self._given = progress or Silent(), recipe, corpus.n_trees
+        if read is not None:
+            corpus = corpus.joined(read)
         done = self._done(corpus)
         if self._n_jobs > 1 or recipe.network is not None:
             expected = forecast_run(recipe, corpus, dev)
             if expected is not None and expected.worth_saying:
-                progress.note(f"in all: {expected}")
+                progress.note(f"{what}: {expected}")
         steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self._size])
         with self.kept.open_log(self.log, resume=self.resume, steps=steps) as log:
             if getattr(log, "is_new", True):
@@ -252,7 +293,12 @@ class TrainingRun:
             del done[self._size :]
             log.write("end", step=steps)
         grammars = [packed.unpacked() for packed in done]
+        if teacher is not None and teacher.layer is not None:
+            layer = teacher.layer
+            grammars[0] = grammars[0].with_info(layer=teacher.info.get("layer"))
         grammars[0] = self._with_parts(grammars[0], network, layer)
+        if read is not None:
+            grammars = [one.with_info(read=read.n_trees) for one in grammars]
         if self.tokeniser is not None:
             named = {"name": self.tokeniser}
             grammars = [one.with_info(tokeniser={**one.info.get("tokeniser", {}), **named}) for one in grammars]
@@ -346,6 +392,12 @@ class TrainingRun:
 
     def _network(self, corpus: Corpus, progress: Progress, log: Log) -> Network:
         assert self.recipe.network is not None
+        # Given trees are seen so often that they are about a third of all.
+        read = corpus.n_trees - self._given
+        times = max(1, round(read / (2 * self._given)))
+        if times > 1:
+            more = np.tile(np.arange(self._given), times - 1)
+            corpus = corpus.part(np.concatenate([np.arange(corpus.n_trees), more]))
         return self.recipe.network.fit(
             corpus,
             classes=self.recipe.first.lexical.classes,
@@ -373,15 +425,7 @@ class TrainingRun:
         done = load_models(self.kept.members)
         if len(done) > self._n_jobs:
             raise UsageError(f"{self.kept.members}: holds {len(done)} grammars, more than the {self._n_jobs} asked for")
-        for grammar, job in zip(done, self._jobs(corpus), strict=False):
-            info = grammar.info
-            same = job.learner.settings() == info.get("settings") and info.get("method") == job.learner.method
-            training = info.get("training")
-            if not isinstance(training, dict) or training.get("digest") != job.corpus.digest() or not same:
-                raise UsageError(
-                    f"{self.kept.members}: grammars of a training run with other settings or trees; give the same "
-                    "ones again, or remove it to start anew"
-                )
+        _refuse_others(self.kept.members, done, self._jobs(corpus))
         return [PackedGrammar(grammar) for grammar in done]
 
 
@@ -392,6 +436,23 @@ class Job:
     learner: Learner
     corpus: Corpus
     dev: Dev | None = None
+
+
+def _refuse_others(path: Path, grammars: Sequence[TensorGrammar], jobs: Iterable[Job]) -> None:
+    """Refuse grammars in a file that are not those of the first of these jobs."""
+    for grammar, job in zip(grammars, jobs, strict=False):
+        info = grammar.info
+        same = job.learner.settings() == info.get("settings") and info.get("method") == job.learner.method
+        training = info.get("training")
+        if not isinstance(training, dict) or training.get("digest") != job.corpus.digest() or not same:
+            raise UsageError(_other_run(path))
+
+
+def _other_run(path: Path) -> str:
+    return (
+        f"{path}: grammars of a training run with other settings or trees; give the same ones again, or remove it to "
+        "start anew"
+    )
 
 
 def fit_all(jobs: Iterable[Job], workers: Workers) -> Iterator[tuple[TensorGrammar, Lines]]:

@@ -94,7 +94,7 @@ class KeptFiles:
         """Refuse a log in one of these files, and to begin anew where a run was interrupted."""
         if self.output is not None and log is not None:
             own, other = os.path.realpath(self.output), os.path.realpath(log)
-            if other in (own, f"{own}.members") or other.startswith(f"{own}.checkpoint"):
+            if other in (own, f"{own}.members") or other.startswith((f"{own}.checkpoint", f"{own}.teacher")):
                 raise UsageError(f"log {log}: is where the model, or what is kept for resuming, is written")
         if not resume and (left := self.left()):
             raise UsageError(
@@ -106,9 +106,19 @@ class KeptFiles:
         """Where the finished members of an ensemble are."""
         return Path(f"{self.output}.members")
 
+    @property
+    def teacher(self) -> Path | None:
+        """Where a model is whose trees are learned from; None if nothing is kept."""
+        return Path(f"{self.output}.teacher") if self._has_neighbours else None
+
+    @property
+    def _has_neighbours(self) -> bool:
+        """Whether files can be kept: a device has no neighbours."""
+        return self.output is not None and (is_regular(self.output) or not self.output.exists())
+
     def checkpoint(self, suffix: str = "") -> str | None:
         """Return where the state is kept, and clear away what is kept under other suffixes."""
-        if self.output is None or (self.output.exists() and not is_regular(self.output)):  # a device has no neighbours
+        if not self._has_neighbours:
             return None
         path = f"{self.output}.checkpoint{suffix}"
         for other in self.checkpoints():
@@ -149,7 +159,12 @@ class KeptFiles:
 
     def left(self) -> list[Path]:
         """Return the files that an interrupted run has left."""
-        return [] if self.output is None else [p for p in (*self.checkpoints(), self.members) if p.exists()]
+        if self.output is None:
+            return []
+        # A teacher's own run leaves files, too.
+        name, teacher = glob.escape(self.output.name), f"{self.output}.teacher"
+        of_teacher = (Path(teacher), Path(f"{teacher}.members"), *self._beside(f"{name}.teacher.checkpoint*"))
+        return [p for p in (*self.checkpoints(), self.members, *of_teacher) if p.exists()]
 
     def clear(self) -> None:
         """Remove what was kept, and what being killed in the middle of writing has left."""
