@@ -164,6 +164,21 @@ def test_few_trees_and_text_mean_reading(
         assert ("reads" if there else "does not") in error
 
 
+def test_text_without_sentences_is_not_read(sapwood: Sapwood, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes of words can be learned from counts, too."""
+    (folder / "long.txt").write_text("".join(" ".join(tree.words()) + "\n" for tree in made_up_treebank(150)))
+    assert sapwood(["lm", "count", "long.txt", "-o", "counts", "-q"]).code == 0
+    error = train(sapwood, "--text", "counts", "--text-use", "read", code=2)
+    assert "counts: has no sentences; --text-use classes" in error
+    error = train(sapwood, "--text", "/dev/null", "--text-use", "read", code=2)
+    assert "/dev/null: text that is read twice must be a file; --text-use classes" in error
+    monkeypatch.setattr("sapwood.learn.recipe.TINY", 25)
+    train(sapwood, "--text", "counts", "--no-layer", "--no-network", "-q")
+    grammar = load_models("m")[0]
+    assert grammar.lexicon.classes is not None
+    assert "read" not in grammar.info
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -168,6 +168,10 @@ def test_parts_may_be_missing():
     trained = train(GIVEN, method="pcfg", read=TEXT)
     assert (trained.grammar.layer, trained.grammar.network) == (None, None)
     assert trained.grammar.info["read"] > 0
+    info = train(GIVEN, **(QUICK | {"layer": None}), read=TEXT).grammar.info
+    assert ("layer" in info, "network" in info) == (False, True)
+    info = train(GIVEN, **(QUICK | {"network": None}), read=TEXT).grammar.info
+    assert ("layer" in info, "network" in info) == (True, False)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -121,6 +121,18 @@ class Lessons:
         self._brackets = PartialTrees(trees) if self.partial else None
         self._plain = PlainText.read(*self.text) if self.text and not self.classes else None
 
+    def unreadable(self) -> str | None:
+        """Return why a model cannot read the text, if it cannot."""
+        from sapwood.files import is_regular
+        from sapwood.lm.models import kind_of
+
+        for path in self.text:
+            if not is_regular(path):
+                return f"{path}: text that is read twice must be a file"
+            if kind_of(path) is not None:
+                return f"{path}: has no sentences"
+        return None
+
     def sentences(self) -> Iterator[list[str]]:
         """Yield what there is to read."""
         from sapwood.trees.formats import read_tokens

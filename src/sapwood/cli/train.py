@@ -181,6 +181,8 @@ def command(
         raise UsageError("a model cannot be written to standard output; name a file")
     files = (*treebank, *partial, *text, dev, common.head_file(heads), init)
     common.check_inputs(*files)
+    if lessons.read_text and (problem := lessons.unreadable()) is not None:
+        raise UsageError(f"{problem}; --text-use classes learns classes of words alone")
     common.refuse_replacing({"-o": output, "--log": log_path, "--save-config": save_config}, files)
     if init is not None:
         settings["init"] = TensorGrammar.load(init)
@@ -225,7 +227,7 @@ def command(
         make = functools.partial(make, classes=classes)
         reads = lessons.read_text
         if reads is None:
-            reads = is_usual and is_few(corpus.n_trees)
+            reads = is_usual and is_few(corpus.n_trees) and lessons.unreadable() is None
         if reads:
             recipe, grammars = learn_by_reading(run, make, corpus, lessons.sentences(), held_out, progress)
         else:
@@ -234,7 +236,7 @@ def command(
     seconds = time.perf_counter() - started
     many = f"{len(grammars)} grammars, the first " if len(grammars) > 1 else ""
     what = "sequences" if sequences else "trees"
-    parts = [part for part, there in (("a layer", recipe.layer), ("a network", recipe.network)) if there is not None]
+    parts = [f"a {part}" for part in ("layer", "network") if part in grammars[0].info]
     on_top = f" with {' and '.join(parts)}" if parts else ""
     progress.note(f"{output}: {many}{grammars[0]!r}{on_top} from {corpus.n_trees:,} {what} in {seconds:.1f} s")
     report: dict[str, Any] = {
@@ -244,6 +246,7 @@ def command(
         "words": corpus.n_words,
         "dropped": corpus.dropped,
         **lessons.counts,
+        "read": grammars[0].info.get("read", 0),
         "grammars": len(grammars),
         "symbols": len(grammars[0].symbols),
         "states": int(grammars[0].states.sum()),

@@ -293,9 +293,9 @@ class TrainingRun:
             del done[self._size :]
             log.write("end", step=steps)
         grammars = [packed.unpacked() for packed in done]
-        if teacher is not None and teacher.layer is not None:
+        if teacher is not None and "layer" in teacher.info:
             layer = teacher.layer
-            grammars[0] = grammars[0].with_info(layer=teacher.info.get("layer"))
+            grammars[0] = grammars[0].with_info(layer=teacher.info["layer"])
         grammars[0] = self._with_parts(grammars[0], network, layer)
         if read is not None:
             grammars = [one.with_info(read=read.n_trees) for one in grammars]
