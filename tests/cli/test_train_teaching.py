@@ -173,10 +173,15 @@ def test_text_without_sentences_is_not_read(sapwood: Sapwood, folder: Path, monk
     error = train(sapwood, "--text", "/dev/null", "--text-use", "read", code=2)
     assert "/dev/null: text that is read twice must be a file; --text-use classes" in error
     monkeypatch.setattr("sapwood.learn.recipe.TINY", 25)
-    train(sapwood, "--text", "counts", "--no-layer", "--no-network", "-q")
-    grammar = load_models("m")[0]
-    assert grammar.lexicon.classes is not None
-    assert "read" not in grammar.info
+    (folder / "short.txt").write_text("the bailora\n" * 600)
+    for text in ("counts", "short.txt"):
+        outcome = sapwood(["train", "train.mrg", "-o", "m", "--text", text, "--no-layer", "--no-network"])
+        assert outcome.code == 0
+        said = "the text has no sentence of 3 to 40 words to read, and is for classes of words alone"
+        assert (said in outcome.err) == (text == "short.txt")
+        grammar = load_models("m")[0]
+        assert grammar.lexicon.classes is not None
+        assert "read" not in grammar.info
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from training_helpers import Interrupted, Notes, PullThePlug
 from effort import examples
 from made_up import made_up_treebank
 from sapwood import Parser, train
-from sapwood.errors import InputError, UsageError
+from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.grammar.bundle import load_models
 from sapwood.learn import EM
 from sapwood.learn.forecast import Forecast
@@ -24,7 +26,11 @@ from sapwood.learn.network import NetworkLearner
 from sapwood.learn.reading import Reader, learn_by_reading
 from sapwood.learn.recipe import make_recipe
 from sapwood.learn.run import TrainingRun
+from sapwood.run.log import read_log
 from sapwood.run.progress import Silent
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.normalise import Normaliser
+from sapwood.trees.tree import Tree
 
 TREES = made_up_treebank(110)
 GIVEN, TEXT = TREES[:40], [tree.words() for tree in TREES[40:]]
@@ -45,10 +51,6 @@ def test_sentences_are_drawn_in_their_order_and_each_once(lengths, most, seed):
     text = [[f"{place}"] * length for place, length in enumerate(lengths)]
     fitting = [sentence for sentence in text if 2 <= len(sentence) <= 5]
     reader = Reader(most=most, shortest=2, longest=5)
-    if not fitting:
-        with pytest.raises(InputError, match="no sentence of 2 to 5 words to read"):
-            reader.draw(text, seed)
-        return
     drawn = reader.draw(iter(text), seed)
     assert len(drawn) == min(most, len(fitting))
     places = [fitting.index(sentence) for sentence in drawn]
@@ -189,7 +191,9 @@ def test_what_it_says():
     count = sum(3 <= len(sentence) <= 40 for sentence in TEXT)
     first, *_, second = (note for note in notes.texts if " model, " in note)
     assert first == f"a first model, which is to read {count} sentences of the text"
-    assert second == f"a second model, from 40 trees and {len(readable(train(GIVEN, **QUICK)))} of what was read"
+    read = len(readable(train(GIVEN, **QUICK)))
+    lost = f"({count - read} sentence(s) have no tree)"
+    assert second == f"a second model, from 40 trees and {read} of what was read {lost}"
 
 
 def test_without_a_method_both_models_are_what_is_recommended(monkeypatch, tmp_path):
@@ -220,13 +224,69 @@ def test_what_does_not_go_together():
         with pytest.raises(UsageError, match="read: goes with trees alone"):
             train(trees, method="pcfg", read=TEXT, **also)
     # Settings that the second model does not take are refused before the first one is learned.
-    with pytest.raises(UsageError, match="states: is no setting of what is learned from 2040 trees"):
+    with pytest.raises(UsageError, match="of the second model, which also learns from 2000 sentences: states: is no"):
         train(GIVEN, states=2, read=[["a", "b", "c"]] * 2000, progress=PullThePlug(len(GIVEN)))
 
 
 def test_text_that_cannot_be_read():
-    with pytest.raises(InputError, match="no sentence of 3 to 40 words"):
+    with pytest.raises(InputError, match="there is no sentence to read"):
         train(GIVEN, method="pcfg", read=[["a"]])
+
+
+def test_a_model_that_cannot_read_is_still_a_model(tmp_path):
+    trees = [Tree.parse("(S (A a) (B b))")] * 10
+    notes = Notes()
+    train(trees, method="pcfg", read=[["a", "b", "a"]] * 9, output=tmp_path / "m", progress=notes)
+    train(trees, method="pcfg", output=tmp_path / "alone")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "alone").read_bytes()
+    assert "no tree for any sentence" in notes.texts[-1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "m"]
+
+
+def test_labels_are_mapped_once():
+    normaliser = Normaliser(labels=(("NP", "PP"), ("PP", "NP"), ("VP", "VP-X")))
+    corpus = Corpus.from_trees(GIVEN, normaliser=normaliser, transform=EM.preparation)
+    trained = train(corpus, method="pcfg", read=TEXT)
+    given = [corpus.symbols[number] for number in range(len(corpus.symbols))]
+    assert sorted(trained.grammar.symbols) == sorted(given)
+    assert any("VP-X" in symbol for symbol in given)
+    counts = [
+        Counter(node.label for tree in trees for node in tree.nodes())
+        for trees in ([normaliser(tree) for tree in GIVEN], readable(trained))
+    ]
+    assert all(count["PP"] > 2 * count["NP"] for count in counts)  # as many as there are noun phrases
+
+
+def test_a_run_that_reads_is_not_gone_on_with_without_a_text(left, tmp_path):
+    shutil.copytree(left, tmp_path, dirs_exist_ok=True)
+    with pytest.raises(UsageError, match=r"m\.teacher: of a run that reads text; give the text again"):
+        train(GIVEN, **QUICK, output=tmp_path / "m", resume=True)
+    assert (tmp_path / "m.teacher").exists()
+
+
+def test_a_first_model_that_is_damaged_is_told_of(left, tmp_path):
+    shutil.copytree(left, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "m.teacher").write_bytes(b"nothing")
+    with pytest.raises(ModelError, match="or remove this file to start anew"):
+        made(output=tmp_path / "m", resume=True)
+
+
+def test_the_log_of_an_earlier_run_is_not_gone_on_with(tmp_path):
+    made(log=tmp_path / "log")
+    expected = [line["event"] for line in read_log(tmp_path / "log")]
+    (tmp_path / "old").write_bytes((tmp_path / "log").read_bytes())
+    with pytest.raises(Interrupted):
+        made(output=tmp_path / "m", log=tmp_path / "old", progress=Plug(2))
+    assert (tmp_path / "old").read_bytes() == b""
+    made(output=tmp_path / "m", log=tmp_path / "old", resume=True)
+    assert [line["event"] for line in read_log(tmp_path / "old")] == expected
+    assert read_log(tmp_path / "old")[0]["read"] > 0
+
+
+def test_nothing_is_kept_beside_a_device(monkeypatch):
+    with pytest.raises(Interrupted):
+        made(output="/dev/null", progress=Plug(12))
+    assert not list(Path("/dev").glob("null?*"))
 
 
 def test_ensembles_read_together(tmp_path):

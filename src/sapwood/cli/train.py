@@ -161,7 +161,7 @@ def command(
     from sapwood.evaluate.held_out import HeldOut
     from sapwood.grammar.tensor_grammar import TensorGrammar
     from sapwood.learn.methods import DEFAULT_METHOD
-    from sapwood.learn.reading import learn_by_reading
+    from sapwood.learn.reading import Reader, learn_by_reading
     from sapwood.learn.recipe import is_few, make_recipe
     from sapwood.learn.run import TrainingRun
     from sapwood.learn.settings import declared
@@ -228,8 +228,13 @@ def command(
         reads = lessons.read_text
         if reads is None:
             reads = is_usual and is_few(corpus.n_trees) and lessons.unreadable() is None
-        if reads:
-            recipe, grammars = learn_by_reading(run, make, corpus, lessons.sentences(), held_out, progress)
+        reader = Reader()
+        sentences = reader.draw(lessons.sentences(), make().seed) if reads else []
+        if reads and not sentences:
+            length = f"{reader.shortest} to {reader.longest} words"
+            progress.note(f"the text has no sentence of {length} to read, and is for classes of words alone")
+        if sentences:
+            recipe, grammars = learn_by_reading(run, make, corpus, sentences, held_out, progress)
         else:
             recipe = lessons.added(make(n_trees=corpus.n_trees))
             grammars = run(recipe, corpus, held_out, progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial as partial_call
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from sapwood.run.progress import Progress, track
 from sapwood.run.workers import Workers
 from sapwood.storage import content_digest
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.normalise import Normaliser
 from sapwood.trees.partial import PartialTree
 from sapwood.trees.tree import Tree
 
@@ -164,8 +164,14 @@ def _unknown_tag(reading: Reading, tags: set[str]) -> int | None:
 
 
 def clean_corpus(trees: Sequence[Tree], like: Corpus) -> Corpus:
-    """Return clean trees as a corpus to be joined to another one; what looks like an empty word is none."""
-    return Corpus.from_trees(trees, normaliser=replace(like.normaliser, empties=False), transform=like.transform)
+    """Return clean trees as a corpus to be joined to another one.
+
+    What looks like an empty word is none, and labels are those that are wanted: mapped or cut again they would change.
+    """
+    as_they_are = Normaliser(
+        function_tags="none", empties=False, repeated_unaries=False, drop=(), root=like.normaliser.root
+    )  # fmt: skip
+    return Corpus.from_trees(trees, normaliser=as_they_are, transform=like.transform)
 
 
 class KeptTeacher:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sapwood.errors import InputError
+from sapwood.errors import InputError, UsageError
 from sapwood.evaluate.held_out import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.forests import Reading, read_best
@@ -65,8 +65,6 @@ class Reader:
             if place < self.most:
                 kept[place : place + 1] = [(seen, sentence)]
             seen += 1
-        if not kept:
-            raise InputError(f"text: has no sentence of {self.shortest} to {self.longest} words to read")
         return [sentence for _, sentence in sorted(kept, key=lambda one: one[0])]
 
 
@@ -74,11 +72,9 @@ def learn_by_reading(
     run: TrainingRun,
     make: Callable[..., Recipe],
     corpus: Corpus,
-    text: Iterable[Sequence[str]],
+    sentences: Sequence[Sequence[str]],
     dev: Evaluate | None,
     progress: Progress,
-    *,
-    reader: Reader | None = None,
 ) -> tuple[Recipe, list[TensorGrammar]]:
     """Learn two models, the second one from what the first has read as well.
 
@@ -90,21 +86,23 @@ def learn_by_reading(
         Makes what to learn of the number of trees, `n_trees`.
     corpus
         The trees that are given.
-    text
-        Sentences, some of which are read.
+    sentences
+        What is read, as a `Reader` has drawn it.
     dev, progress
         As for `TrainingRun`.
-    reader
-        Which of them.
 
     Returns
     -------
     recipe, grammars
-        Of the second model.
+        Of the second model; of the first, if it has no tree for any sentence.
     """
+    if not sentences:
+        raise InputError("there is no sentence to read")
     first = make(n_trees=corpus.n_trees)
-    sentences = (reader or Reader()).draw(text, first.seed)
-    second = replace(make(n_trees=corpus.n_trees + len(sentences)), layer=None)
+    try:
+        second = replace(make(n_trees=corpus.n_trees + len(sentences)), layer=None)
+    except UsageError as error:
+        raise UsageError(f"of the second model, which also learns from {len(sentences)} sentences: {error}") from error
     if second.network is not None:
         # A pass is longer now, and has each of the given trees several times.
         second = replace(second, network=replace(second.network, epochs=math.ceil(second.network.epochs / 3)))
@@ -117,7 +115,10 @@ def learn_by_reading(
     trees = [tree for tree in found if tree is not None]
     del parser
     if not trees:
-        raise InputError("text: the first model has no tree for any of its sentences")
-    progress.note(f"a second model, from {corpus.n_trees:,} trees and {len(trees):,} of what was read")
+        progress.note("the first model has no tree for any sentence of the text, and remains the only one")
+        return first, run.finish(teacher)
+    lost = len(sentences) - len(trees)
+    without = f" ({lost:,} sentence(s) have no tree)" if lost else ""
+    progress.note(f"a second model, from {corpus.n_trees:,} trees and {len(trees):,} of what was read{without}")
     read = clean_corpus(trees, corpus)
     return second, run(second, corpus, dev, progress, read=read, teacher=teacher[0], what="the second model")

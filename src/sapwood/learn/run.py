@@ -25,12 +25,12 @@ from sapwood.learn.base import Learner
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD
 from sapwood.learn.network import NetworkLearner
-from sapwood.learn.reading import learn_by_reading
+from sapwood.learn.reading import Reader, learn_by_reading
 from sapwood.learn.recipe import Members, Recipe, make_recipe
 from sapwood.learn.run_forecast import forecast_run
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
 from sapwood.learn.teaching import PartialTrees, PlainText, taught
-from sapwood.run.checkpoint import KeptFiles
+from sapwood.run.checkpoint import KeptFiles, with_remedy
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent, WithoutNotes, track
 from sapwood.run.workers import Kept, Workers
@@ -165,7 +165,7 @@ def train(
     if read is not None:
         if sequences or more:
             raise UsageError("read: goes with trees alone, not with sequences, partial trees or text to be taught with")
-        _, grammars = learn_by_reading(run, make, corpus, read, dev, progress)
+        _, grammars = learn_by_reading(run, make, corpus, Reader().draw(read, make().seed), dev, progress)
     else:
         recipe = make(n_trees=corpus.n_trees)
         if more:
@@ -231,10 +231,14 @@ class TrainingRun:
     def teacher(self, recipe: Recipe, corpus: Corpus, dev: Evaluate | None, progress: Progress) -> list[TensorGrammar]:
         """Return a model whose trees are to be learned from: of an earlier run that is gone on with, or a new one."""
         self.recipe, path = recipe, self.kept.teacher
+        if not self.resume:
+            with self.kept.open_log(self.log, resume=False):
+                pass  # of an earlier run nothing is to be gone on with
         if path is None:
             return TrainingRun()(recipe, corpus, dev, progress, what="the first model")
         if self.resume and path.exists():
-            grammars = load_models(path)
+            with with_remedy("file"):
+                grammars = load_models(path)
             parts = [grammars[0].info.get(name) for name in ("layer", "network")]
             wanted = [None if part is None else part.settings() for part in (recipe.layer, recipe.network)]
             _refuse_others(path, grammars, [Job(learner, corpus) for learner in recipe.learners])
@@ -260,8 +264,12 @@ class TrainingRun:
         `what` it is of.
         """
         progress, self.recipe, self._given = progress or Silent(), recipe, corpus.n_trees
+        figures = {}
         if read is not None:
             corpus = corpus.joined(read)
+            figures["read"] = read.n_trees
+        elif taught := self.kept.left_by_teacher():
+            raise UsageError(f"{taught[0]}: of a run that reads text; give the text again, or remove it to start anew")
         done = self._done(corpus)
         if self._n_jobs > 1 or recipe.network is not None:
             expected = forecast_run(recipe, corpus, dev)
@@ -270,7 +278,7 @@ class TrainingRun:
         steps = sum(grammar.info.get("iterations", 0) for grammar in done[: self._size])
         with self.kept.open_log(self.log, resume=self.resume, steps=steps) as log:
             if getattr(log, "is_new", True):
-                figures = {"trees": corpus.n_trees, "words": corpus.n_words}
+                figures |= {"trees": corpus.n_trees, "words": corpus.n_words}
                 log.write("start", step=0, method=recipe.method, settings=recipe.settings(), **figures)
             for number, grammar, lines in self._grammars(len(done), corpus, dev, progress, log, steps):
                 own = number < self._size  # and not a fold's, of which nothing is noted
@@ -279,7 +287,7 @@ class TrainingRun:
                     view.write(event, step=step, **found)
                 done.append(grammar)
                 steps += grammar.info.get("iterations", 0) if own else 0
-                if self.output is not None and (self._n_jobs > 1 or recipe.network is not None):
+                if self.kept.has_neighbours and (self._n_jobs > 1 or recipe.network is not None):
                     save_models(done, self.kept.members)
             network = layer = None
             if recipe.network is not None:
@@ -299,6 +307,10 @@ class TrainingRun:
         grammars[0] = self._with_parts(grammars[0], network, layer)
         if read is not None:
             grammars = [one.with_info(read=read.n_trees) for one in grammars]
+        return self.finish(grammars)
+
+    def finish(self, grammars: list[TensorGrammar]) -> list[TensorGrammar]:
+        """Save what was learned, and clear away what was kept."""
         if self.tokeniser is not None:
             named = {"name": self.tokeniser}
             grammars = [one.with_info(tokeniser={**one.info.get("tokeniser", {}), **named}) for one in grammars]
@@ -422,9 +434,13 @@ class TrainingRun:
         """Return the grammars that are finished; refuse to go on with those of another run."""
         if not (self.resume and self.kept.members.exists()):
             return []
-        done = load_models(self.kept.members)
+        with with_remedy("file"):
+            done = load_models(self.kept.members)
         if len(done) > self._n_jobs:
-            raise UsageError(f"{self.kept.members}: holds {len(done)} grammars, more than the {self._n_jobs} asked for")
+            raise UsageError(
+                f"{self.kept.members}: holds {len(done)} grammars, more than the {self._n_jobs} asked for; give the "
+                "same settings again, or remove it to start anew"
+            )
         _refuse_others(self.kept.members, done, self._jobs(corpus))
         return [PackedGrammar(grammar) for grammar in done]
 
@@ -450,8 +466,8 @@ def _refuse_others(path: Path, grammars: Sequence[TensorGrammar], jobs: Iterable
 
 def _other_run(path: Path) -> str:
     return (
-        f"{path}: grammars of a training run with other settings or trees; give the same ones again, or remove it to "
-        "start anew"
+        f"{path}: grammars of a training run with other settings or trees, or that read another text; give the same "
+        "ones again, or remove it to start anew"
     )
 
 

@@ -60,7 +60,7 @@ class Checkpoint:
         """Return what `save` wrote, None if there is nothing."""
         if not self.path.exists():
             return None
-        with _remedy():
+        with with_remedy():
             arrays, metadata = self._schema.read(self.path, lambda *content: content)
         if metadata["key"] != self._key:
             raise UsageError(
@@ -97,8 +97,9 @@ class KeptFiles:
             if other in (own, f"{own}.members") or other.startswith((f"{own}.checkpoint", f"{own}.teacher")):
                 raise UsageError(f"log {log}: is where the model, or what is kept for resuming, is written")
         if not resume and (left := self.left()):
+            files = "this file" if len(left) == 1 else f"{len(left)} files ({', '.join(path.name for path in left)})"
             raise UsageError(
-                f"{left[0]}: training was interrupted here; go on with --resume, or remove this file to start anew"
+                f"{left[0]}: training was interrupted here; go on with --resume, or remove {files} to start anew"
             )
 
     @property
@@ -109,16 +110,16 @@ class KeptFiles:
     @property
     def teacher(self) -> Path | None:
         """Where a model is whose trees are learned from; None if nothing is kept."""
-        return Path(f"{self.output}.teacher") if self._has_neighbours else None
+        return Path(f"{self.output}.teacher") if self.has_neighbours else None
 
     @property
-    def _has_neighbours(self) -> bool:
+    def has_neighbours(self) -> bool:
         """Whether files can be kept: a device has no neighbours."""
         return self.output is not None and (is_regular(self.output) or not self.output.exists())
 
     def checkpoint(self, suffix: str = "") -> str | None:
         """Return where the state is kept, and clear away what is kept under other suffixes."""
-        if not self._has_neighbours:
+        if not self.has_neighbours:
             return None
         path = f"{self.output}.checkpoint{suffix}"
         for other in self.checkpoints():
@@ -153,7 +154,7 @@ class KeptFiles:
         found = [path for path in self.checkpoints() if "." not in path.name.rpartition(".checkpoint")[2]]
         if not found:
             return {}
-        with _remedy():
+        with with_remedy():
             metadata = read_header(found[-1])["metadata"]
         return {name: value for name, value in metadata.items() if type(value) is int and value >= 0}
 
@@ -161,10 +162,15 @@ class KeptFiles:
         """Return the files that an interrupted run has left."""
         if self.output is None:
             return []
-        # A teacher's own run leaves files, too.
+        return [path for path in (*self.checkpoints(), self.members) if path.exists()] + self.left_by_teacher()
+
+    def left_by_teacher(self) -> list[Path]:
+        """Return a teacher's files: the model, and what its own run has left."""
+        if self.output is None:
+            return []
         name, teacher = glob.escape(self.output.name), f"{self.output}.teacher"
-        of_teacher = (Path(teacher), Path(f"{teacher}.members"), *self._beside(f"{name}.teacher.checkpoint*"))
-        return [p for p in (*self.checkpoints(), self.members, *of_teacher) if p.exists()]
+        paths = (Path(teacher), Path(f"{teacher}.members"), *self._beside(f"{name}.teacher.checkpoint*"))
+        return [path for path in paths if path.exists()]
 
     def clear(self) -> None:
         """Remove what was kept, and what being killed in the middle of writing has left."""
@@ -181,8 +187,9 @@ class KeptFiles:
 
 
 @contextlib.contextmanager
-def _remedy() -> Iterator[None]:
+def with_remedy(what: str = "checkpoint") -> Iterator[None]:
+    """Say of a file that was kept and cannot be read that one can do without it."""
     try:
         yield
     except ModelError as error:
-        raise ModelError(f"{error} (or remove this checkpoint to start anew)") from error
+        raise ModelError(f"{error} (or remove this {what} to start anew)") from error
