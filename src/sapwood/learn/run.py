@@ -10,18 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from sapwood.errors import GrammarError, UsageError
-from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
+from sapwood.evaluate.held_out import Evaluate, HeldOut
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.grammar.bundle import PackedGrammar, load_models, save_models
 from sapwood.grammar.layer import Layer
 from sapwood.grammar.network import Network
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
+from sapwood.learn.jobs import Job, Lines, MemberLog, fit_all, other_run, refuse_others
 from sapwood.learn.layer import LayerLearner
 from sapwood.learn.methods import DEFAULT_METHOD
 from sapwood.learn.network import NetworkLearner
@@ -33,15 +34,12 @@ from sapwood.learn.teaching import PartialTrees, PlainText, taught
 from sapwood.run.checkpoint import KeptFiles, with_remedy
 from sapwood.run.log import Log, NoLog
 from sapwood.run.progress import Progress, Silent, WithoutNotes, track
-from sapwood.run.workers import Kept, Workers
+from sapwood.run.workers import Workers
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.partial import PartialTree
 from sapwood.trees.tokenisers import find_tokeniser
 from sapwood.trees.tree import Tree
 from sapwood.trees.word_classes import WordClasses
-
-# What a log has of a training: event, step and figures of each line.
-Lines: TypeAlias = list[tuple[str, int, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -241,9 +239,9 @@ class TrainingRun:
                 grammars = load_models(path)
             parts = [grammars[0].info.get(name) for name in ("layer", "network")]
             wanted = [None if part is None else part.settings() for part in (recipe.layer, recipe.network)]
-            _refuse_others(path, grammars, [Job(learner, corpus) for learner in recipe.learners])
+            refuse_others(path, grammars, [Job(learner, corpus) for learner in recipe.learners])
             if len(grammars) != len(recipe.learners) or parts != wanted:
-                raise UsageError(_other_run(path))
+                raise UsageError(other_run(path))
             return grammars
         return TrainingRun(output=path, resume=self.resume)(recipe, corpus, dev, progress, what="the first model")
 
@@ -282,7 +280,7 @@ class TrainingRun:
                 log.write("start", step=0, method=recipe.method, settings=recipe.settings(), **figures)
             for number, grammar, lines in self._grammars(len(done), corpus, dev, progress, log, steps):
                 own = number < self._size  # and not a fold's, of which nothing is noted
-                view = _MemberLog(log, steps, {"member": number} if self._size > 1 else {})
+                view = MemberLog(log, steps, {"member": number} if self._size > 1 else {})
                 for event, step, found in lines if own else []:
                     view.write(event, step=step, **found)
                 done.append(grammar)
@@ -291,12 +289,12 @@ class TrainingRun:
                     save_models(done, self.kept.members)
             network = layer = None
             if recipe.network is not None:
-                network = self._network(corpus, progress, _MemberLog(log, steps, {}))
+                network = self._network(corpus, progress, MemberLog(log, steps, {}))
                 steps += recipe.network.epochs
             if recipe.layer is not None:
                 if recipe.network is None:
                     self.kept.forget()  # the last grammar's: it is kept as a whole
-                layer = self._layer(corpus, done[self._size :], progress, _MemberLog(log, steps, {}))
+                layer = self._layer(corpus, done[self._size :], progress, MemberLog(log, steps, {}))
                 steps += recipe.layer.epochs
             del done[self._size :]
             log.write("end", step=steps)
@@ -371,7 +369,7 @@ class TrainingRun:
                 progress.note(f"for the layer: trees without {left_out}")
             elif not fold and self._n_jobs > 1:
                 progress.note(f"grammar {member + 1} of {self._size}: {job.learner.method}")
-            view = _MemberLog(log, steps, {"member": number} if self._size > 1 else {})
+            view = MemberLog(log, steps, {"member": number} if self._size > 1 else {})
             checkpoint = self.kept.checkpoint(f"-{number:02d}" if self._n_jobs > 1 else "")
             try:
                 # What there is to say of a grammar was said of the one of all trees.
@@ -441,70 +439,5 @@ class TrainingRun:
                 f"{self.kept.members}: holds {len(done)} grammars, more than the {self._n_jobs} asked for; give the "
                 "same settings again, or remove it to start anew"
             )
-        _refuse_others(self.kept.members, done, self._jobs(corpus))
+        refuse_others(self.kept.members, done, self._jobs(corpus))
         return [PackedGrammar(grammar) for grammar in done]
-
-
-@dataclass(frozen=True)
-class Job:
-    """A whole training: a learner, what it learns from, and what it is measured on."""
-
-    learner: Learner
-    corpus: Corpus
-    dev: Dev | None = None
-
-
-def _refuse_others(path: Path, grammars: Sequence[TensorGrammar], jobs: Iterable[Job]) -> None:
-    """Refuse grammars in a file that are not those of the first of these jobs."""
-    for grammar, job in zip(grammars, jobs, strict=False):
-        info = grammar.info
-        same = job.learner.settings() == info.get("settings") and info.get("method") == job.learner.method
-        training = info.get("training")
-        if not isinstance(training, dict) or training.get("digest") != job.corpus.digest() or not same:
-            raise UsageError(_other_run(path))
-
-
-def _other_run(path: Path) -> str:
-    return (
-        f"{path}: grammars of a training run with other settings or trees, or that read another text; give the same "
-        "ones again, or remove it to start anew"
-    )
-
-
-def fit_all(jobs: Iterable[Job], workers: Workers) -> Iterator[tuple[TensorGrammar, Lines]]:
-    """Yield the grammars of several trainings, each a task of its own, in order, and what their logs would have.
-
-    Members of an ensemble, and folds of a cross-validation.
-    """
-    jobs = list(jobs)
-    # Trees that are the same for several are sent once.
-    things = {id(thing): thing for job in jobs for thing in (job.corpus, job.dev)}
-    sent: dict[int, Kept] = {number: workers.share(thing) for number, thing in things.items()}
-    corpora, devs = [sent[id(job.corpus)] for job in jobs], [sent[id(job.dev)] for job in jobs]
-    return workers.map(_fit, [job.learner for job in jobs], corpora, devs)
-
-
-def _fit(learner: Learner, corpus: Corpus, dev: Dev | None) -> tuple[TensorGrammar, Lines]:
-    log = _Noted()
-    return learner.fit(corpus, dev=dev, log=log), log.lines
-
-
-class _Noted:
-    """A log in memory."""
-
-    def __init__(self) -> None:
-        self.lines: Lines = []
-
-    def write(self, event: str, *, step: int, seconds: float | None = None, **figures: object) -> None:
-        self.lines.append((event, step, figures))
-
-
-class _MemberLog:
-    """One grammar's part of a log."""
-
-    def __init__(self, log: Log, steps: int, labels: dict[str, Any]) -> None:
-        self._log, self._steps, self._labels = log, steps, labels
-
-    def write(self, event: str, *, step: int, seconds: float | None = None, **figures: object) -> None:
-        """Note an event, its step counted on from the grammars before."""
-        self._log.write(event, step=self._steps + step, seconds=seconds, **self._labels, **figures)
