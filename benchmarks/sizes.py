@@ -135,23 +135,21 @@ def main() -> None:
     results = []
     if options.results is not None and options.results.exists():
         results = [json.loads(line) for line in options.results.read_text().splitlines()]
+    text = options.text and Path(options.text).name
+    shown = {"treebank": options.directory.name, "part": options.part, "first": options.first, "text": text}
+    shown["classes"] = options.classes
     trees, test = part_of(options.directory, "train"), part_of(options.directory, options.part)
     for size in options.sizes:
         part = chosen(trees, size, options.first)
         for method in options.methods:
             for seed in options.seeds if method != "pcfg" else options.seeds[:1]:
-                key = {
-                    "treebank": options.directory.name, "method": method, "size": len(part), "seed": seed,
-                    "part": options.part, "first": options.first, "text": options.text and Path(options.text).name,
-                    "classes": options.classes,
-                }  # fmt: skip
+                key = {**shown, "method": method, "size": len(part), "seed": seed}
                 if any(key.items() <= row.items() for row in results):
                     continue
                 results.append(key | run(part, test, method, seed, options.text, options.classes))
                 if options.results is not None:
                     with options.results.open("a") as file:
                         file.write(json.dumps(results[-1]) + "\n")
-    shown = {"treebank": options.directory.name, "part": options.part, "first": options.first}
     results = [row for row in results if shown.items() <= row.items()]
     sizes = sorted({row["size"] for row in results})
     content = table(results, options.methods, sizes)
