@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from browser import resize
@@ -74,8 +74,14 @@ class Page:
     def click(self, selector: str) -> None:
         ActionChains(self.driver, duration=20).move_to_element(self.find(selector)).click().perform()
 
-    def double_click(self, selector: str) -> None:
-        ActionChains(self.driver, duration=20).double_click(self.find(selector)).perform()
+    def double_click(self, selector: str, until: str) -> None:
+        """Double-click until something is there: on a busy machine two clicks may be too far apart to be one."""
+        for _ in range(4):
+            ActionChains(self.driver, duration=20).double_click(self.find(selector)).perform()
+            with suppress(AssertionError):
+                self.wait_for(lambda: self.count(until), seconds=4)
+                return
+        raise AssertionError(f"double-clicking {selector} does not bring {until}")
 
     def hover(self, selector: str) -> None:
         target = self.find(selector)

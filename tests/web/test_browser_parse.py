@@ -127,8 +127,7 @@ def test_best_trees_side_by_side(parsed):
 
 
 def test_phrases_are_closed_and_opened(parsed):
-    parsed.double_click(f"{NP} .pill")
-    parsed.wait(".roof")
+    parsed.double_click(f"{NP} .pill", until=".roof")
     assert parsed.count(".sheet > .tree-frame .word") == 4
     parsed.click("[aria-label='Open all']")
     parsed.wait_for(lambda: parsed.count(".sheet > .tree-frame .word") == 8)
