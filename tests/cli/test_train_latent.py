@@ -254,7 +254,7 @@ def test_killed(folder: Path, times: int, cycles: str) -> None:
     command = [sys.executable, "-m", "sapwood", *arguments]
     subprocess.run([*command, "--log", "log", "-o", "whole"], check=True, timeout=TIMEOUT, capture_output=True)
     rng = random.Random(0)
-    log = folder / "log-m"
+    log, most = folder / "log-m", _lines(folder / "log") // (2 * times)
     kills = 0
     for _ in range(times):
         lines = _lines(log)
@@ -262,7 +262,8 @@ def test_killed(folder: Path, times: int, cycles: str) -> None:
             [*command, "--log", str(log), "-o", "m", "--resume"], stdout=subprocess.DEVNULL
         ) as process:
             deadline = time.monotonic() + TIMEOUT
-            wanted = lines + rng.randint(2, 25)
+            # So few that, however often it is saved, the run has not ended before it is killed for the last time.
+            wanted = lines + rng.randint(2, most)
             while process.poll() is None and _lines(log) < wanted and time.monotonic() < deadline:
                 time.sleep(0.002)
             time.sleep(rng.random() * 0.02)
