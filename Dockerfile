@@ -7,7 +7,8 @@ RUN apt-get update \
 WORKDIR /source
 COPY CMakeLists.txt LICENSE README.md constraints.txt pyproject.toml ./
 COPY src src
-RUN pip wheel --no-cache-dir -c constraints.txt -w /wheels ".[web]"
+# The image may run on another machine than this one.
+RUN pip wheel --no-cache-dir -Ccmake.define.SAPWOOD_VARIANTS=all -c constraints.txt -w /wheels ".[web]"
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin sapwood
@@ -18,6 +19,6 @@ ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /
 EXPOSE 8000
-HEALTHCHECK --interval=30s --timeout=5s CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/api/info', timeout=4)"]
+HEALTHCHECK --interval=30s --timeout=5s CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
 ENTRYPOINT ["sapwood"]
 CMD ["serve", "--host", "0.0.0.0", "--port", "8000"]

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import effort  # noqa: F401  (registers the profiles)
-import shape_checks
+from helpers import (
+    effort,  # noqa: F401  (registers the profiles)
+    shape_checks,
+)
 
 # Before the package is imported: every call is checked against the shapes in its annotations.
 shape_checks.install()

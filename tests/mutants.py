@@ -91,11 +91,11 @@ def find_mutants(path: str, source: str) -> list[Mutant]:
     return finder.found
 
 
-def draw_mutants(root: Path, rooms: list[str], number: int, seed: int) -> list[Mutant]:
-    """Return random mutants of these rooms of `src/sapwood`, as many of each kind as can be."""
+def draw_mutants(root: Path, packages: list[str], number: int, seed: int) -> list[Mutant]:
+    """Return random mutants of these packages of `src/sapwood`, as many of each kind as can be."""
     kinds: dict[str, list[Mutant]] = {}
-    for room in rooms:
-        for path in sorted((root / "src" / "sapwood" / room).rglob("*.py")):
+    for package in packages:
+        for path in sorted((root / "src" / "sapwood" / package).rglob("*.py")):
             for mutant in find_mutants(str(path.relative_to(root)), path.read_text()):
                 kinds.setdefault(mutant.operator, []).append(mutant)
     rng = random.Random(seed)

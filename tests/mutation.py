@@ -1,13 +1,13 @@
 """Mutation testing: do the tests notice small faults?
 
-    python tests/mutation.py --copy DIRECTORY [--rooms lm induction ...] [--number 300] [--seed 0] [--minutes 60]
+    python tests/mutation.py --copy DIRECTORY [--packages lm induction ...] [--number 300] [--seed 0] [--minutes 60]
         [--budget 60] [--workers 2] [--json FILE] [--tests TESTS ...] [--retry TESTS ...]
 
 The repository is copied once, without its history. The tests of the default run go through the copy under `coverage`
 (`pip install coverage`), which leaves a map of the lines that each test runs; with `--tests` the map can be made of
 some of them, and grow by others later. Random mutants (`mutants.py`) are then tried: a process reads one file's text
-with the fault, without any change on disk, and the tests that run its lines are run until one fails, those of the room
-and of the module first, the quickest first. A mutant is
+with the fault, without any change on disk, and the tests that run its lines are run until one fails, those of the
+package and of the module first, the quickest first. A mutant is
 
     killed      a test fails, or takes far more processor time than it should
     survived    all tests pass
@@ -47,7 +47,7 @@ from mutants import Mutant, draw_mutants
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 Result = dict[str, Any]
-ROOMS = ["learn", "automata", "induction", "lm", "inference", "anchors"]
+PACKAGES = ["learn", "automata", "induction", "lm", "inference", "numerics", "identifiability", "pipeline"]
 ALIVE = ("survived", "uncovered")
 # The processor time of the first tests of a mutant; most fail there.
 _FIRST = 3.0
@@ -178,9 +178,9 @@ def make_map(folder: Path, tree: Path, named: Sequence[str], workers: int) -> di
 def covering(mutant: Mutant, known: dict[str, Any]) -> list[tuple[str, float]]:
     """Return the tests that run a mutant's lines, with their seconds.
 
-    First come those of its room, among them those in a file of its module's name, and the quickest.
+    First come those of its package, among them those in a file of its module's name, and the quickest.
     """
-    room, module = Path(mutant.path).parts[2], Path(mutant.path).stem.strip("_")
+    package, module = Path(mutant.path).parts[2], Path(mutant.path).stem.strip("_")
     first, last = mutant.lines
     numbers = {
         number
@@ -195,7 +195,7 @@ def covering(mutant: Mutant, known: dict[str, Any]) -> list[tuple[str, float]]:
 
     def order(test: tuple[str, float]) -> tuple[bool, bool, float, str]:
         name, seconds = test
-        return not name.startswith(f"tests/{room}/"), module not in name.partition("::")[0], seconds, name
+        return not name.startswith(f"tests/{package}/"), module not in name.partition("::")[0], seconds, name
 
     return sorted(found, key=order)
 
@@ -240,7 +240,7 @@ def _run(tree: Path, path: str, text: str, tests: Sequence[str], limit: int, end
 
 def _replace_text(changed: str, text: str, caches: Path) -> None:
     """Let a file have another text for this process; what is compiled of all others is kept, for that takes long."""
-    import shape_checks  # the copy's
+    from helpers import shape_checks  # the copy's
 
     read, keep, compiled = SourceFileLoader.get_data, SourceFileLoader._cache_bytecode, shape_checks._Loader.get_code  # type: ignore[attr-defined]
     cached = cache_from_source(changed)
@@ -319,7 +319,7 @@ def main() -> None:
     """Try mutants and print the survivors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--copy", type=Path, required=True, help="where the copy of the repository is, or shall be")
-    parser.add_argument("--rooms", nargs="+", default=ROOMS)
+    parser.add_argument("--packages", nargs="+", default=PACKAGES)
     parser.add_argument("--number", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no mutant later than this")
@@ -342,7 +342,7 @@ def main() -> None:
         return mutant, None if late else try_mutant(mutant, tree, known, options.budget, options.retry)
 
     wanted = ALIVE if options.retry else (None,)
-    drawn = draw_mutants(tree, options.rooms, options.number, options.seed)
+    drawn = draw_mutants(tree, options.packages, options.number, options.seed)
     drawn = [mutant for mutant in drawn if results.get(mutant.name, {}).get("what") in wanted]
     check_copy(tree, known, drawn)
     with ThreadPoolExecutor(options.workers) as pool:

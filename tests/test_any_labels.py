@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
+from helpers.effort import examples
+from helpers.strategies import odd_labels, trees
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.parser import Parser
-from sapwood.learn.em import EM
-from sapwood.learn.pcfg import PCFG
+from sapwood.learn.lpcfg.em import EM
+from sapwood.learn.lpcfg.pcfg import PCFG
+from sapwood.learn.lpcfg.split_merge import SplitMerge
 from sapwood.learn.pivot.learner import Pivot
-from sapwood.learn.spectral.clustering import Cluster
+from sapwood.learn.spectral.clustering import StateClustering
 from sapwood.learn.spectral.learner import Spectral
-from sapwood.learn.split_merge import SplitMerge
 from sapwood.trees import symbols as symbols_module
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import Symbol, SymbolTable
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-from strategies import odd_labels, trees
 
 AS_IS = Normaliser("none", empties=False, drop=())
 TRANSFORMS = [
@@ -116,7 +116,7 @@ LEARNERS = [
     EM(states=2, iterations=3, random_state=1, unaries="collapsed"),
     SplitMerge(cycles=1, random_state=1),
     Spectral(states=2),
-    Cluster(states=2),
+    StateClustering(states=2),
     Pivot(states=2),
 ]
 

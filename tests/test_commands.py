@@ -31,4 +31,5 @@ def test_the_checks_run_what_the_default_run_leaves_out() -> None:
         "ini_options"
     ]
     assert "-m 'not slow'" in settings["addopts"]
-    assert 'python -m pytest -m "slow or hypothesis" --hypothesis-profile thorough' in lines_of(".ci/run")
+    thorough = 'python -m pytest -m "slow or hypothesis" --hypothesis-profile thorough'
+    assert f"slow() {{ installed && {thorough}; }}" in lines_of(".ci/nightly")

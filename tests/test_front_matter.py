@@ -62,26 +62,25 @@ def test_the_citation_has_the_version_and_the_five_papers() -> None:
         assert f'"{title}"' in bibliography
 
 
-def test_the_changelog_has_a_place_for_what_comes_and_for_changed_defaults() -> None:
+def test_the_changelog_has_the_version_and_says_where_changed_defaults_go() -> None:
     changelog = read("CHANGELOG.md")
-    headings = re.findall(r"^##+ .+$", changelog, re.MULTILINE)
-    assert headings[:2] == ["## Unreleased", "### Changed defaults"]
-    assert changelog.count("<!-- /changed defaults -->") == 1
+    (heading,) = re.findall(r"^##+ .+$", changelog, re.MULTILINE)
+    assert heading == f"## {__version__.partition('.dev')[0]}: first release"
+    assert "*Changed defaults*" in changelog
 
 
 def test_hooks_are_local_and_part_of_the_checks() -> None:
     hooks, checks = read(".pre-commit-config.yaml"), read(".ci/run")
     assert re.findall(r"repo: (.+)", hooks) == ["local"]
     commands = [shlex.split(entry)[:2] for entry in re.findall(r"entry: (.+)", hooks)]
-    assert len(commands) == hooks.count("language: system") == 4
+    assert len(commands) == hooks.count("language: system") == 5
     for command in commands:
         assert re.search(rf"^{' '.join(command)}\b", checks, re.MULTILINE), f"{command} is not in .ci/run"
 
 
 def test_every_page_is_in_a_list_of_the_site() -> None:
-    pages = {
-        path.relative_to(REPOSITORY / "docs").with_suffix("").as_posix() for path in PAGES if path.parent.name == "docs"
-    }
+    docs = REPOSITORY / "docs"
+    pages = {path.relative_to(docs).with_suffix("").as_posix() for path in PAGES if path.parent == docs}
     listed = re.findall(r"^([\w/-]+)$", read("docs/index.md"), re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert set(listed) - {"notebooks/index"} == pages - {"index"}

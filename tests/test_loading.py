@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import sapwood
-from made_up import made_up_treebank
+from helpers.made_up import made_up_treebank
 from sapwood.errors import InputError, ModelError
-from sapwood.grammar.bundle import save_models
 from sapwood.lm import Counts, KneserNey, NgramModel, count_text, write_arpa
-from sapwood.storage import write_arrays
+from sapwood.model.file import save_models
+from sapwood.storage.arrays import write_arrays
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,8 @@ def test_grammars(corpus, tmp_path):
     grammar = sapwood.PCFG().fit(corpus)
     grammar.save(tmp_path / "one")
     save_models([grammar, grammar], tmp_path / "two")
-    assert sapwood.load(tmp_path / "one") == grammar
-    assert sapwood.load(str(tmp_path / "two")) == [grammar, grammar]
+    assert sapwood.load(tmp_path / "one") == sapwood.ParserModel.from_grammars(grammar)
+    assert sapwood.load(str(tmp_path / "two")) == sapwood.ParserModel.from_grammars([grammar, grammar])
     words = made_up_treebank(1, 1)[0].words()
     assert sapwood.Parser(sapwood.load(tmp_path / "one")).parse_one(words).tree is not None
     assert sapwood.Parser(sapwood.load(tmp_path / "two")).parse_one(words).tree is not None
@@ -50,7 +50,7 @@ def test_language_models(tmp_path):
 
 
 def test_the_included_model(tmp_path, monkeypatch):
-    wanted = sapwood.TensorGrammar.load(sapwood.default_model_path())
+    wanted = sapwood.ParserModel.load(sapwood.default_model_path())
     assert sapwood.load("en") == sapwood.load("default") == sapwood.load(sapwood.default_model_path()) == wanted
     monkeypatch.chdir(tmp_path)
     (tmp_path / "en").write_text("no model")

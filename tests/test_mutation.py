@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from mutants import Mutant, draw_mutants, find_mutants
-from mutation import REPOSITORY, ROOMS, covering, report, run
+from mutation import PACKAGES, REPOSITORY, covering, report, run
 
 SOURCE = '''"""Docstring 1."""
 
@@ -89,9 +89,9 @@ def test_which_lines_must_run():
     }
 
 
-def test_drawn_mutants_of_all_rooms():
-    drawn = draw_mutants(REPOSITORY, ROOMS, 120, seed=5)
-    assert drawn == draw_mutants(REPOSITORY, ROOMS, 120, seed=5) != draw_mutants(REPOSITORY, ROOMS, 120, seed=6)
+def test_drawn_mutants_of_all_packages():
+    drawn = draw_mutants(REPOSITORY, PACKAGES, 120, seed=5)
+    assert drawn == draw_mutants(REPOSITORY, PACKAGES, 120, seed=5) != draw_mutants(REPOSITORY, PACKAGES, 120, seed=6)
     assert len({mutant.name for mutant in drawn}) == 120
     assert set(Counter(mutant.operator for mutant in drawn).values()) == {20}
     for mutant in drawn:
@@ -100,7 +100,7 @@ def test_drawn_mutants_of_all_rooms():
 
 
 def test_tests_that_run_a_mutants_lines():
-    """Those of the room, of the module, then the quickest; of what is done at import, all in the same files."""
+    """Those of the package, of the module, then the quickest; of what is done at import, all in the same files."""
     known = {
         "tests": ["tests/cli/a.py::a", "tests/lm/a.py::b", "tests/lm/a.py::c", "tests/cli/a.py::d", "tests/lm/a.py::e"],
         "seconds": [0.5, 3.0, 2.0, 0.1, 9.0],
@@ -122,10 +122,12 @@ def test_a_fault_is_there_for_one_run_only(tmp_path):
     """What was compiled before does not hide it, and it is not kept; with checks of shapes and without."""
     package, tests = tmp_path / "tree" / "src" / "sapwood", tmp_path / "tree" / "tests"
     package.mkdir(parents=True)
-    tests.mkdir()
+    (tests / "helpers").mkdir(parents=True)
+    (tests / "helpers" / "__init__.py").write_text("")
     (package / "__init__.py").write_text("")
-    (tests / "shape_checks.py").write_text((REPOSITORY / "tests" / "shape_checks.py").read_text())
-    (tests / "conftest.py").write_text("import shape_checks\n\nshape_checks.install()\n")
+    checks = (REPOSITORY / "tests" / "helpers" / "shape_checks.py").read_text()
+    (tests / "helpers" / "shape_checks.py").write_text(checks)
+    (tests / "conftest.py").write_text("from helpers import shape_checks\n\nshape_checks.install()\n")
     for module in ("open", "_hidden"):
         (package / f"{module}.py").write_text("ANSWER = 42\n")
         (tests / f"test{module}.py").write_text(

@@ -239,6 +239,15 @@ def test_columns_have_what_belongs_there(name: str) -> None:
                 assert reference.startswith(prefix), f"papers.md:{row.line}: {reference} is in the wrong column"
 
 
+def test_code_is_not_that_of_the_tests():
+    """The column of code leads to what readers can import: the product, or `sapwood.research`."""
+    rows = [row for heading, _ in TEXTS.values() for row in rows_of(read(), heading)]
+    assert len(rows) > 80
+    for row in rows:
+        found = re.findall(r"`(?:oracles|helpers|tests)\b[^`]*`", row.cells[COLUMNS.index("code")])
+        assert not found, f"papers.md:{row.line}: {', '.join(found)}"
+
+
 @every_paper
 def test_every_number_of_the_papers_has_a_row(name: str) -> None:
     if not PAPERS.is_dir():

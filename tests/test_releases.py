@@ -45,6 +45,30 @@ def test_the_recipe_has_our_version_and_needs_what_we_need() -> None:
     assert {line.replace(" >=", ">=") for line in recipe["requirements"]["host"]} >= set(build)
 
 
+def test_groups_are_the_extras_of_that_name() -> None:
+    groups = tomllib.loads(read("pyproject.toml"))["dependency-groups"]
+    assert set(groups) == {"dev", "docs"}
+    for name, lines in groups.items():
+        assert lines == PROJECT["optional-dependencies"][name]
+
+
+def test_what_changes_its_interface_has_an_upper_bound() -> None:
+    content = tomllib.loads(read("pyproject.toml"))
+    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    for requirement in map(Requirement, (*content["build-system"]["requires"], *extras)):
+        if requirement.name in ("nanobind", "scikit-build-core", "uvicorn"):
+            assert any(one.operator == "<" for one in requirement.specifier), requirement
+
+
+def test_versions_of_python_are_the_same_everywhere() -> None:
+    named = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r"Python :: 3\.\d+$", line)}
+    workflow = read(".github/workflows/ci.yml")
+    matrix = re.search(r"^ +python: \[(.+)\]$", workflow, re.MULTILINE)
+    assert matrix is not None
+    assert set(re.findall(r"3\.\d+", matrix[1])) == named
+    assert min(named, key=Version) == PROJECT["requires-python"].removeprefix(">=")
+
+
 def test_the_image_has_no_rights_and_only_what_it_needs() -> None:
     docker = read("Dockerfile")
     stages = docker.split("FROM ")[1:]
@@ -95,6 +119,6 @@ def test_nothing_that_is_said_names_a_package_that_is_not_there() -> None:
     assert advised("(`pip install -e .`) pip install sapwood[web], pip install a.whl") == {"sapwood[web]"}
 
 
-@pytest.mark.parametrize("script", ["run", "release", "supply", "checked"])
+@pytest.mark.parametrize("script", ["run", "nightly", "functions", "portability", "release", "supply", "checked"])
 def test_scripts_are_shell(script: str) -> None:
     subprocess.run(["bash", "-n", REPOSITORY / ".ci" / script], check=True)

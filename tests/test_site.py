@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,9 +70,25 @@ def test_links_lead_to_pages_of_the_site_or_nowhere(conf):
     assert page("notebooks/index", "[a](../tree-search.md#nodes)") == "[a](/tree-search.md#nodes)"
     # Pages of the repository's top are put in their places, with their links.
     changelog = page("changelog", "# Changelog\n")
-    assert changelog.startswith("# Changelog\n\nWhat users notice")
-    assert "[how](/models.md)" in changelog
+    assert changelog.startswith("# Changelog\n\nUser-visible changes")
+    assert "[models as installable packages](/models.md)" in changelog
     assert not re.search(r"\]\(docs/", changelog)
+
+
+def test_former_names_of_pages_redirect(conf, tmp_path):
+    app = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path)
+    conf._redirect(app, None)
+    assert {path.stem for path in tmp_path.iterdir()} == set(conf.REDIRECTS)
+    for former, page in conf.REDIRECTS.items():
+        assert (conf.DOCS / f"{page}.md").is_file()
+        assert not (conf.DOCS / f"{former}.md").exists()
+        assert f"url={page}.html" in (tmp_path / f"{former}.html").read_text(encoding="utf-8")
+
+
+def test_nothing_redirects_after_a_failure_or_outside_html(conf, tmp_path):
+    conf._redirect(SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path), ValueError())
+    conf._redirect(SimpleNamespace(builder=SimpleNamespace(format="text"), outdir=tmp_path), None)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_version_is_that_of_the_package(conf):

@@ -20,12 +20,14 @@ LARGEST = 25_000_000
 NEEDED_IN_WHEEL = (
     r"sapwood/__init__\.py",
     r"sapwood/py\.typed",
-    r"sapwood/models/english\.sapwood",
+    r"sapwood/model/english\.sapwood",
+    r"sapwood/kernels/_processor\.[^/]*(so|pyd)",
     r"sapwood/kernels/_plain\.[^/]*(so|pyd)",
     r"sapwood-[^/]+\.dist-info/licenses/LICENSE",
-    r"sapwood-[^/]+\.dist-info/licenses/src/sapwood/models/ATTRIBUTION\.md",
+    r"sapwood-[^/]+\.dist-info/licenses/src/sapwood/model/ATTRIBUTION\.md",
     r"sapwood-[^/]+\.dist-info/entry_points\.txt",
 )
+NEEDED_FOR_X86_64 = r"sapwood/kernels/_avx2\.[^/]*(so|pyd)"
 # All that a wheel may hold: the package and its metadata.
 ALLOWED_IN_WHEEL = r"sapwood(-[^/]+\.dist-info)?/.*"
 NEEDED_IN_SDIST = (
@@ -35,7 +37,7 @@ NEEDED_IN_SDIST = (
     r"README\.md",
     r"PKG-INFO",
     r"src/native/.+\.cpp",
-    r"src/sapwood/models/english\.sapwood",
+    r"src/sapwood/model/english\.sapwood",
     r"tests/conftest\.py",
     r"tests/data/train\.mrg",
     r"docs/index\.md",
@@ -85,7 +87,8 @@ def check_wheel(path: Path) -> list[str]:
         names = [name for name in archive.namelist() if not name.endswith("/")]
         if (damaged := archive.testzip()) is not None:
             found.append(f"{damaged} is damaged")
-    found += problems_of(names, NEEDED_IN_WHEEL, FORBIDDEN, ALLOWED_IN_WHEEL)
+    needed = [*NEEDED_IN_WHEEL, NEEDED_FOR_X86_64] if re.search("x86_64|amd64", tags[4]) else NEEDED_IN_WHEEL
+    found += problems_of(names, needed, FORBIDDEN, ALLOWED_IN_WHEEL)
     return [f"{path.name}: {problem}" for problem in found]
 
 
@@ -96,7 +99,7 @@ def check_sdist(path: Path) -> list[str]:
         return [f"{path.name}: the source has version {version()}"]
     with tarfile.open(path) as archive:
         members = [member for member in archive.getmembers() if not member.isdir()]
-    found = [f"{member.name} is no plain file" for member in members if not member.isfile()]
+    found = [f"{member.name} is not a regular file" for member in members if not member.isfile()]
     found += [f"{member.name} is outside of {top}" for member in members if not member.name.startswith(f"{top}/")]
     names = [member.name.removeprefix(f"{top}/") for member in members]
     return [f"{path.name}: {problem}" for problem in found + problems_of(names, NEEDED_IN_SDIST, FORBIDDEN_IN_SDIST)]

@@ -1,6 +1,6 @@
 """Train the included English model on the openly licensed part of GUM.
 
-    python tools/english.py gum-open -o src/sapwood/models/english.sapwood
+    python tools/english.py gum-open -o src/sapwood/model/english.sapwood
 
 The folder has train.mrg, dev.mrg and test.mrg. The model is learned from the first two and scored on the third. It is
 what `sapwood train` does with so many trees, a little smaller: four cycles of split-merge, a layer with 2^17 places for
@@ -15,8 +15,8 @@ import json
 from pathlib import Path
 
 from sapwood import Bars, Parser, SplitMerge, evaluate_parser, read_trees, train
-from sapwood.learn.layer import LayerLearner
-from sapwood.learn.network import NetworkLearner
+from sapwood.learn.components.forest_crf import ForestCRFTrainer
+from sapwood.learn.components.span_scorer import SpanScorerTrainer
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -29,8 +29,8 @@ def main(arguments: list[str] | None = None) -> None:
     trained = train(
         trees,
         method=SplitMerge(cycles=4),
-        layer=LayerLearner(bits=17),
-        network=NetworkLearner(input=72, weight=0.1),
+        crf=ForestCRFTrainer(bits=17),
+        span_scorer=SpanScorerTrainer(embedding=72, weight=0.1),
         output=options.output,
         progress=Bars(),
     )

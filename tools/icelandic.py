@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from sapwood import Bars, Normaliser, Parser, SplitMerge, TensorGrammar, Tree, evaluate_parser, read_trees, train
-from sapwood.automata.merging import merge
+from sapwood import Bars, Normaliser, Parser, ParserModel, SplitMerge, Tree, evaluate_parser, read_trees, train
 from sapwood.interop.packages import write_package
-from sapwood.learn.layer import LayerLearner
-from sapwood.learn.network import NetworkLearner
+from sapwood.learn.components.forest_crf import ForestCRFTrainer
+from sapwood.learn.components.span_scorer import SpanScorerTrainer
+from sapwood.pipeline.compress import compress
 
 CLAUSES = (("IP-MAT*", "IP-MAT"), ("IP-SUB*", "IP-SUB"), ("IP-INF*", "IP-INF"))
 BLOCK = 50
@@ -55,18 +55,18 @@ def part(folder: Path, name: str) -> Path:
     return plain if plain.exists() else packed
 
 
-def learn(folder: Path, cycles: int, budget: float) -> TensorGrammar:
-    """Return the grammar, its states merged."""
+def learn(folder: Path, cycles: int, budget: float) -> ParserModel:
+    """Return the model, its states merged."""
     trees = half(read_trees(part(folder, "train")))
     corpus = SplitMerge.prepare(trees, normaliser=Normaliser(labels=CLAUSES), progress=Bars())
     trained = train(
         corpus,
         method=SplitMerge(cycles=cycles),
-        layer=LayerLearner(bits=17, held_out=corpus.n_trees // 4),
-        network=NetworkLearner(input=64, most_looks=15_000, epochs=8),
+        crf=ForestCRFTrainer(bits=17, held_out=corpus.n_trees // 4),
+        span_scorer=SpanScorerTrainer(embedding=64, max_features=15_000, epochs=8),
         progress=Bars(),
     )
-    return merge(trained.grammar, corpus, budget=budget, progress=Bars()).grammar
+    return compress(trained, corpus, by="merging", budget=budget, progress=Bars())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from sapwood import Bars, Tree
 from sapwood.errors import InputError, SapwoodError
-from sapwood.files import atomic_write, explained
-from sapwood.trees.brackets import parse_trees
+from sapwood.storage.files import atomic_write, explained
+from sapwood.trees.formats.brackets import parse_trees
 
 # Genres of GUM whose texts are CC BY or CC BY-SA; of Reddit the words themselves are not published.
 OPEN_GENRES = ("academic", "bio", "court", "interview", "news", "voyage")

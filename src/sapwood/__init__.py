@@ -7,7 +7,7 @@
 ...     print(result.tree)
 (ROOT (S (NP (N dogs)) (VP (V sleep))))
 
-Names are imported when they are first used, so `import sapwood` is quick.
+Names are imported on first use, so `import sapwood` is fast.
 """
 
 from __future__ import annotations
@@ -18,110 +18,102 @@ from typing import TYPE_CHECKING, Any
 from sapwood._version import __version__
 
 if TYPE_CHECKING:
-    from sapwood.anchors import decompose
-    from sapwood.automata import TreeAutomaton, minimise
-    from sapwood.evaluate import EvaluationResult, Scorer, score_tree
-    from sapwood.evaluate.held_out import evaluate_parser
+    from sapwood.automata import TreeAutomaton
+    from sapwood.automata import truncate as truncate
+    from sapwood.evaluate import EvaluationResult
+    from sapwood.evaluate import Scorer as Scorer
+    from sapwood.evaluate import score_tree as score_tree
+    from sapwood.evaluate.dev_set import evaluate_parser
     from sapwood.grammar import TensorGrammar
     from sapwood.induction.run import induce
-    from sapwood.inference import Marginal, Parser, ParseResult
-    from sapwood.learn import EM, PCFG, Cluster, Learner, Pivot, PivotEM, Spectral, SplitMerge
-    from sapwood.learn.run import train
+    from sapwood.inference import Marginal as Marginal
+    from sapwood.inference import ParsedPhrase as ParsedPhrase
+    from sapwood.inference import Parser, ParseResult
+    from sapwood.interop.pandas import to_pandas as to_pandas
+    from sapwood.learn import EM, PCFG, Learner, Pivot, Spectral, SplitMerge
+    from sapwood.learn import PivotEM as PivotEM
+    from sapwood.learn import StateClustering as StateClustering
     from sapwood.loading import load
-    from sapwood.models import default_model_path
-    from sapwood.run.progress import Bars
-    from sapwood.trees import Corpus, HeadRules, Lexicon, Normaliser, Tree, TreeTransform
-    from sapwood.trees.formats import read_trees
-    from sapwood.trees.sentences import split_sentences, tokenise_text
-    from sapwood.trees.tokenise import tokenise
+    from sapwood.model import ParserModel
+    from sapwood.model.installed import default_model_path as default_model_path
+    from sapwood.numerics import decompose as decompose
+    from sapwood.pipeline.compress import compress
+    from sapwood.pipeline.train import train
+    from sapwood.runtime.progress import Bars as Bars
+    from sapwood.trees import Corpus, Tree
+    from sapwood.trees import HeadRules as HeadRules
+    from sapwood.trees import Lexicon as Lexicon
+    from sapwood.trees import Normaliser as Normaliser
+    from sapwood.trees import TreeTransform as TreeTransform
+    from sapwood.trees.formats.labels import explain
+    from sapwood.trees.formats.registry import read_trees
+    from sapwood.trees.tokenise.penn import tokenise as tokenise
+    from sapwood.trees.tokenise.sentences import split_sentences as split_sentences
+    from sapwood.trees.tokenise.sentences import tokenise_text as tokenise_text
 
+# Modules of the names. Those that are not in `__all__` are not for the first page; their packages have them, too.
 _HOMES = {
-    "Bars": "sapwood.run.progress",
-    "Cluster": "sapwood.learn",
-    "Corpus": "sapwood.trees",
-    "EM": "sapwood.learn",
-    "EvaluationResult": "sapwood.evaluate",
-    "HeadRules": "sapwood.trees",
-    "Learner": "sapwood.learn",
-    "Lexicon": "sapwood.trees",
-    "Marginal": "sapwood.inference",
-    "Normaliser": "sapwood.trees",
-    "PCFG": "sapwood.learn",
-    "ParseResult": "sapwood.inference",
-    "Parser": "sapwood.inference",
-    "Pivot": "sapwood.learn",
-    "PivotEM": "sapwood.learn",
-    "Scorer": "sapwood.evaluate",
-    "Spectral": "sapwood.learn",
-    "SplitMerge": "sapwood.learn",
-    "TensorGrammar": "sapwood.grammar",
-    "Tree": "sapwood.trees",
-    "TreeAutomaton": "sapwood.automata",
-    "TreeTransform": "sapwood.trees",
-    "decompose": "sapwood.anchors",
-    "default_model_path": "sapwood.models",
-    "evaluate_parser": "sapwood.evaluate.held_out",
-    "induce": "sapwood.induction.run",
-    "load": "sapwood.loading",
-    "minimise": "sapwood.automata",
-    "read_trees": "sapwood.trees.formats",
-    "score_tree": "sapwood.evaluate",
-    "split_sentences": "sapwood.trees.sentences",
-    "tokenise": "sapwood.trees.tokenise",
-    "train": "sapwood.learn.run",
-    "tokenise_text": "sapwood.trees.sentences",
+    "automata": ("TreeAutomaton", "truncate"),
+    "evaluate": ("EvaluationResult", "Scorer", "score_tree"),
+    "evaluate.dev_set": ("evaluate_parser",),
+    "grammar": ("TensorGrammar",),
+    "induction.run": ("induce",),
+    "interop.pandas": ("to_pandas",),
+    "inference": ("Marginal", "ParseResult", "Parser", "ParsedPhrase"),
+    "learn": ("EM", "Learner", "PCFG", "Pivot", "PivotEM", "Spectral", "SplitMerge", "StateClustering"),
+    "loading": ("load",),
+    "model": ("ParserModel",),
+    "model.installed": ("default_model_path",),
+    "numerics": ("decompose",),
+    "pipeline.compress": ("compress",),
+    "pipeline.train": ("train",),
+    "runtime.progress": ("Bars",),
+    "trees": ("Corpus", "HeadRules", "Lexicon", "Normaliser", "Tree", "TreeTransform"),
+    "trees.formats.labels": ("explain",),
+    "trees.formats.registry": ("read_trees",),
+    "trees.tokenise.penn": ("tokenise",),
+    "trees.tokenise.sentences": ("split_sentences", "tokenise_text"),
 }
 
 __all__ = [
     "EM",
     "PCFG",
-    "Bars",
-    "Cluster",
     "Corpus",
     "EvaluationResult",
-    "HeadRules",
     "Learner",
-    "Lexicon",
-    "Marginal",
-    "Normaliser",
     "ParseResult",
     "Parser",
+    "ParserModel",
     "Pivot",
-    "PivotEM",
-    "Scorer",
     "Spectral",
     "SplitMerge",
     "TensorGrammar",
     "Tree",
     "TreeAutomaton",
-    "TreeTransform",
     "__version__",
-    "decompose",
-    "default_model_path",
+    "compress",
     "evaluate_parser",
+    "explain",
     "induce",
     "load",
-    "minimise",
     "read_trees",
-    "score_tree",
-    "split_sentences",
-    "tokenise",
-    "tokenise_text",
     "train",
 ]
 
-# Rooms, which are there as `sapwood.lm` and so on without being imported by name.
-_ROOMS = (
-    "anchors",
+# Packages, available as `sapwood.lm` and so on without an explicit import.
+_PACKAGES = (
     "automata",
     "evaluate",
     "grammar",
+    "identifiability",
     "induction",
     "inference",
     "interop",
     "learn",
     "lm",
-    "models",
+    "model",
+    "numerics",
+    "pipeline",
     "plots",
     "trees",
     "web",
@@ -129,12 +121,13 @@ _ROOMS = (
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return importlib.import_module(f"sapwood.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'sapwood' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"sapwood.{module}"), name)
+    raise AttributeError(f"module 'sapwood' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_ROOMS])
+    return sorted([*__all__, *_PACKAGES])

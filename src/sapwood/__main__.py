@@ -1,4 +1,4 @@
-"""The command `sapwood`, which `python -m sapwood` is as well: quiet about an interrupt even while it starts."""
+"""Command `sapwood`, also `python -m sapwood`: handles an interrupt quietly even during startup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 def run() -> None:
     """Run the command and exit the process."""
     usual = signal.getsignal(signal.SIGINT)
-    if usual is signal.default_int_handler:  # and not ignored, as in the background
+    if usual is signal.default_int_handler:  # not if ignored, as in the background
         signal.signal(signal.SIGINT, _leave)
     from sapwood.cli.main import run as run_command
 

@@ -1,7 +1,7 @@
-"""The errors that sapwood raises on purpose.
+"""Errors that sapwood raises on purpose.
 
-Each carries a message for a person: what is wrong, where, and what to do. The command line prints
-that message alone and exits with `exit_code`; anything that is not a `SapwoodError` is a bug.
+Each has a message for the user: what is wrong, where, and what to do. The command line prints only that message and
+exits with `exit_code`; anything that is not a `SapwoodError` is a bug.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from functools import partial
 
 
 def shortened(text: str) -> str:
-    """Return a text as messages show it: its beginning, if it is long."""
+    """Return a text for messages, truncated if it is long."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def listed(names: Iterable[str], most: int = 60) -> str:
-    """Return names as messages list them: the first of them and how many more there are, if they are many.
+    """Return names for messages: the first of them, and the number of others if there are many.
 
     >>> listed(["NN", "VB", "DT"], most=2)
     'NN, VB and 1 more'
@@ -27,46 +27,46 @@ def listed(names: Iterable[str], most: int = 60) -> str:
 
 
 class SapwoodError(Exception):
-    """Base of all errors whose message is meant for the user."""
+    """Base class of all errors whose message is meant for the user."""
 
     exit_code = 1
 
 
 class UsageError(SapwoodError, ValueError):
-    """The call itself is wrong: options that do not go together, a value out of range."""
+    """Wrong call: incompatible options, a value out of range."""
 
     exit_code = 2
 
 
 class NoParse(UsageError):
-    """No parse of a sentence has the phrases that it must have."""
+    """No parse of a sentence has the required phrases."""
 
 
 class InputError(SapwoodError):
-    """A file cannot be read, is empty, or holds something other than what was expected."""
+    """A file cannot be read, is empty, or has unexpected contents."""
 
     exit_code = 3
 
 
 class OutOfMemory(SapwoodError, MemoryError):
-    """A sentence needs more memory than it may take, or than there is."""
+    """A sentence needs more memory than allowed or available."""
 
 
 class TimedOut(SapwoodError, TimeoutError):
-    """A sentence needs more time than it may take."""
+    """A sentence needs more time than allowed."""
 
 
 class ClusterError(SapwoodError):
-    """A cluster that cannot be reached, does not fit, or was lost."""
+    """A cluster cannot be reached, is incompatible, or was lost."""
 
     exit_code = 5
 
 
 class TreeFormatError(InputError):
-    """A malformed tree, with its place.
+    """A malformed tree, with its location.
 
-    Attributes hold what the message says, so that a program can point at the place as well:
-    `source` (file name), `line` and `column` (both from 1), `text` (the offending text).
+    Attributes hold the parts of the message, so that a program can use the location as well: `source` (file name),
+    `line` and `column` (both from 1), `text` (the offending text).
     """
 
     def __init__(self, problem: str, *, source: str, line: int, column: int = 0, text: str = "") -> None:
@@ -84,12 +84,12 @@ class TreeFormatError(InputError):
 
 
 class ModelError(SapwoodError):
-    """A model or corpus file that is damaged, from another version, or not one at all."""
+    """A model or corpus file that is damaged, from another version, or of another kind."""
 
     exit_code = 4
 
 
 class GrammarError(SapwoodError):
-    """A grammar whose arrays do not fit together or that is not what it claims to be."""
+    """A grammar whose arrays are inconsistent or that is not what it claims to be."""
 
     exit_code = 4

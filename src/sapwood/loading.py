@@ -1,4 +1,4 @@
-"""`load`: whatever is in a file that sapwood wrote."""
+"""Loading of any file that sapwood wrote."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from sapwood.errors import ModelError
-from sapwood.files import check_readable
-from sapwood.models import find_model
-from sapwood.storage import read_header
+from sapwood.model.installed import find_model
+from sapwood.storage.arrays import read_header
+from sapwood.storage.files import check_readable
 
 if TYPE_CHECKING:
-    from sapwood.grammar import TensorGrammar
-    from sapwood.induction.induced import InducedModel
-    from sapwood.lm.counts import Counts
-    from sapwood.lm.models import AnyModel
+    from sapwood.induction.induced_model import InducedModel
+    from sapwood.lm.counts.counts import Counts
+    from sapwood.lm.io import AnyModel
+    from sapwood.model.parser_model import ParserModel
     from sapwood.trees import Corpus
 
-    Loaded: TypeAlias = TensorGrammar | list[TensorGrammar] | InducedModel | Corpus | Counts | AnyModel
+    Loaded: TypeAlias = ParserModel | InducedModel | Corpus | Counts | AnyModel
 
 
 def load(name: str | os.PathLike[str]) -> Loaded:
-    """Return what is in a file that sapwood wrote, or the model of a name.
+    """Load a file that sapwood wrote, or a model by name.
 
-    A model is a `TensorGrammar`, a file with several models a list of them (`Parser` takes either); one of heads or
-    spans an `InducedModel`, a corpus a `Corpus`; language models (ARPA files, too) and counts of n-grams are of their
-    own classes (`sapwood.lm`).
+    A model of one or several grammars is a `ParserModel`; an induced model of dependencies or spans is an
+    `InducedModel`, a corpus a `Corpus`; language models (including ARPA files) and n-gram counts have their own classes
+    (`sapwood.lm`).
 
     Parameters
     ----------
     name
-        The path of the file, or the name of a model: `"en"` (also `"default"`) for the included English one, `"is"` for
-        that of an installed package. A file of that name goes before a model.
+        Path of the file, or the name of a model: `"en"` (also `"default"`) for the included English one, `"is"` for
+        that of an installed package. A file of that name takes precedence over a model.
 
     Examples
     --------
     >>> load("en")
-    <TensorGrammar: ... symbols (... states), ... rules, ... words>
+    <ParserModel: <TensorGrammar: ... symbols (... states), ... rules, ... words>, CRF, span scorer>
     """
     path = find_model(name)
     check_readable(path)
-    # The only kind that others write, too.
+    # The only format that other programs write as well.
     kind = "ngram-model" if path.name.endswith((".arpa", ".arpa.gz")) else read_header(path).get("kind")
     if str(kind).endswith("checkpoint"):
         raise ModelError(f"{path}: the state of a training run, which only that run can use; train on with it")
@@ -50,14 +50,13 @@ def load(name: str | os.PathLike[str]) -> Loaded:
 
 
 def _reader(kind: str) -> Callable[[Path], Loaded]:
-    # Imported when needed: each room takes its time.
+    # Imported when needed: each package is slow to import.
     if kind in ("model", "bundle"):
-        from sapwood.grammar.bundle import load_models
-        from sapwood.grammar.tensor_grammar import TensorGrammar
+        from sapwood.model.parser_model import ParserModel
 
-        return TensorGrammar.load if kind == "model" else load_models
+        return ParserModel.load
     if kind == "induced-model":
-        from sapwood.induction.induced import InducedModel
+        from sapwood.induction.induced_model import InducedModel
 
         return InducedModel.load
     if kind == "corpus":
@@ -65,9 +64,9 @@ def _reader(kind: str) -> Callable[[Path], Loaded]:
 
         return Corpus.load
     if kind == "counts":
-        from sapwood.lm.counts import Counts
+        from sapwood.lm.counts.counts import Counts
 
         return Counts.load
-    from sapwood.lm.models import load_model
+    from sapwood.lm.io import load_model
 
     return load_model

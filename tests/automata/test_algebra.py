@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automata.enumerate_terms import all_trees, n_nodes, random_terms, size_of, slow_weight
-from effort import examples
+from helpers.effort import examples
+from helpers.enumerate_terms import all_trees, n_nodes, random_terms, size_of, slow_weight
 from sapwood.automata.algebra import (
     absolute,
     add,
@@ -25,7 +25,7 @@ from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import DivergenceError, gram_matrices
 from sapwood.automata.tensors import ProductTensor, SparseTensor, Tensor, dense
 from sapwood.errors import UsageError
-from sapwood.testing.automata import is_strongly_convergent, random_automaton, redundant, total_weight
+from sapwood.research.random_automata import is_strongly_convergent, random_automaton, redundant, total_weight
 
 KINDS = ["dense", "sparse", "product"]
 SORTS = ["A", "B"]

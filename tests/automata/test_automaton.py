@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from automata.enumerate_terms import all_contexts, all_trees, plug, random_terms, slow_vector, slow_weight, tree_vectors
-from made_up import made_up_treebank
+from helpers.enumerate_terms import all_contexts, all_trees, plug, random_terms, slow_vector, slow_weight, tree_vectors
+from helpers.made_up import made_up_treebank
 from oracles.reference import tree_probability
 from sapwood.automata.automaton import HOLE, TreeAutomaton
 from sapwood.automata.gram import gram_matrices
 from sapwood.automata.tensors import ProductTensor, SparseTensor, dense
 from sapwood.errors import GrammarError, UsageError
-from sapwood.learn.em import EM
-from sapwood.testing.automata import random_automaton
+from sapwood.learn.lpcfg.em import EM
+from sapwood.research.random_automata import random_automaton
 from sapwood.testing.grammars import random_bases, random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automata.enumerate_terms import all_trees, n_nodes, slow_weight
-from effort import examples
+from helpers.effort import examples
+from helpers.enumerate_terms import all_trees, n_nodes, slow_weight
 from sapwood.automata.algebra import add, conjugate, scale, scale_by_size, subtract
 from sapwood.automata.automaton import TreeAutomaton
-from sapwood.automata.distance import Closeness, compare, inner_product, l2_distance, l2_norm
+from sapwood.automata.distance import Distances, compare, inner_product, l2_distance, l2_norm
 from sapwood.automata.gram import DivergenceError, gram_matrices
 from sapwood.automata.svta import project, singular_states, svta
 from sapwood.errors import UsageError
-from sapwood.testing.automata import random_automaton
+from sapwood.research.random_automata import random_automaton
 from sapwood.testing.grammars import random_grammar
 
 SEEDS = st.integers(0, 10_000)
@@ -40,7 +40,7 @@ def similar(one: TreeAutomaton, seed: int) -> TreeAutomaton:
     """Return the automaton with slightly other weights."""
     rng = np.random.default_rng(seed)
 
-    def moved(array: np.ndarray) -> np.ndarray:
+    def with_weights(array: np.ndarray) -> np.ndarray:
         return np.asarray(array) * rng.uniform(0.8, 1.2, size=np.shape(array))
 
     return replace(
@@ -258,7 +258,7 @@ def test_rules_that_only_one_has() -> None:
 def test_nothing_at_all() -> None:
     zero = TreeAutomaton.single([0.0], [[[0.5]]], {"a": [0.5]})
     one = TreeAutomaton.single([1.0], [[[0.5]]], {"a": [0.5]})
-    assert compare(zero, zero) == Closeness(0.0, 0.0, 0.0, 0.0)
+    assert compare(zero, zero) == Distances(0.0, 0.0, 0.0, 0.0)
     assert compare(zero, zero).relative == 0.0
     assert compare(zero, one).relative == 1.0
     assert compare(one, zero).relative == pytest.approx(1.0)

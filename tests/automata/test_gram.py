@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse.linalg
 
-from automata.enumerate_terms import context_vectors, stacked, tree_vectors
+from helpers.enumerate_terms import context_vectors, stacked, tree_vectors
 from sapwood.automata.algebra import add, scale, scale_by_size
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import (
@@ -19,10 +19,10 @@ from sapwood.automata.gram import (
     largest_gamma,
     pair_sums,
 )
-from sapwood.automata.pairs import PairOperator, inner, norm
+from sapwood.automata.product_operator import PairOperator, inner, norm
 from sapwood.automata.tensors import ProductTensor, SparseTensor, Tensor, dense
 from sapwood.errors import GrammarError, UsageError
-from sapwood.testing.automata import random_automaton
+from sapwood.research.random_automata import random_automaton
 
 METHODS = ["auto", "fixed-point", "newton"]
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automata.enumerate_terms import context_vectors, random_terms, stacked, tree_vectors
-from effort import examples
-from made_up import made_up_treebank
+from helpers.effort import examples
+from helpers.enumerate_terms import context_vectors, random_terms, stacked, tree_vectors
+from helpers.made_up import made_up_treebank
 from sapwood.automata.algebra import add, conjugate, product, scale_by_size, subtract
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.minimal import minimal
 from sapwood.automata.tensors import ProductTensor, SparseTensor, dense
-from sapwood.grammar.states import merge_symbols
-from sapwood.learn.pcfg import PCFG
-from sapwood.testing.automata import random_automaton, redundant
+from sapwood.grammar.state_ops import merge_symbols
+from sapwood.learn.lpcfg.pcfg import PCFG
+from sapwood.research.random_automata import random_automaton, redundant
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automata.enumerate_terms import random_terms
+from helpers.enumerate_terms import random_terms
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import gram_matrices
 from sapwood.automata.svta import choose_states, project, singular_states, square_root, svta
 from sapwood.errors import UsageError
-from sapwood.testing.automata import random_automaton, redundant
+from sapwood.research.random_automata import random_automaton, redundant
 
 VALUES = [np.array([4.0, 2.0, 0.1]), np.array([1.0]), np.array([3.0, 0.5])]
 
@@ -201,8 +201,8 @@ def test_larger_singular_values_keep_more_states():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "say one of"),
-        ({"states": 2, "budget": 0.5}, "say one of"),
+        ({}, "give one of"),
+        ({"states": 2, "budget": 0.5}, "give one of"),
         ({"states": 0}, "at least 1, not 0"),
         ({"budget": 0.0}, "above 0"),
         ({"budget": 1.5}, "at most 1, not 1.5"),

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from made_up import made_up_treebank
-from sapwood.trees.formats import format_as
+from _requirements import require
+from helpers.made_up import made_up_treebank
+from sapwood.trees.formats.registry import format_as
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if not path.stem.startswith("_"))
@@ -20,6 +21,18 @@ NUMBER = r"[0-9.,]+"
 F1 = r"(100|[5-9][0-9])\.[0-9]{2}"
 SPREAD = r"(100|[5-9][0-9])\.[0-9] ± [0-9.]+"
 slow = pytest.mark.slow
+# Scripts that need data, and the arguments that name data which is not there.
+WITH_DATA = dict.fromkeys(
+    [
+        "accuracy", "annotating", "crf_groups", "engine", "half_annotated", "held_out", "kills", "lines", "low_rank",
+        "observed", "serve", "sizes", "spectral", "spectral_weights", "state_search", "table1", "table2", "tagging",
+        "without_trees",
+    ],
+    "{nowhere}",
+)  # fmt: skip
+WITH_DATA |= dict.fromkeys(["cluster_kills", "heads"], "{nowhere} {nowhere}")
+WITH_DATA |= {"cluster": "{nowhere} {nowhere} --json {nowhere}"}
+WITH_DATA |= {"minimising": "{nowhere} --models {nowhere} --results {nowhere}"}
 
 # What to run: `{trees}` is a directory with a treebank, `{text}` a file of text, `{new}` a directory for what is
 # written. What is printed must match, every pattern on a line.
@@ -45,14 +58,14 @@ RUNS = [
         id="sizes",
     ),
     pytest.param(
-        "layer_groups",
+        "crf_groups",
         "{trees} --seeds 0 1 --cycles 1 --epochs 1 --models {new} --results {new}/a.jsonl",
         [
             rf"\| without pairs \| {NUMBER} \| {NUMBER} ± .* \| [-+]{NUMBER} ± {NUMBER} \| [-+]{NUMBER} to ",
             rf"\| of the gold trees \| {NUMBER} \| {NUMBER} \| {NUMBER} % \|",
-            rf"\| gained by layer and network \| -?{NUMBER} \|",
+            rf"\| gained by CRF and span scorer \| -?{NUMBER} \|",
         ],
-        id="layer_groups",
+        id="crf_groups",
         marks=slow,
     ),
     pytest.param(
@@ -74,21 +87,28 @@ RUNS = [
         id="serve",
     ),
     pytest.param(
+        "lines",
+        "{trees}/train.mrg",
+        [r"sentences +2 lines [0-9.]+% ", r"titles +2 lines [0-9.]+% ", r"1 wrapped +30 columns [0-9.]+% "],
+        id="lines",
+    ),
+    pytest.param(
+        "bad_clients",
+        "--bad 16 --good 1 --seconds 3 --threads 1",
+        [r'"200": [1-9]', rf'"p99_seconds": {NUMBER}', r'"flood": [1-9]'],
+        id="bad_clients",
+        marks=slow,
+    ),
+    pytest.param(
         "observed", "{trees}/train.mrg --states 1 2 --threads 1", ["in 1 shards", " +1 +1 ", " +2 +1 "], id="observed"
     ),
     pytest.param(
-        "split_merge",
-        "{trees} --methods pcfg steps --cycles 1 --threads 1 --json {new}/a.json",
-        [rf"\| trees \| pcfg \| 0 \| .* \| 1 \| {F1}", rf"\| trees \| steps \| 0 \| .* \| 2 \| {F1}"],
-        id="split_merge",
+        "accuracy",
+        "{trees} --configurations pcfg em --seeds 0 --store {new}/a.jsonl",
+        [rf"\| trees/pcfg \| 0 \| {NUMBER} \| {NUMBER} \| {F1} \| {F1} \| {NUMBER} \|", r"\| trees/em \| 0 \|"],
+        id="accuracy",
     ),
-    pytest.param(
-        "split_merge",
-        "{trees} --methods em collapsed ensemble --cycles 1 --seeds 2",
-        [r"\| em \| 1 \|", r"\| collapsed \| 1 \|", r"\| ensemble \| 0 \|"],
-        id="split_merge, all",
-        marks=slow,
-    ),
+    pytest.param("figures", "stale --all", [r"gum/default, seeds \[0\], .*, measured at [0-9a-f]+"], id="figures"),
     pytest.param(
         "spectral",
         "{trees} --threads 1 --json {new}/a.json --rows 'spectral 8' 'cluster 16'",
@@ -216,7 +236,14 @@ RUNS = [
         "{trees} --states 2 3 --ranks 2 --seeds 2 --sentences 5 --json {new}/a.json --pictures {new}",
         [r"\| trees \| SVTA\* \| 3 \| 1 \| 27 \|", r"\| trees \| CP-mu \| 2 \| 2 \| .* ± .* \|"],
         id="low_rank",
-        marks=[slow, pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="needs Numba")],
+        marks=slow,
+    ),
+    pytest.param(
+        "low_rank",
+        "{trees} --parsing --ranks 4 --seeds 2",
+        [rf"\| trees \| PCFG, exact \| - \| - \| {NUMBER} ", rf"\| trees \| CP \| 4 \| 2 \| {NUMBER} \| {NUMBER} ± "],
+        id="low_rank, parsing",
+        marks=slow,
     ),
     pytest.param(
         "without_trees",
@@ -307,6 +334,30 @@ def test_help(script, main, capsys):
 
 def test_every_script_is_run():
     assert {run.values[0] for run in RUNS} == set(SCRIPTS)
+
+
+@pytest.mark.parametrize("script", sorted(WITH_DATA))
+def test_missing_data_is_named_at_once(script, main, capsys, tmp_path):
+    with pytest.raises(SystemExit) as ended:
+        main(script, *WITH_DATA[script].format(nowhere=tmp_path / "nowhere").split())
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert re.search(rf"{script}.py cannot start:\n  .*nowhere.* is missing", said.err)
+    assert not said.out
+
+
+def test_all_scripts_with_data_say_so():
+    calls = {script: re.findall(r"require\((.*)\)", (BENCHMARKS / f"{script}.py").read_text()) for script in SCRIPTS}
+    needing = {script for script, found in calls.items() if any(re.search("treebanks=|files=", one) for one in found)}
+    assert needing == {*WITH_DATA, "figures"}
+
+
+def test_missing_packages_are_named(capsys):
+    with pytest.raises(SystemExit):
+        require(packages="sapwood no_such_package")
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  the package no_such_package is not installed: pip install no_such_package"
+    ]
 
 
 @pytest.mark.slow

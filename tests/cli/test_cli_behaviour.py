@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import sapwood as package
-from sapwood.cli import _common
 from sapwood.cli.main import run
+from sapwood.cli.options import common as _common
 from sapwood.inference import decode
 from sapwood.trees import Tree
 
@@ -26,20 +26,23 @@ COMMANDS = (
     "train",
     "parse",
     "tag",
+    "tokenise",
     "eval",
     "compare",
     "inspect",
+    "sample",
     "diagnose",
     "serve",
-    "next",
+    "select",
     "convert",
+    "split",
     "import",
     "package",
     "models",
     "search",
     "minimise",
     "plot",
-    "decompose",
+    "anchors",
     "lm",
     "identify",
     "induce",
@@ -70,12 +73,12 @@ def test_settings_of_single_methods_are_in_the_long_help_alone(command: str, set
     short, long = (sapwood([command, f"--{name}"]).out for name in ("help", "help-all"))
     assert setting not in short
     assert setting in long
-    (count,) = re.findall(r"There are (\d+) more, for single methods; \S+ \w+ --help-all", short)
+    (count,) = re.findall(r"(\d+) more options belong to single methods; see \S+ \w+ --help-all", short)
     options = r"^  (?:-\w, )?(--[\w-]+)"
     assert (
         int(count) == len(re.findall(options, long, re.MULTILINE)) - len(re.findall(options, short, re.MULTILINE)) > 5
     )
-    assert "There are" not in long
+    assert "more options" not in long
 
 
 def test_every_command_is_listed(sapwood: Any) -> None:
@@ -88,7 +91,7 @@ def test_every_command_is_listed(sapwood: Any) -> None:
     ("line", "hint"),
     [
         ("(S (NP (NNS Dogs)) (VP (VBP bark)))", "sapwood convert --to tokens"),
-        ("The dog sleeps.", "--raw splits text"),
+        ("The dog sleeps.", "use --raw to split"),
         ("The dog sleeps .", ""),
         ("( Why ? )", ""),
         ("He left at 5 p.m.", ""),
@@ -109,7 +112,7 @@ def test_input_that_does_not_look_like_tokens_is_remarked_on(
 def test_a_sentence_in_place_of_a_file_is_remarked_on(sapwood: Any) -> None:
     outcome = sapwood(["parse", "The dog sleeps."])
     assert (outcome.code, outcome.err) == (
-        3, "sapwood: The dog sleeps.: no such file or directory; a sentence is given by -s\n"
+        3, "sapwood: The dog sleeps.: no such file or directory; to parse a sentence, use -s\n"
     )  # fmt: skip
 
 
@@ -312,11 +315,12 @@ def test_a_long_text_without_blank_lines_is_split_the_same(
     folder: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "The dog barks.\nCats sleep under\nthe table. She\nfeeds Mr.\nSmith. Dinner!\n" * 5
-    expected = sapwood(["parse", "-m", "m", "--raw"], text.encode()).out
+    arguments = ["parse", "-m", "m", "--raw", "--lines", "free"]
+    expected = sapwood(arguments, text.encode()).out
     assert len(expected.splitlines()) == 20
     for limit in (1, 20, 100):
-        monkeypatch.setattr("sapwood.trees.sentences._MUCH", limit)
-        assert sapwood(["parse", "-m", "m", "--raw"], text.encode()).out == expected
+        monkeypatch.setattr("sapwood.trees.tokenise.sentences._MUCH", limit)
+        assert sapwood(arguments, text.encode()).out == expected
 
 
 ODD = {
@@ -469,7 +473,7 @@ def test_binarise_and_invert(direction: str, orders: str, folder: Path, sapwood:
 def test_empty_trees_are_left_out_and_counted(folder: Path, sapwood: Any) -> None:
     outcome = sapwood(["convert", "--normalise"], b"(S (-NONE- *))\n(S (A b))\n(S (-NONE- 0))\n")
     assert (outcome.code, outcome.out) == (0, "(ROOT (S (A b)))\n")
-    assert outcome.err == "left out 2 tree(s) of which normalising left nothing\n"
+    assert outcome.err == "skipped 2 tree(s) that are empty after normalisation\n"
 
 
 def test_no_trees_convert_to_nothing(folder: Path, sapwood: Any) -> None:
@@ -516,12 +520,12 @@ def test_identical_trees_score_100(folder: Path, sapwood: Any) -> None:
     outcome = sapwood(["eval", "trees.mrg", "trees.mrg", "--json"])
     assert outcome.code == 0
     scores = json.loads(outcome.out)
-    for key in ("precision", "recall", "f1", "unlabeled_f1", "exact", "tag_accuracy", "no_crossing"):
+    for key in ("precision", "recall", "f1", "unlabelled_f1", "exact", "tag_accuracy", "no_crossing"):
         assert scores[key] == 100.0
     assert (scores["sentences"], scores["scored"], scores["failed"], scores["errors"]) == (6, 6, 0, 0)
     assert {"cutoff", "lengths", "labels", "messages", "parameters", "seconds"} <= set(scores)
     table = sapwood(["eval", "trees.mrg", "trees.mrg"]).out
-    assert "F1                   100.00        100.00" in table
+    assert "F1                    100.00        100.00" in table
 
 
 def test_predictions_in_any_layout_and_format(folder: Path, sapwood: Any) -> None:
@@ -636,7 +640,7 @@ def test_marginals_and_alternatives(folder: Path, sapwood: Any) -> None:
 
 
 def test_decoder_names_are_those_of_the_library() -> None:
-    from sapwood.cli import _common
+    from sapwood.cli.options import common as _common
     from sapwood.inference.decode import DECODERS
 
     assert _common.DECODERS == DECODERS
@@ -680,10 +684,10 @@ def test_formats_and_decoders_of_other_packages(folder: Path, sapwood: Any, inst
 
 
 def test_diagnosing_a_treebank(folder: Path, sapwood: Any) -> None:
-    from made_up import made_up_treebank
+    from helpers.made_up import made_up_treebank
 
     Path("many.mrg").write_text("\n".join(map(str, made_up_treebank(80))), "utf-8")
-    options = ["--states", "3", "--least", "20", "--resamples", "20", "-q"]
+    options = ["--states", "3", "--min-count", "20", "--resamples", "20", "-q"]
     found = sapwood(["diagnose", "many.mrg", *options])
     assert found.code == 0
     assert found.out.startswith("80 trees, ")
@@ -691,5 +695,28 @@ def test_diagnosing_a_treebank(folder: Path, sapwood: Any) -> None:
     report = json.loads(sapwood(["diagnose", "many.mrg", *options, "--json"]).out)
     assert report["trees"] == 80
     assert all(1 <= each["states"] <= 3 for each in report["symbols"])
+    needed = report["sample_complexity"]
+    assert 0 < needed["lower"] <= needed["sigma"]
+    assert f"it requires {needed['required']:.0e} nodes of every symbol" in found.out
     Path("none.mrg").write_text("", "utf-8")
     assert sapwood(["diagnose", "none.mrg", "-q"]).code == 3
+
+
+def test_empty_elements_of_other_conventions(folder: Path, sapwood: Any) -> None:
+    trees = "(S (sn.e-SUJ *0*) (grup.verb (v llueve)) (. .))\n(S (sn ∅) (grup.verb (v llueve)) (. .))\n" * 9
+    (folder / "es.mrg").write_text(trees)
+    remark = "look like empty elements but count as words: ∅ (9); remove them with --empty '∅'"
+    outcome = sapwood(["inspect", "es.mrg"])
+    assert "9 empty elements removed: *0* 9" in outcome.out
+    assert remark in outcome.out
+    found = json.loads(sapwood(["inspect", "es.mrg", "--json"]).out)
+    assert found["empty_elements"] == {"removed": {"*0*": 9}, "unknown": {"∅": 9}}
+    assert found["words"] == 45
+    removed = json.loads(sapwood(["inspect", "es.mrg", "--json", "--empty", "∅"]).out)
+    assert removed["empty_elements"] == {"removed": {"*0*": 9, "∅": 9}, "unknown": {}}
+    assert removed["words"] == 36
+    trained = sapwood(["train", "es.mrg", "--method", "pcfg", "-o", "es.sapwood"])
+    assert (trained.code, remark in trained.err) == (0, True)
+    again = sapwood(["train", "es.mrg", "--method", "pcfg", "-o", "es.sapwood", "--empty", "∅"])
+    assert (again.code, "empty elements" in again.err) == (0, False)
+    assert json.loads(sapwood(["inspect", "es.sapwood", "--json"]).out)["normaliser"]["empty"] == ["∅"]

@@ -96,9 +96,9 @@ def test_a_file_from_standard_input(parsed: Path, sapwood: Any) -> None:
         ("empty m m", 3, "empty: no trees to score"),
         ("- p p", 2, "GOLD .* cannot be standard input"),
         ("trees.mrg - -", 2, "only once"),
-        ("trees.mrg p p --threads 2", 2, "--threads goes with a model"),
-        ("trees.mrg m m --keep-empties", 2, "--keep-empties does not go with two models"),
-        ("trees.mrg p m --no-normalise --keep-empties", 2, "does not go with --no-normalise"),
+        ("trees.mrg p p --threads 2", 2, "--threads requires a model"),
+        ("trees.mrg m m --keep-empties", 2, "--keep-empties cannot be used with two models"),
+        ("trees.mrg p m --no-normalise --keep-empties", 2, "cannot be used with --no-normalise"),
         ("trees.mrg p p --confidence 1", 2, "--confidence"),
         ("tagged p m --function-tags none", 3, "normalised in two ways"),
     ],
@@ -126,4 +126,4 @@ def test_trees_over_several_lines_are_placed_by_their_last(parsed: Path, sapwood
 
 def test_options_that_would_do_nothing(folder: Path, sapwood: Any) -> None:
     outcome = sapwood(["eval", "trees.mrg", "trees.mrg", "--sentences", "--seed", "1"])
-    assert (outcome.code, "--seed does not go with --sentences" in outcome.err) == (2, True)
+    assert (outcome.code, "--seed cannot be used with --sentences" in outcome.err) == (2, True)

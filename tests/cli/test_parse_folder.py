@@ -54,10 +54,10 @@ def test_bad_lines_are_told_and_the_rest_is_done(crawl: Path, sapwood: Any) -> N
 def test_neither_input_nor_model_is_replaced(crawl: Path, sapwood: Any) -> None:
     before = (crawl / "crawl" / "0.txt").read_text()
     found = sapwood(["parse", "-m", "m", "crawl/0.txt", "-o", "crawl/", "--to", "tokens"])
-    assert (found.code, "is one of the input files; it would be replaced" in found.err) == (2, True)
+    assert (found.code, "is one of the input files and would be overwritten" in found.err) == (2, True)
     (crawl / "crawl" / "0.mrg").write_bytes((crawl / "m").read_bytes())
     found = sapwood(["parse", "-m", "crawl/0.mrg", "crawl/0.txt", "-o", "crawl/"])
-    assert (found.code, "is one of the input files; it would be replaced" in found.err) == (2, True)
+    assert (found.code, "is one of the input files and would be overwritten" in found.err) == (2, True)
     assert (crawl / "crawl" / "0.txt").read_text() == before
     assert (crawl / "crawl" / "0.mrg").read_bytes() == (crawl / "m").read_bytes()
 
@@ -67,9 +67,9 @@ def test_neither_input_nor_model_is_replaced(crawl: Path, sapwood: Any) -> None:
     [
         ("crawl/0.txt crawl/1.txt", "several files are parsed into a folder: -o OUT/"),
         ("crawl/0.txt crawl/1.txt -o one.mrg", "several files are parsed into a folder: -o OUT/"),
-        ("-o out/", "-o out/: is a folder, for the trees of files; name some"),
-        ("- -o out/", "is no plain file"),
-        ("-s text -o out/", "name some"),
+        ("-o out/", "-o out/: an output folder requires input files"),
+        ("- -o out/", "is not a regular file"),
+        ("-s text -o out/", "requires input files"),
         ("sentences.txt --cluster local:0", "local:N is N processes"),
     ],
 )
@@ -84,9 +84,9 @@ def test_wrong_calls(crawl: Path, sapwood: Any, arguments: str, complaint: str) 
 @needs_dask
 @pytest.mark.filterwarnings("ignore")
 def test_no_scheduler_is_an_error_of_its_own(crawl: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sapwood.run.cluster import Cluster
+    from sapwood.runtime.dask.executor import DaskCluster
 
-    monkeypatch.setitem(Cluster.__init__.__kwdefaults__, "patience", 1.0)
+    monkeypatch.setitem(DaskCluster.__init__.__kwdefaults__, "patience", 1.0)
     for command in (
         "parse sentences.txt -m m",
         "eval trees.mrg -m m",
@@ -104,7 +104,7 @@ def test_no_scheduler_is_an_error_of_its_own(crawl: Path, sapwood: Any, monkeypa
 def test_every_command_gives_the_same_on_a_cluster(crawl: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from distributed import LocalCluster
 
-    monkeypatch.setattr("sapwood.run.cluster._WORTH_CALLING", 0.0)
+    monkeypatch.setattr("sapwood.runtime.dask.executor._WORTH_CALLING", 0.0)
     (crawl / "text.txt").write_text((crawl / "sentences.txt").read_text() * 30)
     made = {
         "train trees.mrg --method em --states 2 --iterations 2 -o {}": "a",

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from effort import examples
-from made_up import made_up_treebank
+from helpers.effort import examples
+from helpers.made_up import made_up_treebank
 from sapwood.plots.curves import draw_curves, make_curves
-from sapwood.run.log import TrainingLog, read_log
+from sapwood.runtime.log import TrainingLog, read_log
 from sapwood.trees import Corpus, Tree
 
 USAGE, INPUT, MODEL = 2, 3, 4
@@ -325,8 +325,8 @@ TIMELESS = b'{"event": "iteration", "step": 1, "log_likelihood": -1}\n'
     ("arguments", "code", "message", "files"),
     [
         ("", USAGE, "Missing argument 'FILE", {}),
-        ("one.jsonl", USAGE, "name the picture with -o .* or ask for the numbers with --json", {}),
-        ("one.jsonl --json --title T", USAGE, "--title goes with -o", {}),
+        ("one.jsonl", USAGE, "name an output file with -o .* or print the numbers with --json", {}),
+        ("one.jsonl --json --title T", USAGE, "--title requires -o", {}),
         ("one.jsonl -o a.svg --x cycle", USAGE, "'cycle' is not one of 'step', 'seconds'", {}),
         ("one.jsonl -o a.jpeg", USAGE, r"must end in \.svg, \.png or \.pdf, and this one does not: 'a\.jpeg'", {}),
         ("one.jsonl -o picture", USAGE, "must end in .* 'picture'", {}),
@@ -347,7 +347,12 @@ TIMELESS = b'{"event": "iteration", "step": 1, "log_likelihood": -1}\n'
         ("bad -o a.svg", INPUT, "bad:1:1: not valid UTF-8", {"bad": bytes(range(255, 0, -1))}),
         ("bad -o a.svg", INPUT, "bad:1:1: a zero byte", {"bad": bytes(4000)}),
         ("bad -o a.svg", INPUT, r"bad:1: not a line of a training log, .*\(S \(A b\)\)", {"bad": b"(S (A b))\n"}),
-        ("bad -o a.svg", INPUT, "bad:2: .*its step is no number of iterations", {"bad": START + b'{"event": "dev"}\n'}),
+        (
+            "bad -o a.svg",
+            INPUT,
+            "bad:2: .*its step is not a number of iterations",
+            {"bad": START + b'{"event": "dev"}\n'},
+        ),
         ("bad.gz -o a.svg", INPUT, r"bad\.gz: damaged or truncated gzip", {"bad.gz": b"{}"}),
         ("bad.sapwood -o a.svg", MODEL, r"bad\.sapwood: not a sapwood file", {"bad.sapwood": START + TIMELESS}),
     ],
@@ -381,7 +386,9 @@ def test_there_is_nothing_to_draw_for_some_files(folder: Path, sapwood: Any) -> 
     assert outcome.err == f"sapwood: {message}\n"
     outcome = sapwood(["plot", "m", "-o", "a.svg"])
     assert outcome.code == INPUT
-    assert outcome.err == "sapwood: m: the model has no singular values: only those made by spectral learning have\n"
+    assert (
+        outcome.err == "sapwood: m: the model has no singular values: only models made by spectral learning have them\n"
+    )
     assert not (folder / "a.svg").exists()
 
 
@@ -425,7 +432,7 @@ def test_a_failure_while_drawing_leaves_the_old_picture(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sapwood.files.os.fsync", full)
+    monkeypatch.setattr("sapwood.storage.files.os.fsync", full)
     outcome = sapwood(["plot", "one.jsonl", "-o", "a.svg"])
     assert (outcome.code, outcome.err) == (INPUT, "sapwood: a.svg: cannot write it: No space left on device\n")
     assert (logs / "a.svg").read_bytes() == b"old"

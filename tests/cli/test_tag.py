@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Sapwood
-from made_up import made_up_treebank
-from sapwood.learn.run import train as train_in_python
-from sapwood.trees.formats import format_as, read_tagged
+from helpers.made_up import made_up_treebank
+from sapwood.pipeline.train import train as train_in_python
+from sapwood.trees.formats.registry import format_as, read_tagged
 
-QUICK = ("--method", "split-merge", "--cycles", 1, "--iterations", 3, "--settle", 2, "--threads", 1)
-SETTINGS = {"method": "split-merge", "cycles": 1, "iterations": 3, "settle": 2, "threads": 1}
+QUICK = ("--method", "split-merge", "--cycles", 1, "--iterations", 3, "--smoothing-iterations", 2, "--threads", 1)
+SETTINGS = {"method": "split-merge", "cycles": 1, "iterations": 3, "smoothing_iterations": 2, "threads": 1}
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_lines_that_are_none(sapwood: Sapwood, folder: Path) -> None:
     assert "bad.txt:1: expected word/TAG, found 'dog'" in outcome.err
     outcome = sapwood(["train", "--sequences", "bad.txt", "train.txt", "-o", "m", *QUICK, "--skip-bad"])
     assert outcome.code == 0, outcome.err
-    assert "skipped 1 line(s) that are no tagged sequences" in outcome.err
+    assert "skipped 1 line(s) that are not tagged sequences" in outcome.err
     assert "from 61 sequences" in outcome.err
 
 
@@ -84,8 +84,8 @@ def test_lines_that_are_none(sapwood: Sapwood, folder: Path) -> None:
     [
         (["train", "--sequences", "train.txt", "-o", "x", "--vertical", "2"], "--vertical is for trees"),
         (["train", "--sequences", "train.txt", "-o", "x", "--partial", "p.mrg"], "--partial is for trees"),
-        (["tag", "tokens.txt", "--json"], "--json goes with --score"),
-        (["tag", "test.txt", "--score", "-o", "x"], "--output does not go with --score"),
+        (["tag", "tokens.txt", "--json"], "--json requires --score"),
+        (["tag", "test.txt", "--score", "-o", "x"], "--output cannot be used with --score"),
         (["tag", "none.txt"], "none.txt: no such file"),
         (["tag", "tokens.txt", "-o", "tokens.txt"], "is one of the input files"),
         (["tag", "tokens.txt", "--score"], "expected word/TAG"),

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from cli.conftest import Sapwood
-from effort import slow
-from made_up import made_up_treebank
-from sapwood.grammar.bundle import load_models, save_models
+from helpers.effort import slow
+from helpers.made_up import made_up_treebank
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.run.log import read_log
+from sapwood.learn.base import Learner
+from sapwood.model import ParserModel
+from sapwood.model.file import load_models
+from sapwood.runtime.log import read_log
 
 TIMEOUT = 180
 
@@ -97,13 +99,15 @@ def test_ensembles_parse_and_score(sapwood: Sapwood, folder: Path) -> None:
 
 
 def test_an_ensemble_without_a_method_is_of_what_is_recommended(sapwood: Sapwood, folder: Path) -> None:
-    few = ("--states", 2, "--iterations", 1, "--no-layer", "--no-network", "-q")
+    few = ("--states", 2, "--iterations", 1, "--no-crf", "--no-span-scorer", "-q")
     report = json.loads(train(sapwood, "--ensemble", 4, *few, "--json"))
     assert report["method"] == "pivot+em, spectral, cluster"
     members = load_models("m")
     assert [member.info["method"] for member in members] == ["pivot+em", "spectral", "cluster", "pivot+em"]
     assert members[0] != members[3]
-    assert "is no setting of what is learned from 150 trees" in train(sapwood, "--ensemble", 2, "--cycles", 1, code=2)
+    assert "is not a setting of the default recipe for 150 trees" in train(
+        sapwood, "--ensemble", 2, "--cycles", 1, code=2
+    )
     assert folder.is_dir()
 
 
@@ -132,23 +136,23 @@ def test_spectral_and_clusters(sapwood: Sapwood, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--method em --cycles 2", "--cycles goes with --method split-merge"),
+        ("--method em --cycles 2", "--cycles requires --method split-merge"),
         ("--method pcfg --ensemble 2", "pcfg gives the same grammar from every seed"),
-        ("--method split-merge --states 2", "--states goes with --method pivot+em and em and spectral"),
+        ("--method split-merge --states 2", "--states requires --method pivot+em or em or spectral"),
         ("--method em --stop f1", "--stop f1 needs --dev"),
         ("--method em --states auto", "--states must be a number, not 'auto'"),
         ("--method em --states some", "'some' is not a whole number or auto"),
         ("--method em --iterations 0", "--iterations must be at least 1, not 0"),
         (
             "--method spectral --iterations 3",
-            "--iterations goes with --method split-merge and pivot+em and em and cluster",
+            "--iterations requires --method split-merge or pivot+em or em or cluster",
         ),
         ("--method cluster --smoothing 3", "smoothing must be at least 0 and below 1"),
         ("--method em --log train.mrg", "--log train.mrg: is one of the input files"),
         ("--method em --init train.mrg", "train.mrg: not a sapwood file"),
         ("--method em --log no/log", "no: no such directory"),
-        ("--method em --log m", "--log m: is where -o is written, too"),
-        ("--method em --log m.checkpoint", "log m.checkpoint: is where the model"),
+        ("--method em --log m", "--log m: is also the output of -o"),
+        ("--method em --log m.checkpoint", "log m.checkpoint: is also the file of the model"),
     ],
 )
 def test_mistakes_are_explained(sapwood: Sapwood, folder: Path, arguments: str, message: str) -> None:
@@ -162,11 +166,11 @@ def test_mistakes_are_explained(sapwood: Sapwood, folder: Path, arguments: str, 
 def test_an_interrupted_run_is_not_overwritten(sapwood: Sapwood, folder: Path) -> None:
     (folder / "m.checkpoint").write_bytes(b"something")
     message = train(sapwood, "--method", "em", code=2)
-    assert "m.checkpoint: training was interrupted here; go on with --resume" in message
+    assert "m.checkpoint: training was interrupted; continue with --resume" in message
     assert (folder / "m.checkpoint").read_bytes() == b"something"
     message = train(sapwood, "--method", "em", "--resume", code=4)
     assert "not a sapwood file" in message
-    assert "remove this checkpoint to start anew" in message
+    assert "remove this checkpoint to start over" in message
 
 
 def test_a_run_is_not_resumed_with_another_dev_treebank(sapwood: Sapwood, folder: Path, monkeypatch: Any) -> None:
@@ -188,7 +192,10 @@ def test_a_run_is_not_resumed_with_another_dev_treebank(sapwood: Sapwood, folder
 
     monkeypatch.setattr(Scorer, "result", interrupted)
     train(sapwood, *same, "--dev", "dev.mrg", code=130)
-    assert "other settings or trees" in train(sapwood, *same, "--dev", "other.mrg", "--resume", code=2)
+    message = train(sapwood, *same, "--dev", "other.mrg", "--resume", code=2)
+    assert "m.checkpoint: of a training run with another development set; give the same --dev again" in message
+    message = train(sapwood, *same, "--resume", code=2)
+    assert "give the same --dev again, or remove this file to start over" in message
     train(sapwood, *same, "--dev", "dev.mrg", "--resume")
     assert (folder / "m").read_bytes() == whole
 
@@ -196,7 +203,7 @@ def test_a_run_is_not_resumed_with_another_dev_treebank(sapwood: Sapwood, folder
 def test_another_run_cannot_be_resumed(sapwood: Sapwood, folder: Path) -> None:
     from sapwood.learn import SplitMerge
     from sapwood.trees import Corpus
-    from sapwood.trees.formats import read_trees
+    from sapwood.trees.formats.registry import read_trees
     from sapwood.trees.transform import TreeTransform
 
     class Break:
@@ -215,26 +222,72 @@ def test_another_run_cannot_be_resumed(sapwood: Sapwood, folder: Path) -> None:
     assert (folder / "m").read_bytes() == (folder / "resumed").read_bytes()
 
 
-def test_members_of_another_run_are_refused(sapwood: Sapwood, folder: Path) -> None:
-    same = ("--method", "split-merge", "--cycles", 1, "--ensemble", 2, "-q")
-    train(sapwood, *same)
-    whole = (folder / "m").read_bytes()
-    members = load_models("m")
-    save_models(members[:1], "m.members")
-    for other in (
-        ("--method", "split-merge", "--cycles", 2, "--ensemble", 2),
-        ("--method", "split-merge", "--cycles", 1, "--ensemble", 2, "--seed", 5),
-        ("--method", "em", "--states", 2, "--ensemble", 2),
-        ("--method", "spectral", "--states", 2, "--ensemble", 2),
+def interrupt_fit(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let somebody press Ctrl-C when the n-th grammar is about to be learned."""
+    fit, calls = Learner.fit, [0]
+
+    def interrupted(self: Learner, *given: Any, **options: Any) -> TensorGrammar:
+        calls[0] += 1
+        if calls[0] == number:
+            raise KeyboardInterrupt
+        return fit(self, *given, **options)
+
+    monkeypatch.setattr(Learner, "fit", interrupted)
+
+
+def test_members_of_another_run_are_refused(
+    sapwood: Sapwood, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    (folder / "dev.mrg").write_text((folder / "train.mrg").read_text())
+    (folder / "other.mrg").write_text("(S (A b) (C d))\n")
+    for same in (
+        ("--method", "split-merge", "--cycles", 1, "--ensemble", 2, "--dev", "dev.mrg", "-q"),
+        ("--method", "spectral", "--states", 2, "--ensemble", 2, "--dev", "dev.mrg", "-q"),
     ):
-        assert "m.members: grammars of a training run with other" in train(sapwood, *other, "--resume", code=2)
+        train(sapwood, *same)
+        whole = (folder / "m").read_bytes()
+        with monkeypatch.context() as patch:
+            interrupt_fit(patch, 2)
+            assert "m.stage-member-1 holds the progress so far" in train(sapwood, *same, code=130)
+        left = {path.name: path.read_bytes() for path in folder.glob("m.*")}
+        assert sorted(left) == ["m.run", "m.stage-member-1"]
+        for other in (
+            ("--method", "split-merge", "--cycles", 2, "--ensemble", 2),
+            ("--method", "split-merge", "--cycles", 1, "--ensemble", 2, "--seed", 5),
+            ("--method", "em", "--states", 2, "--ensemble", 2),
+            ("--method", "spectral", "--states", 3, "--ensemble", 2),
+            (*same, "--crf"),
+        ):
+            message = train(sapwood, "--dev", "dev.mrg", *other, "--resume", code=2)
+            assert "m.stage-member-1: of a training run with other settings or trees; give the same ones" in message
+        message = train(sapwood, *same, "--dev", "other.mrg", "--resume", code=2)
+        assert "m.stage-member-1: of a training run with another development set; give the same --dev again" in message
+        assert left == {path.name: path.read_bytes() for path in folder.glob("m.*")}
+        train(sapwood, *same, "--resume")
+        assert (folder / "m").read_bytes() == whole
+        assert not list(folder.glob("m.*"))
+
+
+def test_a_run_without_a_development_set_is_not_resumed_with_one(
+    sapwood: Sapwood, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    same = ("--method", "em", "--states", 2, "--iterations", 2, "--ensemble", 2, "-q")
+    with monkeypatch.context() as patch:
+        interrupt_fit(patch, 2)
+        train(sapwood, *same, code=130)
+    message = train(sapwood, *same, "--dev", "dev.mrg", "--resume", code=2)
+    assert "of a training run without a development set; omit --dev, or remove this file to start over" in message
+
+
+def test_runs_of_former_versions_are_refused(sapwood: Sapwood, folder: Path) -> None:
+    same = ("--method", "em", "--states", 2, "--iterations", 2, "--ensemble", 2, "-q")
+    (folder / "m.members").write_bytes(b"grammars")
+    assert "m.members: training was interrupted" in train(sapwood, *same, code=2)
+    message = train(sapwood, *same, "--resume", code=2)
+    assert "m.members: its run has no record m.run, so it cannot be resumed" in message
+    assert "remove this file to start over" in message
+    (folder / "m.members").unlink()
     train(sapwood, *same, "--resume")
-    assert (folder / "m").read_bytes() == whole
-    train(sapwood, "--method", "spectral", "--states", 2, "--ensemble", 2, "-q")
-    whole = (folder / "m").read_bytes()
-    save_models(load_models("m")[:1], "m.members")
-    train(sapwood, "--method", "spectral", "--states", 2, "--ensemble", 2, "-q", "--resume")
-    assert (folder / "m").read_bytes() == whole
 
 
 def test_a_dev_treebank_that_the_grammar_cannot_build(sapwood: Sapwood, folder: Path) -> None:
@@ -288,10 +341,10 @@ def _without_times(path: Path) -> list[dict[str, object]]:
 
 
 def test_a_layer(sapwood: Sapwood, folder: Path) -> None:
-    train(sapwood, "--method", "pcfg", "--layer", "--log", "log", "--dev", "dev.mrg")
-    grammar = TensorGrammar.load("m")
-    assert grammar.layer is not None
-    assert grammar.info["layer"]["folds"] == 4
+    train(sapwood, "--method", "pcfg", "--crf", "--log", "log", "--dev", "dev.mrg")
+    model = ParserModel.load("m")
+    assert model.crf is not None
+    assert model.meta["layer"]["folds"] == 4
     assert any(line["event"] == "layer" for line in read_log("log"))
     outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--calibration", "--json"])
     assert outcome.code == 0, outcome.err
@@ -302,10 +355,28 @@ def test_a_layer(sapwood: Sapwood, folder: Path) -> None:
 
 
 def test_a_network(sapwood: Sapwood, folder: Path) -> None:
-    train(sapwood, "--method", "pcfg", "--network", "--log", "log")
-    grammar = TensorGrammar.load("m")
-    assert grammar.network is not None
-    assert grammar.info["network"]["epochs"] == len([line for line in read_log("log") if line["event"] == "network"])
+    train(sapwood, "--method", "pcfg", "--span-scorer", "--log", "log")
+    model = ParserModel.load("m")
+    assert model.span_scorer is not None
+    assert model.meta["network"]["epochs"] == len([line for line in read_log("log") if line["event"] == "network"])
     outcome = sapwood(["eval", "dev.mrg", "-m", "m", "--json"])
     assert outcome.code == 0, outcome.err
     assert "network" in sapwood(["inspect", "m"]).out
+
+
+def test_states_by_symbol(sapwood: Sapwood, folder: Path) -> None:
+    settings = ("--method", "em", "--iterations", 2, "--min-support", 1, "-q")
+    train(sapwood, *settings, "--states", "NP=5,VP=3,2", "--save-config", "run.toml")
+    grammar = TensorGrammar.load("m")
+    states = dict(zip(grammar.symbols, grammar.states.tolist(), strict=True))
+    assert (states["NP"], states["VP"], states["@NP"]) == (5, 3, 2)
+    assert 'states = "NP=5,VP=3,2"' in Path("run.toml").read_text()
+    first = Path("m").read_bytes()
+    train(sapwood, "--config", "run.toml")
+    assert Path("m").read_bytes() == first
+    for wrong in ("NP=x", "NP=2,NP=3", "2,3", "NP=", "NP=1e3", "NP=" + "9" * 5000):
+        outcome = sapwood(["train", "train.mrg", "--method", "em", "--states", wrong, "-o", "n"])
+        assert (outcome.code, (folder / "n").exists()) == (2, False), wrong
+    outcome = sapwood(["train", "train.mrg", "--method", "em", "--states", "NX=2", "-o", "n"])
+    assert outcome.code != 0
+    assert "given for NX, but the trees have no such symbol; symbols are, for example, " in outcome.err

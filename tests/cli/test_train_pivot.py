@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Outcome, Sapwood
-from made_up import made_up_treebank
+from helpers.made_up import made_up_treebank
 from sapwood.evaluate import Scorer
-from sapwood.grammar.bundle import load_models
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn import Pivot, PivotEM
-from sapwood.run.log import read_log
+from sapwood.model.file import load_models
+from sapwood.runtime.log import read_log
 from sapwood.trees import Corpus
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.transform import TreeTransform
 
 FAST = ("--states", 3, "--features", "simple", "--threads", 1)
@@ -63,16 +63,20 @@ def test_pivot(sapwood: Sapwood, folder: Path) -> None:
 
 
 def test_options_arrive(sapwood: Sapwood, folder: Path) -> None:
-    arguments = "--features simple --kappa 2.5 --smoothing 0.2 --rare 4 --unaries collapsed --seed 7 --states 2"
+    arguments = (
+        "--features simple --kappa 2.5 --smoothing 0.2 --rare-threshold 4 --unaries collapsed --seed 7 --states 2"
+    )
     train(sapwood, "--method", "pivot", *arguments.split(), "-q")
     settings = TensorGrammar.load("m").info["settings"]
     assert {
         name: settings[name]
         for name in (
-            "inside", "outside", "kappa", "smoothing", "rare", "unaries", "random_state", "states", "iterations",
+            "inside", "outside", "kappa", "smoothing", "rare_threshold", "unaries", "random_state", "states",
+            "iterations",
         )
     } == {
-        "inside": "simple", "outside": "simple", "kappa": 2.5, "smoothing": 0.2, "rare": 4, "unaries": "collapsed",
+        "inside": "simple", "outside": "simple", "kappa": 2.5, "smoothing": 0.2, "rare_threshold": 4,
+        "unaries": "collapsed",
         "random_state": 7, "states": 2, "iterations": 0,
     }  # fmt: skip
     train(sapwood, "--method", "pivot+em", *FAST, "-q")
@@ -162,17 +166,17 @@ def test_resuming(
     with monkeypatch.context() as patch:
         interrupt_at(patch, at)
         outcome = train(sapwood, *same, "--log", "log", code=130)
-    left = ["m.checkpoint"] if ensemble == 1 else ["m.checkpoint-01", "m.members"]
-    hint = "has what is done, and the same command with --resume goes on from there"
+    left = ["m.checkpoint"] if ensemble == 1 else ["m.checkpoint-member-2", "m.stage-member-1"]
+    hint = "holds the progress so far, and the same command with --resume continues from there"
     assert outcome.err == f"sapwood: interrupted; {left[0]} {hint}\n"
-    kept = ["dev.mrg", "log", *left, "train.mrg", "whole", "whole.log"]
+    kept = ["dev.mrg", "log", *sorted([*left, "m.run"]), "train.mrg", "whole", "whole.log"]
     assert names(folder) == kept
     # Neither from the beginning, nor with other settings.
-    assert "go on with --resume" in train(sapwood, *same, code=2).err
+    assert "continue with --resume" in train(sapwood, *same, code=2).err
     assert "other settings or trees" in train(sapwood, *same, "--resume", "--kappa", 1, code=2).err
     (folder / "other.mrg").write_text("(ROOT (S (NP (N bal)) (VP (V bild))))\n")
-    if ensemble == 1:
-        assert "other settings or trees" in train(sapwood, *same, "--resume", "--dev", "other.mrg", code=2).err
+    other_dev = "with another development set; give the same --dev again, or remove"
+    assert other_dev in train(sapwood, *same, "--resume", "--dev", "other.mrg", code=2).err
     (folder / "other.mrg").unlink()
     assert names(folder) == kept
     outcome = train(sapwood, *same, "--log", "log", "--resume")
@@ -192,24 +196,24 @@ def test_resuming_what_was_not_interrupted(sapwood: Sapwood, folder: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--method pivot --noise 0.1", "--noise goes with --method split-merge and em and cluster"),
-        ("--method pivot+em --noise 0.1", "--noise goes with --method split-merge and em and cluster"),
+        ("--method pivot --noise 0.1", "--noise requires --method split-merge or em or cluster"),
+        ("--method pivot+em --noise 0.1", "--noise requires --method split-merge or em or cluster"),
         ("--method pivot+em --iterations 0", "--iterations must be at least 1, not 0"),
-        ("--method pivot --dropout 0.1", "--dropout goes with --method spectral"),
-        ("--method pivot --cycles 2", "--cycles goes with --method split-merge"),
-        ("--method pivot --restarts 2", "--restarts goes with --method em"),
-        ("--method pivot+em --stop f1", "--stop goes with --method em"),
-        ("--method pivot+em --init train.mrg", "--init goes with --method em"),
-        ("--method pivot+em --prior 1", "--prior goes with --method em"),
+        ("--method pivot --dropout 0.1", "--dropout requires --method spectral"),
+        ("--method pivot --cycles 2", "--cycles requires --method split-merge"),
+        ("--method pivot --restarts 2", "--restarts requires --method em"),
+        ("--method pivot+em --stop f1", "--stop requires --method em"),
+        ("--method pivot+em --init train.mrg", "--init requires --method em"),
+        ("--method pivot+em --prior 1", "--prior requires --method em"),
         ("--method pivot --states auto", "--states must be a number, not 'auto'"),
         ("--method pivot --states 0", "--states must be at least 1, not 0"),
         ("--method pivot --smoothing 1", "smoothing must be at least 0 and below 1, not 1.0"),
         ("--method pivot --kappa -1", "--kappa must be 0 or more, not -1.0"),
         ("--method pivot --features all", "'all' is not one of 'simple', 'rich'"),
         ("--method pivots", "'pivots' is not one of"),
-        ("--method pivot --log m", "--log m: is where -o is written, too"),
-        ("--method em --kappa 2", "--kappa goes with --method pivot+em and spectral and cluster and pivot"),
-        ("--method em --features simple", "--features goes with --method pivot+em and spectral and cluster and pivot"),
+        ("--method pivot --log m", "--log m: is also the output of -o"),
+        ("--method em --kappa 2", "--kappa requires --method pivot+em or spectral or cluster or pivot"),
+        ("--method em --features simple", "--features requires --method pivot+em or spectral or cluster or pivot"),
     ],
 )
 def test_mistakes_are_explained(sapwood: Sapwood, folder: Path, arguments: str, message: str) -> None:

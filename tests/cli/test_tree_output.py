@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sapwood.trees.formats import read_trees
-from sapwood.trees.svg import format_svg
+from sapwood.trees.drawing.svg import format_svg
+from sapwood.trees.formats.registry import read_trees
 
 
 def test_svg(folder: Path, sapwood: Any) -> None:
@@ -43,7 +43,7 @@ def test_png(folder: Path, sapwood: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     for output in ([], ["-o", "-"], ["-o", "trees.jpg"]):
         outcome = sapwood(["convert", "trees.mrg", "--to", "png", *output])
         assert outcome.code == 2
-        assert "--to png goes with -o and a name that ends in .png" in outcome.err
+        assert "--to png requires -o and a name that ends in .png" in outcome.err
     (folder / "none.mrg").write_text("")
     assert "no tree to draw" in sapwood(["convert", "none.mrg", "--to", "png", "-o", "x.png"]).err
     original = builtins.__import__
@@ -63,11 +63,11 @@ def test_too_many_trees_for_a_picture(folder: Path, sapwood: Any) -> None:
     (folder / "many.mrg").write_text("(A b)\n" * 1001)
     outcome = sapwood(["convert", "many.mrg", "--to", "svg"])
     assert outcome.code == 2
-    assert "more than 1,000 trees" in outcome.err
+    assert "at most 1,000 trees" in outcome.err
 
 
 def test_drawings_fit_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from sapwood.cli._output import tree_output
+    from sapwood.cli.options.output import tree_output
     from sapwood.trees.tree import Tree
 
     tree = Tree.parse("(S (NP (DT the) (NN dog)) (VP (VBZ barks)))")
@@ -115,10 +115,39 @@ def test_dependencies_by_other_heads(sapwood, folder):
     binary = sapwood(["convert", "--binarise", "head", "--heads", "icelandic"], first.encode())
     assert binary.code == 0
     for arguments, code, message in (
-        (["convert", "--heads", "english"], 2, "--heads goes with --binarise, or --to conllu"),
+        (["convert", "--heads", "english"], 2, "--heads requires --binarise, or --to conllu"),
         (["convert", "--to", "conllu", "--heads", "klingon"], 3, "klingon: no such file"),
-        (["parse", "-m", "m", "--heads", "english"], 2, "--heads goes with --to conllu"),
+        (["parse", "-m", "m", "--heads", "english"], 2, "--heads requires --to conllu"),
     ):
         outcome = sapwood(arguments, first.encode())
         assert outcome.code == code, outcome
         assert message in outcome.err
+
+
+def test_head_rules_fit_the_treebank_or_are_remarked_on(sapwood, folder):
+    icelandic = "(IP-MAT (NP-SBJ (PRO-N hann)) (VBDI sá) (NP-OB1 (N-A stein)) (. .))\n"
+    spanish = "(S (sn (nc Juan)) (grup.verb (vm ve)) (sn (da la) (nc casa)) (f .))\n"
+    for text, fits in ((icelandic, "icelandic"), (spanish, "")):
+        (folder / "trees.txt").write_text(text * 9)
+        outcome = sapwood(["convert", "trees.txt", "--to", "conllu"])
+        named = sapwood(["convert", "trees.txt", "--to", "conllu", "--heads", fits or "english"])
+        assert (outcome.code, outcome.out) == (0, named.out)
+        assert named.err == ""
+        assert bool(fits) == (outcome.err == "")
+        assert sapwood(["train", "trees.txt", "--method", "pcfg", "-o", "other", "-q"]).code == 0
+        words = text.replace(")", " ").split()
+        sentence = " ".join(word for word in words if "(" not in word).encode() + b"\n"
+        parsed = sapwood(["parse", "-m", "other", "--to", "conllu"], sentence)
+        assert (
+            parsed.out
+            == sapwood(["parse", "-m", "other", "--to", "conllu", "--heads", fits or "english"], sentence).out
+        )
+        assert bool(fits) == (parsed.err == "")
+        if not fits:
+            for found in (outcome, parsed):
+                assert "no built-in head rules fit its labels" in found.err
+                assert "--heads FILE" in found.err
+        (folder / "one.txt").write_bytes(sentence)
+        into = sapwood(["parse", "one.txt", "-m", "other", "--to", "conllu", "-o", f"out{fits}/"])
+        assert ("no built-in head rules" in into.err) == (not fits)
+        assert (folder / f"out{fits}" / "one.conllu").read_text() == parsed.out

@@ -57,7 +57,7 @@ def test_function_tags_are_compared() -> None:
     # NP-SBJ is not NP: S and VP match
     found = score("(S (NP-SBJ (NN rain)) (VP (VBZ falls)))", "(S (NP (NN rain)) (VP (VBZ falls)))")
     assert counts(found) == (2, 3, 3)
-    assert found.unlabeled_matched == 3
+    assert found.unlabelled_matched == 3
 
 
 def test_empty_elements_vanish_with_all_above_them() -> None:
@@ -149,13 +149,13 @@ def test_unary_chain_order_does_not_matter() -> None:
     assert counts(score("(S (VP (VB go)))", "(VP (S (VB go)))")) == (2, 2, 2)
 
 
-def test_unlabeled_counts() -> None:
-    # S(0,3) NP(0,2) VP(2,3) against S(0,3) X(0,2) X(0,2): labeled S; unlabeled S and one of the two X
+def test_unlabelled_counts() -> None:
+    # S(0,3) NP(0,2) VP(2,3) against S(0,3) X(0,2) X(0,2): labeled S; unlabelled S and one of the two X
     gold = "(S (NP (DT a) (NN b)) (VP (VB c)))"
     predicted = "(S (X (X (DT a) (NN b))) (VB c))"
     found = score(gold, predicted)
     assert counts(found) == (1, 3, 3)
-    assert found.unlabeled_matched == 2
+    assert found.unlabelled_matched == 2
 
 
 def test_labeled_off() -> None:
@@ -164,7 +164,7 @@ def test_labeled_off() -> None:
     predicted = "(S (X (X (DT a) (NN b))) (VB c))"
     found = score(gold, predicted, replace(DEFAULT, labeled=False))
     assert counts(found) == (2, 3, 3)
-    assert found.unlabeled_matched == 2
+    assert found.unlabelled_matched == 2
     assert found.labels == {"*": (3, 3, 2)}
 
 
@@ -289,7 +289,7 @@ def test_the_sums() -> None:
     assert result.precision == pytest.approx(80.0)
     assert result.recall == pytest.approx(50.0)
     assert result.f1 == pytest.approx(2 * 80 * 50 / 130)
-    assert result.unlabeled_f1 == result.f1
+    assert result.unlabelled_f1 == result.f1
     assert result.exact == pytest.approx(100 / 3)
     assert result.tag_accuracy == pytest.approx(100 * 5 / 8)
     # crossing is over the two parsed sentences
@@ -356,7 +356,7 @@ def test_nothing_scored_is_zero() -> None:
         for gold, predicted in pairs:
             add(scorer, gold, predicted)
         result = scorer.result()
-        assert (result.precision, result.recall, result.f1, result.unlabeled_f1) == (0.0, 0.0, 0.0, 0.0)
+        assert (result.precision, result.recall, result.f1, result.unlabelled_f1) == (0.0, 0.0, 0.0, 0.0)
         assert result.average_crossing == 0.0
         assert result.labels == {}
         assert "F1" in result.format()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from made_up import made_up_treebank
+from helpers.made_up import made_up_treebank
 from sapwood import PCFG, Parser, evaluate_parser
 from sapwood.evaluate.calibration import Reliability
 from sapwood.inference.result import Marginal

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from made_up import Writer
+from helpers.made_up import Writer
 from sapwood.errors import InputError
 from sapwood.evaluate import Comparison, EvaluationResult, Scorer, compare, get_parameters
-from sapwood.evaluate.resampling import COLUMNS, figures
+from sapwood.evaluate.bootstrap import COLUMNS, figures
 from sapwood.trees.tree import Tree
 
 GOLD = "(S (NP (N dogs)) (VP (V sleep)))"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import slow
+from helpers.effort import slow
+from helpers.treebank_files import treebank
 from sapwood.evaluate import EvalbParameters, Scorer, get_parameters, score_tree
-from sapwood.evaluate.resampling import FIGURES, figures
-from sapwood.trees.brackets import read_brackets
+from sapwood.evaluate.bootstrap import FIGURES, figures
+from sapwood.trees.formats.brackets import read_brackets
 from sapwood.trees.tree import Tree
-from treebank_files import treebank
 
 DEFAULT = get_parameters("default")
 COLLINS = get_parameters("collins")
@@ -65,7 +65,7 @@ def same(a: str, b: str, parameters: EvalbParameters) -> bool:
 
 
 def slow_counts(gold: Tree, predicted: Tree, parameters: EvalbParameters) -> tuple[int, int, int, int, int]:
-    """Return matched, unlabeled matched, gold, predicted and crossing brackets."""
+    """Return matched, unlabelled matched, gold, predicted and crossing brackets."""
     left, right = slow_brackets(gold, parameters), slow_brackets(predicted, parameters)
     free = list(right)
     matched = 0
@@ -92,7 +92,7 @@ def test_the_slow_scorer_agrees(pair: tuple[Tree, Tree], parameters: EvalbParame
         return
     assert found.status == "ok"
     assert (
-        found.matched, found.unlabeled_matched, found.gold, found.predicted, found.crossing,
+        found.matched, found.unlabelled_matched, found.gold, found.predicted, found.crossing,
     ) == slow_counts(gold, predicted, parameters)  # fmt: skip
     assert (found.words, found.correct_tags) == (len(kept), sum(same(a, b, parameters) for a, b in kept))
     assert found.exact == (found.matched == found.gold == found.predicted)
@@ -126,7 +126,7 @@ def test_every_bracket_that_does_not_match_is_in_one_mistake(
     assert 2 * both + one == found.gold + found.predicted - 2 * found.matched
     assert kinds["missing"] <= found.gold - found.matched - both
     # Spans that both trees have, with one bracket each at least: whatever is wrong there is a label or a unary.
-    assert kinds["wrong_label"] == found.unlabeled_matched - found.matched
+    assert kinds["wrong_label"] == found.unlabelled_matched - found.matched
     # The other way round what was missing is spurious.
     back = score_tree(*reversed(pair), parameters).mistakes
     assert (back["wrong_label"], back["wrong_unary"]) == (kinds["wrong_label"], kinds["wrong_unary"])
@@ -139,7 +139,7 @@ def test_swapping_the_trees_swaps_precision_and_recall(pair: tuple[Tree, Tree], 
     one, other = score_tree(*pair, parameters), score_tree(*reversed(pair), parameters)
     assert one.status == other.status
     assert (one.precision, one.recall, one.f1) == (other.recall, other.precision, other.f1)
-    assert one.unlabeled_matched == other.unlabeled_matched
+    assert one.unlabelled_matched == other.unlabelled_matched
     assert one.labels == {label: (b, a, m) for label, (a, b, m) in other.labels.items()}
 
 
@@ -157,7 +157,7 @@ def test_parts_add_up(many: list[tuple[tuple[Tree, Tree], bool]], parameters: Ev
     assert result.sentences == len(many) == result.parsed + result.failed + result.errors + result.skipped
     assert result.failed == sum(failed for _, failed in many)
     assert figures(result.counts.sum(axis=0)).tolist() == [getattr(result, name) for name in FIGURES]
-    assert result.matched <= result.unlabeled_matched <= min(result.gold, result.predicted)
+    assert result.matched <= result.unlabelled_matched <= min(result.gold, result.predicted)
     ordered = [part.gold for part in result.labels.values()]
     assert all(a >= b for a, b in pairwise(ordered))
 

@@ -31,8 +31,8 @@ def test_the_dictionary_is_plain_and_complete() -> None:
         1,
         0,
     )
-    assert (found["gold"], found["predicted"], found["matched"], found["unlabeled_matched"]) == (5, 2, 1, 2)
-    assert (found["precision"], found["recall"], found["unlabeled_precision"]) == (50.0, 20.0, 100.0)
+    assert (found["gold"], found["predicted"], found["matched"], found["unlabelled_matched"]) == (5, 2, 1, 2)
+    assert (found["precision"], found["recall"], found["unlabelled_precision"]) == (50.0, 20.0, 100.0)
     assert (found["exact"], found["tag_accuracy"], found["average_crossing"]) == (0.0, 75.0, 0.0)
     assert found["f1"] == result.f1
     assert found["cutoff"]["length"] == 40

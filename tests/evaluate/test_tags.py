@@ -8,7 +8,7 @@ import pytest
 from sapwood.errors import InputError
 from sapwood.evaluate.tags import TaggingResult, evaluate_tagger
 from sapwood.inference import Parser
-from sapwood.learn.pcfg import PCFG
+from sapwood.learn.lpcfg.pcfg import PCFG
 from sapwood.learn.tagging import tagged_corpus
 
 GOLD = [[("the", "D"), ("dog", "N"), ("barks", "V")], [("cats", "N"), ("sleep", "V")]]

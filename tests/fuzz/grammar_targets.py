@@ -12,12 +12,12 @@ import pyarrow
 import pyarrow.parquet
 
 from oracles.unary_dump import write_dump
-from sapwood.grammar.berkeley import import_berkeley
+from sapwood.grammar.io.berkeley import import_berkeley
+from sapwood.grammar.io.text import read_text, write_text
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.grammar.text_files import write_text
-from sapwood.grammar.text_reading import read_text
 from sapwood.inference import Parser
 from sapwood.interop.arrow import ColumnParser, parse_table
+from sapwood.interop.csv_tables import parse_csv
 from sapwood.testing.grammars import random_grammar
 
 _MARK = b"%%%% "
@@ -66,6 +66,11 @@ def use_table(path: Path) -> None:
     """Parse a column of a table."""
     for column in ("text", "words"):
         parse_table(ColumnParser(Parser(_small()), column), path, path.with_name("out.arrow"))
+
+
+def use_csv(path: Path) -> None:
+    """Parse a column of a CSV table."""
+    parse_csv(ColumnParser(Parser(_small()), "text"), path, path.with_name("out.csv"))
 
 
 def tables() -> list[bytes]:

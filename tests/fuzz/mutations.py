@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from safetensors.numpy import save
 
-from sapwood.storage import content_digest
+from sapwood.storage.arrays import content_digest
 
 Content: TypeAlias = tuple[dict[str, np.ndarray], dict[str, Any], str, int]
 

@@ -16,49 +16,55 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
-from fuzz.grammar_targets import dumps, parquets, tables, texts, use_dump, use_table, use_text
+from fuzz.grammar_targets import dumps, parquets, tables, texts, use_csv, use_dump, use_table, use_text
+from fuzz.hostile_targets import hostile
 from fuzz.mutations import Content, file_of, stored
 from fuzz.tree_targets import TREE_TEXTS, TREES, Target, written
-from sapwood.anchors.matrix_files import read_matrix
-from sapwood.automata.wcfg_files import format_grammar, read_grammar
-from sapwood.evaluate.parameters import EvalbParameters
-from sapwood.grammar.bundle import load_models, save_models
-from sapwood.grammar.closing import Closing
-from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar
-from sapwood.induction.climbing import Schedule, climb
-from sapwood.induction.induced import InducedModel
-from sapwood.induction.inducers import CCM, DMV, DMVCCM
-from sapwood.induction.parsing import InducedParser
+from sapwood.automata.wcfg.files import format_grammar, read_grammar
+from sapwood.evaluate.evalb_params import EvalbParameters
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.induction.em import Schedule, run_em
+from sapwood.induction.induced_model import InducedModel
+from sapwood.induction.learners import CCM, DMV, DMVCCM
+from sapwood.induction.parser import InducedParser
 from sapwood.induction.text import Text, make_text, read_sentences
 from sapwood.inference import Parser
-from sapwood.inference.parse_files import read_manifest
-from sapwood.learn.em import EM
-from sapwood.learn.layer import LayerLearner
-from sapwood.learn.network import NetworkLearner
-from sapwood.learn.pcfg import PCFG
-from sapwood.learn.run import train
-from sapwood.learn.spectral.state_search import Scores, search_states
-from sapwood.learn.split_merge import SplitMerge
+from sapwood.inference.batch import read_manifest
+from sapwood.learn.components.forest_crf import ForestCRFTrainer
+from sapwood.learn.components.span_scorer import SpanScorerTrainer
+from sapwood.learn.lpcfg.em import EM
+from sapwood.learn.lpcfg.pcfg import PCFG
+from sapwood.learn.lpcfg.split_merge import SplitMerge
+from sapwood.learn.semi_supervised.data import Teacher
+from sapwood.learn.spectral.state_search import StateScores, search_states
 from sapwood.lm import Counts, KneserNey, LatentBigram, MixedOrder, Mixture, count_text, load_model, write_arpa
 from sapwood.lm import train as train_language
 from sapwood.lm.base import LanguageModel
-from sapwood.run.checkpoint import Checkpoint
-from sapwood.run.config import read_config
-from sapwood.run.log import read_log
-from sapwood.storage import read_arrays, read_header
+from sapwood.model import ParserModel
+from sapwood.model.cell_pruner import CellPruner
+from sapwood.model.file import MODEL, save_models
+from sapwood.numerics.matrix_files import read_matrix
+from sapwood.pipeline.compress import compress
+from sapwood.pipeline.recipe import Recipe
+from sapwood.pipeline.record import RunRecord, run_inputs
+from sapwood.pipeline.train import train
+from sapwood.runtime.checkpoint import Checkpoint, RunFiles
+from sapwood.runtime.config import read_config
+from sapwood.runtime.log import read_log
+from sapwood.storage.arrays import read_arrays, read_header
 from sapwood.testing.grammars import random_grammar
-from sapwood.trees.conllu import read_conllu
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.formats import format_as, read_tagged, read_tokens
-from sapwood.trees.heads import HeadRules
+from sapwood.trees.formats.conllu import read_conllu
+from sapwood.trees.formats.registry import format_as, read_tagged, read_tokens
+from sapwood.trees.heads.rules import HeadRules
+from sapwood.trees.lexicon.word_classes import WordClasses
 from sapwood.trees.normalise import Normaliser, read_labels
-from sapwood.trees.tokenisers import find_tokeniser
+from sapwood.trees.tokenise.registry import find_tokeniser
 from sapwood.trees.tree import Tree
-from sapwood.trees.word_classes import WordClasses
 
 SENTENCES = [["the", "dog", "rained", "."], ["it", "saw", "Unknown", "snow", "again"], ["dogs"]]
-_EM = EM(states=2, iterations=3, support=1, random_state=1)
-_SPLIT_MERGE = SplitMerge(cycles=1, iterations=2, support=1)
+_EM = EM(states=2, iterations=3, min_support=1, random_state=1)
+_SPLIT_MERGE = SplitMerge(cycles=1, iterations=2, min_support=1)
 
 
 def _corpus() -> Corpus:
@@ -82,26 +88,28 @@ def _content(*saves: Callable[[Path], object]) -> list[Content]:
 # Grammars, corpora and checkpoints.
 
 
-def _grammars() -> list[TensorGrammar]:
+def _grammars() -> list[TensorGrammar | ParserModel]:
     corpus = _corpus()
     real = random_grammar(np.random.default_rng(1), interminals=2, preterminals=2, states=(1, 3))
     sparse = replace(real, tensors=np.where(real.tensors > 0.1, real.tensors, 0), probabilistic=False)
     latent = _SPLIT_MERGE.fit(corpus)
-    layered = train(corpus, method="pcfg", layer=LayerLearner(folds=2, epochs=1, bits=8, least=1)).grammar
-    network = NetworkLearner(input=3, half=2, layers=2, inner=3, epochs=1)
+    layered = train(corpus, method="pcfg", crf=ForestCRFTrainer(folds=2, epochs=1, bits=8, min_count=1))
+    network = SpanScorerTrainer(embedding=3, hidden=2, layers=2, span_hidden=3, epochs=1)
     classes = WordClasses(("a", "dog"), np.array([[0, 1], [1, 2]], np.int32))
-    beside = train(corpus, method="pcfg", network=network, classes=classes).grammar
+    beside = train(corpus, method="pcfg", span_scorer=network, classes=classes)
     # Few trees are too few to learn from which cells to close, but not to close some.
     weights = np.random.default_rng(0).normal(size=1 << 8).astype(np.float16).astype(np.float32)
-    closed = replace(latent, closing=Closing(weights, -1.0, np.arange(2, dtype=np.int32)))
-    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered, beside, closed]
+    closed = ParserModel.from_grammars(latent).replace(
+        cell_pruner=CellPruner(weights, -1.0, np.arange(2, dtype=np.int32))
+    )
+    factored = compress(latent, method="cp", rank=2, iterations=2)
+    return [PCFG().fit(corpus), _EM.fit(corpus), latent, real, sparse, layered, beside, closed, factored]
 
 
-def _parse(grammars: list[TensorGrammar]) -> None:
-    for grammar in grammars:
-        grammar.describe()
+def _parse(model: ParserModel) -> None:
+    model.describe()
     for threshold in (6e-6, 0.0):
-        parser = Parser(grammars if len(grammars) > 1 else grammars[0], threshold=threshold)
+        parser = Parser(model, threshold=threshold)
         for sentence in SENTENCES:
             parser.parse_one(sentence)
 
@@ -121,8 +129,40 @@ def _use_checkpoint(learner: Any, path: Path) -> None:
 
 def _search(path: Path) -> None:
     """Search numbers of states with a checkpoint, or go on from one."""
-    scores = Scores(lambda states, *_: -float(np.abs(states - 3).sum()), path, {"run": 1})
+    scores = StateScores(lambda states, *_: -float(np.abs(states - 3).sum()), path, {"run": 1})
     search_states(scores, np.array([4, 4]), np.array([8, 8]), [0, 1])
+
+
+def _resume_teacher(path: Path) -> None:
+    """Save a teacher, or parse with a saved one."""
+    checkpoint = Teacher.checkpoint(path, {"run": 1})
+    if (teacher := checkpoint.load()) is None:
+        checkpoint.save(Teacher(1, _EM.fit(_corpus())))
+    else:
+        assert teacher.grammar is not None
+        _parse(ParserModel.from_grammars(teacher.grammar))
+
+
+class _RecordFiles(RunFiles):
+    """Files of a run whose record is any file, and which has a finished stage."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.parent / "output", resume=path.exists())
+        self._path = path
+
+    @property
+    def record(self) -> Path:
+        return self._path
+
+    def leftover(self) -> list[Path]:
+        return [self._path]
+
+
+def _recorded(path: Path) -> None:
+    """Write the record of a run, or go on from one."""
+    inputs = run_inputs([Recipe((_EM,), crf=ForestCRFTrainer())], _corpus(), None)
+    with RunRecord.open(_RecordFiles(path), inputs) as record:
+        record.finish("member-2", iterations=1 + sum(stage["iterations"] for stage in record.finished.values()))
 
 
 # Language models.
@@ -216,7 +256,7 @@ def _use_induced(path: Path) -> None:
 def _induce(path: Path) -> None:
     """Go on from a checkpoint, if there is one."""
     problem = DMV(lengths=5).problem(_induction_text())
-    climb(problem, Schedule(iterations=3, tolerance=-1.0, restarts=2), key={"a": 1}, checkpoint=path)
+    run_em(problem, Schedule(iterations=3, tolerance=-1.0, restarts=2), key={"a": 1}, checkpoint=path)
 
 
 def _arpa() -> list[bytes]:
@@ -338,14 +378,14 @@ _MANIFEST = (
 _SETTINGS = 'method = "em"\nstates = 4\nsmoothing = 0.5\nfix = true\nnames = ["a", "b"]\n'
 STORED = {
     "model": Target(
-        lambda: _content(*map(_saved, _grammars())), stored, lambda path: _parse([TensorGrammar.load(path)]), share=0.4
+        lambda: _content(*map(_saved, _grammars())), stored, lambda path: _parse(ParserModel.load(path)), share=0.4
     ),
     "bundle": Target(
         lambda: _content(
             *(_bundled(learner) for learner in (_EM, _SPLIT_MERGE)),
         ),
         stored,
-        lambda path: _parse(load_models(path)),
+        lambda path: _parse(ParserModel.load(path)),
         share=0.4,
     ),
     "corpus": Target(lambda: _content(_saved(_corpus())), stored, _use_corpus, share=0.4),
@@ -353,7 +393,9 @@ STORED = {
     "checkpoint-split-merge": Target(
         lambda: _content(_checkpointed(_SPLIT_MERGE)), stored, partial(_use_checkpoint, _SPLIT_MERGE), share=0.3
     ),
+    "checkpoint-teacher": Target(lambda: _content(_resume_teacher), stored, _resume_teacher, share=0.3),
     "checkpoint-search": Target(lambda: _content(_search), stored, _search, share=0.3),
+    "training-run": Target(lambda: _content(_recorded), stored, _recorded, share=0.3),
     "checkpoint-lm": Target(
         lambda: _content(partial(_learn_language, "em")), stored, partial(_learn_language, "em"), share=0.3
     ),
@@ -390,6 +432,7 @@ TEXTS = {
     "berkeley": written("-> _0 _1 _99 [ ] , ( ) ROOT_0 @S_0 UNK \t " + _NUMBERS, *dumps(), use=use_dump),
     "grammar-text": written('-> _0 _9 [ ] , { } : " < > null true ' + _NUMBERS, *texts(), use=use_text),
     "arrow": written("text words PAR1 " + _NUMBERS, *tables(), ending=".arrow", use=use_table),
+    "csv": written('text , " "" \r ;', 'id,text\n1,w0 w1\n2,\n3,"w2 ""w0"", w1"\n', ending=".csv", use=use_csv),
     "parquet": written("text words PAR1 " + _NUMBERS, *parquets(), ending=".parquet", use=use_table),
     "config": written(
         '= [ ] { } " \' """ true false 1979-05-27 [[a]] a.b ' + _NUMBERS,
@@ -445,4 +488,5 @@ TEXTS = {
         for kind in ("csv", "tsv", "mtx", "npy", "npz")
     },
 }
-TARGETS = {**STORED, **TEXTS, "extreme-weights": Target(_valid, _extreme, _use_poisoned, share=0.05)}
+HOSTILE = hostile(STORED["model"].originals)
+TARGETS = {**STORED, **TEXTS, **HOSTILE, "extreme-weights": Target(_valid, _extreme, _use_poisoned, share=0.05)}

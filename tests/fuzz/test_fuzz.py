@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from fuzz.targets import HOSTILE
+from sapwood.errors import SapwoodError
 
 FOLDER = Path(__file__).parent
 
@@ -48,6 +54,15 @@ def test_a_short_run(tmp_path):
     assert len(rows) > 20
     assert all(sum(map(int, row.replace(",", "").split()[1:])) > 0 for row in rows)
     assert sum(map(int, total.replace(",", "").split()[1:])) >= 1000
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE.keys() - {"package", "pairs"}))
+def test_the_corpus(name, tmp_path):
+    target = HOSTILE[name]
+    for content in target.originals():
+        (tmp_path / f"x{target.ending}").write_bytes(content)
+        with contextlib.suppress(SapwoodError):
+            target.use(tmp_path / f"x{target.ending}")
 
 
 def test_what_goes_wrong_is_seen_and_kept(tmp_path):

@@ -13,12 +13,12 @@ import numpy as np
 from fuzz.mutations import text
 from sapwood.inference import Parser
 from sapwood.inference.constraints import requirements
-from sapwood.learn.pcfg import PCFG
+from sapwood.learn.lpcfg.pcfg import PCFG
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.formats import file_footer, file_header, format_as, read_trees
+from sapwood.trees.formats.registry import file_footer, file_header, format_as, read_trees
 from sapwood.trees.partial import PartialTree, read_partial
-from sapwood.trees.search import Searcher
-from sapwood.trees.table import read_table
+from sapwood.trees.search.searcher import Searcher
+from sapwood.trees.search.table import read_table
 from sapwood.trees.tree import Tree
 
 TREES = [

@@ -7,20 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from effort import slow
-from made_up import made_up_treebank
+from helpers.effort import slow
+from helpers.made_up import made_up_treebank
+from helpers.treebank_files import treebank
 from sapwood.grammar.coarsen import coarsen
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.em import EM
-from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.pcfg import PCFG
+from sapwood.learn.lpcfg.em import EM
+from sapwood.learn.lpcfg.lexical import LexicalSettings
+from sapwood.learn.lpcfg.pcfg import PCFG
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-from treebank_files import treebank
 
 FINE = [
     TreeTransform(horizontal=2),
@@ -160,7 +160,7 @@ def test_real_weights(seed):
 def test_preterminals_that_share_words(transform):
     """Whether vectors are stored once for several preterminals or for each makes no difference."""
     corpus = Corpus.from_trees(made_up_treebank(100), transform=transform)
-    grammar = EM(states=3, iterations=3, rare=2).fit(corpus)
+    grammar = EM(states=3, iterations=3, rare_threshold=2).fit(corpus)
     emissions = grammar.emissions
     assert emissions.emitter is not None
     # What stands in the places of those that are no emitters is of no importance.

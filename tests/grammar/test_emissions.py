@@ -11,8 +11,8 @@ from sapwood.errors import GrammarError
 from sapwood.grammar.emissions import Emissions
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.testing.grammars import random_bases
-from sapwood.trees.lexicon import Lexicon
-from sapwood.trees.signatures import SignatureModel
+from sapwood.trees.lexicon.lexicon import Lexicon
+from sapwood.trees.lexicon.signatures import SignatureModel
 
 STATES = np.array([2, 1, 3], np.int32)
 TAG_OF = np.array([0, 1, 0], np.int32)

@@ -13,8 +13,9 @@ from safetensors.numpy import save
 import sapwood
 from sapwood.errors import InputError, ModelError, SapwoodError
 from sapwood.grammar.tensor_grammar import FORMAT_VERSION, TensorGrammar
-from sapwood.learn.pcfg import PCFG
-from sapwood.storage import pack_strings, read_arrays, read_header, unpack_strings, write_arrays
+from sapwood.learn.lpcfg.pcfg import PCFG
+from sapwood.model.file import MODEL_VERSION
+from sapwood.storage.arrays import pack_strings, read_arrays, read_header, unpack_strings, write_arrays
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
@@ -116,7 +117,7 @@ def test_wrong_kind_that_another_command_shows(tmp_path):
 
 def test_newer_format(tmp_path, grammar):
     arrays, metadata = grammar._content()
-    write_arrays(tmp_path / "new", arrays, metadata, kind="model", version=FORMAT_VERSION + 1)
+    write_arrays(tmp_path / "new", arrays, metadata, kind="model", version=MODEL_VERSION + 1)
     with pytest.raises(ModelError, match="upgrade sapwood"):
         TensorGrammar.load(tmp_path / "new")
 
@@ -215,10 +216,14 @@ def test_headers_of_very_many_arrays(tmp_path, number):
 def test_values_within_values(tmp_path, grammar):
     arrays, metadata = grammar._content()
     deep: list = []
-    for _ in range(400):
+    for _ in range(40):
         deep = [deep]
     write_arrays(tmp_path / "x", arrays, {**metadata, "info": {"deep": deep}}, kind="model", version=FORMAT_VERSION)
     assert TensorGrammar.load(tmp_path / "x") == grammar
+    for _ in range(20):
+        deep = [deep]
+    with pytest.raises(ModelError, match="values more than 50 levels deep"):
+        write_arrays(tmp_path / "y", arrays, {**metadata, "info": {"deep": deep}}, kind="model", version=FORMAT_VERSION)
     text = '{"kind": "model", "format": 1, "sapwood": "1", "metadata": ' + '{"a":' * 99_999 + "1" + "}" * 100_000
     (tmp_path / "x").write_bytes(save({}, {"sapwood": text}))
     with pytest.raises(ModelError, match="not a sapwood file"):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 
+from helpers.treebank_files import OURS
 from sapwood.inference import Parser
-from sapwood.inference.chart import Workspace, coarse_forest, refine_forest
+from sapwood.inference.chart.chart import Workspace, coarse_forest, refine_forest
 from sapwood.learn import PCFG
 from sapwood.trees import Normaliser
-from sapwood.trees.formats import read_trees
-from treebank_files import OURS
+from sapwood.trees.formats.registry import read_trees
 
 # With the included model and with a PCFG of our own treebank, over the sentences of its held-out part: rules applied in
 # the coarse pass, edges that it leaves, and those that the level leaves; weights of the compiled grammar, and the pairs
@@ -36,7 +36,7 @@ def work_of(name: str) -> dict[str, int]:
     parser = parser_of(name)
     workspace, edges, refined = Workspace(), 0, 0
     for words in sentences():
-        _, leaves = parser._words.read(words)
+        _, leaves = parser._lookup.score(words)
         forest = coarse_forest(parser.compiled, leaves, parser.threshold, workspace)
         if forest is None:  # and would be looked for again with less pruning
             continue
@@ -66,6 +66,6 @@ def test_pruning_is_seen():
     for threshold in (parser.threshold, parser.threshold / 1e4):
         workspace = Workspace()
         for words in sentences()[:10]:
-            coarse_forest(parser.compiled, parser._words.read(words)[1], threshold, workspace)
+            coarse_forest(parser.compiled, parser._lookup.score(words)[1], threshold, workspace)
         counts.append(workspace.native.rules_applied)
     assert counts[1] > 2 * counts[0]

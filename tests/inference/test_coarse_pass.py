@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from made_up import made_up_treebank
+from helpers.made_up import made_up_treebank
 from oracles import reference
 from sapwood import kernels
-from sapwood.inference import Parser, contexts
-from sapwood.inference.chart import Forest, Workspace, coarse_forest
-from sapwood.inference.compiled import compile_grammar
-from sapwood.learn.pcfg import PCFG
+from sapwood.inference import Parser
+from sapwood.inference.chart import boundary_model
+from sapwood.inference.chart.chart import Forest, Workspace, coarse_forest
+from sapwood.inference.chart.compiled import compile_grammar
+from sapwood.learn.lpcfg.pcfg import PCFG
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees import Corpus, Tree, TreeTransform
 
@@ -74,8 +75,8 @@ def listed_trees(coarse):
 
 
 def test_neighbours_are_those_of_all_trees(finite, monkeypatch):
-    monkeypatch.setattr(contexts, "_CHANCE", 0.0)
-    found = contexts.find_contexts(finite)
+    monkeypatch.setattr(boundary_model, "_CHANCE", 0.0)
+    found = boundary_model.compute_boundary_model(finite)
     n_tags, n_symbols = len(finite.emissions.tags), len(finite.symbols)
     before, after = np.zeros((n_tags + 1, n_symbols)), np.zeros((n_tags + 1, n_symbols))
     steps = np.zeros((n_tags + 1, n_tags + 1))
@@ -90,44 +91,44 @@ def test_neighbours_are_those_of_all_trees(finite, monkeypatch):
             steps[one, other] += probability
     assert total == pytest.approx(1.0)
     tag_totals = steps.sum(axis=1)
-    np.testing.assert_allclose(found.steps, steps / tag_totals[:, None], atol=1e-4)
-    np.testing.assert_allclose(found.begins, before / tag_totals[:, None], atol=1e-4)
-    np.testing.assert_allclose(found.follows, after / after.sum(axis=0), atol=1e-4)
+    np.testing.assert_allclose(found.transitions, steps / tag_totals[:, None], atol=1e-4)
+    np.testing.assert_allclose(found.left, before / tag_totals[:, None], atol=1e-4)
+    np.testing.assert_allclose(found.right, after / after.sum(axis=0), atol=1e-4)
     inner = finite.n_interminals
     np.testing.assert_allclose(
-        found.share[inner:], before.sum(axis=0)[inner:] / tag_totals[found.tag[inner:]], atol=1e-4
+        found.tag_share[inner:], before.sum(axis=0)[inner:] / tag_totals[found.tag[inner:]], atol=1e-4
     )
 
 
 def slow_fits(words, tables):
     """Forward and backward without scales: fits at all boundaries and the probability; `words (n, S)` are weights."""
     n = len(words)
-    n_tags = len(tables.steps) - 1
+    n_tags = len(tables.transitions) - 1
     leaves = np.flatnonzero(tables.tag >= 0)
     by_tag = np.zeros((n, n_tags + 1))
     for i in range(n):
         for s in leaves:
-            by_tag[i, tables.tag[s]] += tables.share[s] * words[i, s]
+            by_tag[i, tables.tag[s]] += tables.tag_share[s] * words[i, s]
     end = np.eye(n_tags + 1)[n_tags]
     forward, backward = [end], [end]
     for i in range(n):
-        forward.append((forward[-1] @ tables.steps) * by_tag[i])
-        backward.append(by_tag[n - 1 - i] * (tables.steps @ backward[-1]))
-    left = np.array(forward) @ tables.begins
-    right = np.array(backward[::-1]) @ tables.follows
-    return left, right, float(forward[-1] @ tables.steps[:, n_tags])
+        forward.append((forward[-1] @ tables.transitions) * by_tag[i])
+        backward.append(by_tag[n - 1 - i] * (tables.transitions @ backward[-1]))
+    left = np.array(forward) @ tables.left
+    right = np.array(backward[::-1]) @ tables.right
+    return left, right, float(forward[-1] @ tables.transitions[:, n_tags])
 
 
 def fast_fits(leaves, compiled):
-    left, right, *exponents, total, exponent = kernels.estimate_fits(compiled.native_coarse, leaves)
+    left, right, *exponents, total, exponent = kernels.estimate_merits(compiled.native_coarse, leaves)
     return left, right, np.array(exponents), total, exponent
 
 
 def test_fits_equal_the_slow_twin(grammar, sentences):
     parser = Parser(grammar)
-    tables = parser.compiled.contexts
+    tables = parser.compiled.boundary_model
     for sentence in sentences[:5]:
-        _, leaves = parser._words.read(sentence[:12])
+        _, leaves = parser._lookup.score(sentence[:12])
         words = np.zeros((len(leaves), parser.compiled.n_coarse))
         for row, leaf in zip(words, leaves, strict=True):
             row[leaf.symbols] = leaf.values
@@ -141,7 +142,7 @@ def test_fits_equal_the_slow_twin(grammar, sentences):
 
 def test_fits_of_a_long_sentence_are_numbers(grammar, sentences):
     parser = Parser(grammar)
-    _, leaves = parser._words.read([word for sentence in sentences * 4 for word in sentence][:500])
+    _, leaves = parser._lookup.score([word for sentence in sentences * 4 for word in sentence][:500])
     left, right, exponents, total, _ = fast_fits(leaves, parser.compiled)
     assert np.isfinite(left).all()
     assert np.isfinite(right).all()
@@ -151,13 +152,13 @@ def test_fits_of_a_long_sentence_are_numbers(grammar, sentences):
 
 def test_words_estimates_are_those_of_the_markov_model(monkeypatch):
     # With one preterminal for each tag those of a word add up to the sentence's probability.
-    monkeypatch.setattr(contexts, "_CHANCE", 0.0)
+    monkeypatch.setattr(boundary_model, "_CHANCE", 0.0)
     flat = [
         line.replace("(NP (N b))", "(NP (D a) (N b))").replace("(VP (V c))", "(VP (V c) (A d))")
         for line in FINITE.strip().splitlines()
         if "(S (VP" not in line
     ]
-    tables = contexts.find_contexts(coarse_grammar(flat))
+    tables = boundary_model.compute_boundary_model(coarse_grammar(flat))
     assert len(set(tables.tag[tables.tag >= 0].tolist())) == (tables.tag >= 0).sum()
     rng = np.random.default_rng(0)
     words = np.where(tables.tag >= 0, rng.random((6, len(tables.tag))), 0.0)
@@ -171,7 +172,7 @@ def test_lanes(seed, dtype, begin):
     rng = np.random.default_rng(seed)
     values, factors = (rng.choice([0.0, 0.5, 1.0, np.nan, np.inf, 1e-30], 16 + 7).astype(dtype) for _ in range(2))
     limit = rng.choice([0.0, 0.25, 0.5])
-    mask = kernels.lanes_above(values[begin:], factors[begin:], limit)
+    mask = kernels.mask_above(values[begin:], factors[begin:], limit)
     with np.errstate(invalid="ignore", under="ignore"):
         expected = (values * factors > dtype(limit))[begin : begin + 16]
     assert [bool(mask >> x & 1) for x in range(32)] == [*expected.tolist(), *[False] * 16]
@@ -260,9 +261,9 @@ def test_pruned_charts_equal_the_slow_twin(grammar, sentences, threshold):
     parser = Parser(grammar)
     compiled, pruned = parser.compiled, 0
     for sentence in sorted(sentences, key=len)[6:20]:
-        _, leaves = parser._words.read(sentence)
+        _, leaves = parser._lookup.score(sentence)
         inside, entries, edges = fast_chart(compiled, leaves, threshold)
-        expected, expected_entries, posterior = slow_chart(compiled, leaves, threshold, compiled.contexts)
+        expected, expected_entries, posterior = slow_chart(compiled, leaves, threshold, compiled.boundary_model)
         assert inside.keys() == expected.keys()
         for key, value in inside.items():
             assert value == pytest.approx(expected[key], rel=1e-4)
@@ -279,10 +280,10 @@ def test_few_and_many_pairs_are_summed_alike(grammar, sentences, monkeypatch):
     parser = Parser(grammar)
     forests = []
     for few in (0, 4, 1000):
-        monkeypatch.setattr("sapwood.inference.compiled._FEW", few)
+        monkeypatch.setattr("sapwood.inference.chart.compiled._FEW", few)
         compiled = compile_grammar(grammar, np.float32)
         assert (compiled.pair_tables.dense_merit.shape[1] > 0) == (few < 1000)
-        forests.append([fast_chart(compiled, parser._words.read(words)[1], 1e-5) for words in sentences[:8]])
+        forests.append([fast_chart(compiled, parser._lookup.score(words)[1], 1e-5) for words in sentences[:8]])
     for other in forests[1:]:
         for (inside, _, edges), (others, _, other_edges) in zip(forests[0], other, strict=True):
             assert inside.keys() == others.keys()
@@ -298,7 +299,7 @@ def test_estimates_lose_little(grammar, sentences):
     exact = Parser(compiled.coarse, threshold=0)
     lost = total = 0.0
     for sentence in sorted(sentences, key=len)[:12]:
-        _, leaves = parser._words.read(sentence)
+        _, leaves = parser._lookup.score(sentence)
         whole = exact.chart(sentence)
         assert whole is not None
         spans = whole.spans()
@@ -323,7 +324,7 @@ def test_an_improbable_sentence_is_looked_at_again(grammar):
     parser = Parser(grammar)
     again = 0
     for _ in range(20):
-        _, leaves = parser._words.read(rng.choice(words, 30).tolist())
+        _, leaves = parser._lookup.score(rng.choice(words, 30).tolist())
         forest = coarse_forest(parser.compiled, leaves, 1e-6, Workspace())
         rounds = kernels.coarse_entries(parser.compiled.native_coarse, leaves, 1e-6)[0]
         again += rounds > 1
@@ -340,11 +341,11 @@ def test_contexts_of_any_grammar(seed, real):
         rng, interminals=int(rng.integers(1, 5)), preterminals=int(rng.integers(1, 4)), states=(1, 3), real=real
     )
     compiled = compile_grammar(grammar)
-    tables = compiled.contexts
-    for table in (tables.begins, tables.follows, tables.steps):
+    tables = compiled.boundary_model
+    for table in (tables.left, tables.right, tables.transitions):
         assert np.isfinite(table).all()
         assert (table >= 0).all()
-    assert (tables.steps.sum(axis=1) <= 1 + 1e-9).all()
+    assert (tables.transitions.sum(axis=1) <= 1 + 1e-9).all()
     # Little pruning on short sentences leaves a parse where there is one.
     words = [str(word) for word in rng.choice(grammar.lexicon.words, size=rng.integers(1, 7))]
     leaves = [compiled.leaf(grammar.emissions.row(terminal)) for terminal in grammar.lexicon.terminals(words)]

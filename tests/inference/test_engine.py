@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples, slow
+from helpers.effort import examples, slow
 from oracles import reference
 from sapwood.errors import GrammarError, InputError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.chart import Chart, build_chart
-from sapwood.inference.compiled import compile_grammar
+from sapwood.inference.chart.chart import Chart, build_chart
+from sapwood.inference.chart.compiled import compile_grammar
 from sapwood.inference.decode import find_decoder
 from sapwood.testing.grammars import random_grammar
 
@@ -304,7 +304,7 @@ def test_sentences_that_are_none():
         {"decoder": "x"},
     ):
         with pytest.raises(UsageError):
-            Parser(parser.grammar, **options)
+            Parser(parser.model, **options)
     real = random_grammar(np.random.default_rng(3), real=True)
     with pytest.raises(GrammarError, match="viterbi"):
         Parser(real, decoder="viterbi")
@@ -315,5 +315,5 @@ def test_a_word_that_no_tag_has():
         root={"S": 1.0}, rules={("S", "N", "V"): 1.0}, words={("N", "a"): 1.0, ("V", "b"): 1.0}
     )
     result = Parser(grammar).parse_one(["zzz", "b"])
-    assert result.status == "fallback"
+    assert result.status == "flat"
     assert result.tree.words() == ["zzz", "b"]

@@ -8,17 +8,18 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from enumerate_trees import Enumerated, all_trees
 from hypothesis import given
 from hypothesis import strategies as st
-from test_layered import random_layer
 
-from effort import examples
-from sapwood.grammar.layer import Layer
+from helpers.effort import examples
+from helpers.enumerate_trees import Enumerated, all_trees
+from inference.test_forest_crf import random_layer
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
+from sapwood.inference.chart.compiled import find_labels
 from sapwood.inference.decode import find_decoder
-from sapwood.inference.phrase_labels import find_labels
+from sapwood.model import ParserModel
+from sapwood.model.forest_crf import ForestCRF
 from sapwood.testing.grammars import random_grammar, random_states
 from sapwood.trees.symbols import SymbolTable
 from sapwood.trees.tree import Tree
@@ -102,7 +103,7 @@ def check(grammar: TensorGrammar, trees: list[Enumerated], weights: np.ndarray, 
 def test_one_call_gives_what_the_chart_and_the_decoder_give(seed, layered):
     grammar, words = make(seed)
     if layered:
-        grammar = replace(grammar, layer=random_layer(np.random.default_rng(seed), words))
+        grammar = ParserModel.from_grammars(grammar).replace(crf=random_layer(np.random.default_rng(seed), words))
     direct = Parser(grammar, threshold=1e-9, decoder="f1").parse_one(words)
     by_chart = Parser(grammar, threshold=1e-9, decoder="f1", marginals=True).parse_one(words)
     assert (direct.status, direct.tree) == (by_chart.status, by_chart.tree)
@@ -127,9 +128,9 @@ def test_what_symbols_stand_for():
 def test_it_is_the_default_where_there_is_a_layer():
     grammar, words = make(0)
     assert Parser(grammar).decoder == "max-rule"
-    for layer in (Layer.plain(), random_layer(np.random.default_rng(0), words)):
-        layered = replace(grammar, layer=layer)
+    for layer in (ForestCRF.identity(), random_layer(np.random.default_rng(0), words)):
+        layered = ParserModel.from_grammars(grammar).replace(crf=layer)
         assert Parser(layered).decoder == Parser([layered, grammar]).decoder == "f1"
-        assert Parser([grammar, layered]).decoder == "max-rule"  # only the first grammar's layer is used
-        assert Parser(layered, layer=False).decoder == "max-rule"
+        assert Parser([grammar, layered]).decoder == "max-rule"  # only the first model's CRF is used
+        assert Parser(layered, crf=False).decoder == "max-rule"
         assert Parser(layered, decoder="max-rule").decoder == "max-rule"

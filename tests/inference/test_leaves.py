@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from made_up import made_up_treebank
+from helpers.made_up import made_up_treebank
 from sapwood.grammar.coarsen import averaging_weights
-from sapwood.inference.compiled import compile_grammar
+from sapwood.inference.chart.compiled import compile_grammar
 from sapwood.learn import PCFG, SplitMerge
 from sapwood.trees import Corpus, TreeTransform
 

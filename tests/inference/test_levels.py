@@ -7,17 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from made_up import made_up_treebank
+from helpers.made_up import made_up_treebank
 from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.tensor_grammar import FORMAT_VERSION, TensorGrammar
-from sapwood.inference import Parser, chart
-from sapwood.inference.chart import Workspace, coarse_forest, fine_chart, refine_forest
-from sapwood.inference.compiled import compile_grammar
+from sapwood.inference import Parser
+from sapwood.inference.chart import chart
+from sapwood.inference.chart.chart import Workspace, coarse_forest, fine_chart, refine_forest
+from sapwood.inference.chart.compiled import compile_grammar
 from sapwood.learn import Spectral, SplitMerge
 from sapwood.trees import Corpus, TreeTransform
 
 
-@pytest.fixture(scope="module", params=["steps", "collapsed"])
+@pytest.fixture(scope="module", params=["explicit", "collapsed"])
 def grammar(request):
     corpus = Corpus.from_trees(made_up_treebank(200), transform=TreeTransform(1, 0))
     return SplitMerge(cycles=4, merge=0.2, iterations=10, unaries=request.param, random_state=3).fit(corpus)
@@ -63,29 +64,29 @@ def test_a_version_is_the_average_of_the_grammar(grammar):
 
 
 def test_what_survives_is_what_a_tree_of_likely_edges_can_use(grammar, sentences, monkeypatch):
-    monkeypatch.setattr(chart, "LEVEL", 3000.0)  # much, so that small trees lose something, too
+    monkeypatch.setattr(chart, "LEVEL_THRESHOLD_FACTOR", 3000.0)  # much, so that small trees lose something, too
     compiled = compile_grammar(grammar, np.float32)
     parser = Parser(grammar)
     threshold, tried = 1e-5, 0
     for sentence in sentences:
-        _, leaves = parser._words.read(sentence)
+        _, leaves = parser._lookup.score(sentence)
         forest = coarse_forest(compiled, leaves, threshold, Workspace())
         assert forest is not None
         (level,) = compiled.levels
         posterior = fine_chart(level.compiled, leaves, forest, Workspace(), row=1).edge_posterior
         smaller = refine_forest(compiled, leaves, forest, threshold, Workspace())
-        assert _named(smaller) == _surviving(forest, compiled, posterior, chart.LEVEL * threshold)
+        assert _named(smaller) == _surviving(forest, compiled, posterior, chart.LEVEL_THRESHOLD_FACTOR * threshold)
         tried += len(smaller.children) < len(forest.children)
     assert tried >= 3
 
 
 def test_the_first_of_several_grammars_prunes_for_all(grammar, sentences, monkeypatch):
-    monkeypatch.setattr(chart, "LEVEL", 3000.0)
+    monkeypatch.setattr(chart, "LEVEL_THRESHOLD_FACTOR", 3000.0)
     parser = Parser([grammar, replace(grammar, root=grammar.root[::-1].copy())])
     joint, (first, _) = parser._ensemble.joint, parser._ensemble.members
     tried = 0
     for sentence in sentences:
-        _, leaves = parser._words.read(sentence)
+        _, leaves = parser._lookup.score(sentence)
         found = parser._ensemble.chart(leaves, threshold=1e-5)
         forest = coarse_forest(joint, leaves, 1e-5, Workspace())
         assert _named(found.forest) == _named(refine_forest(first, leaves, forest, 1e-5, Workspace(), members=2))
@@ -173,7 +174,7 @@ def test_zeros_are_not_stored(grammar, tmp_path):
 
 
 def test_sparse_weights_that_do_not_fit(grammar, tmp_path):
-    from sapwood.storage import read_arrays, write_arrays
+    from sapwood.storage.arrays import read_arrays, write_arrays
 
     sparse(grammar).save(tmp_path / "m")
     arrays, metadata = read_arrays(tmp_path / "m", kind="model", version=FORMAT_VERSION)
@@ -213,7 +214,7 @@ def test_levels_are_checked(grammar, change):
 def test_a_level_of_first_states(sentences):
     """Real-valued grammars are pruned by their first states alone; what is left is a tensor's corner."""
     corpus = Corpus.from_trees(made_up_treebank(200), transform=TreeTransform(1, 0))
-    grammar = Spectral(states=8, support=2).fit(corpus)
+    grammar = Spectral(states=8, min_support=2).fit(corpus)
     (groups,) = grammar.levels
     for symbol, size in enumerate(grammar.states.tolist()):
         part = groups[slice(*grammar.state_offsets[symbol : symbol + 2])]

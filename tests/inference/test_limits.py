@@ -22,7 +22,7 @@ def parser() -> Parser:
 
 
 def limited(parser: Parser, **limits: object) -> Parser:
-    return Parser(parser.grammar, **limits)  # type: ignore[arg-type]
+    return Parser(parser.model, **limits)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", [{}, {"threshold": 0.0}, {"alternatives": 2}, {"decoder": "viterbi"}])

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
-from inference.forest_twins import trees_of
-from made_up import made_up_treebank
+from helpers.effort import examples
+from helpers.forest_twins import trees_of
+from helpers.made_up import made_up_treebank
 from sapwood.errors import NoParse
 from sapwood.inference.constraints import Phrase, Subtree, requirements
-from sapwood.inference.forests import Reading, first_contradiction, sentence_forest
+from sapwood.inference.forest.packed import ParseRequest, first_contradiction, sentence_forest
 from sapwood.inference.parser import Parser
-from sapwood.learn.pcfg import PCFG
+from sapwood.learn.lpcfg.pcfg import PCFG
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.partial import UNKNOWN, PartialTree
@@ -158,7 +158,7 @@ def test_a_whole_tree_leaves_itself():
 def test_the_first_contradiction(text, wrong):
     parser = Parser(GRAMMARS[0])
     words, required = requirements(PartialTree.parse(text).tree, "ROOT")
-    found = first_contradiction(parser, Reading(words, required))
+    found = first_contradiction(parser, ParseRequest(words, required))
     assert found == wrong
     with pytest.raises(NoParse):
         parser.parse_one(words, phrases=required)
@@ -169,4 +169,4 @@ def test_sentences_without_any_parse_have_no_contradiction():
     parser = Parser(grammar)
     sentence = ["w0"] * 3
     if parser.chart(sentence) is None:
-        assert first_contradiction(parser, Reading(sentence, [Phrase(0, 2)])) is None
+        assert first_contradiction(parser, ParseRequest(sentence, [Phrase(0, 2)])) is None

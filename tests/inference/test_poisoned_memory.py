@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from effort import slow
+from helpers.effort import slow
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.chart import coarse_forest
+from sapwood.inference.chart.chart import coarse_forest
 
 WORDS = [f"w{place}" for place in range(5)]
 
@@ -58,7 +58,7 @@ def test_edges_stand_on_nodes(threshold):
     for seed in range(40):
         parser = Parser(extreme_grammar(np.random.default_rng(seed)), threshold=threshold)
         compiled = parser.compiled
-        forest = coarse_forest(compiled, parser._words.read(WORDS)[1], threshold, parser._workspace)
+        forest = coarse_forest(compiled, parser._lookup.score(WORDS)[1], threshold, parser._workspace)
         if forest is None:
             continue
         spans = [(i, j) for j in range(1, 6) for i in range(j)]

@@ -139,6 +139,27 @@ def test_datasets(tmp_path):
     assert datasets.Dataset.from_file(str(tmp_path / "out.arrow"))["status"][:] == ["parsed"] * 3
 
 
+def test_datasets_row_by_row():
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    data = datasets.Dataset.from_dict(
+        {"text": ["it rained", "dogs bark .", None], "words": [["it", "rained"], ["dogs", "bark", "."], None]}
+    )
+    for column, raw in (("text", False), ("words", False), ("text", True)):
+        parse = ColumnParser(parser(), column, raw=raw)
+        assert data.map(parse)[:] == data.map(parse, batched=True)[:]
+
+
+def test_single_rows_and_batches_are_told_apart():
+    parse = ColumnParser(parser(), "words")
+    tree = "(ROOT (S (NP (PRP it)) (VP (VBD rained))))"
+    assert parse({"words": "it rained"})["tree"] == tree
+    assert parse({"words": ["it", "rained"], "id": 7})["tree"] == tree
+    assert parse({"words": None}) == {"tree": None, "log_probability": None, "status": None}
+    assert parse({"words": ["it rained", "it rained"]})["tree"] == [tree, tree]
+    assert parse({"words": [["it", "rained"]], "id": [7]})["tree"] == [tree]
+
+
 def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path):
     path, out = write(TABLE, tmp_path / "in.parquet"), tmp_path / "out.parquet"
     for table, column, raw, message in (
@@ -155,7 +176,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path):
         for ending in TABLES:
             bad = tmp_path / f"bad{ending}"
             bad.write_bytes(raw)
-            with pytest.raises(InputError, match=f"bad{ending}: no table that can be read"):
+            with pytest.raises(InputError, match=f"bad{ending}: not a readable table"):
                 parse_table(ColumnParser(parser(), "text"), bad, out)
     with pytest.raises(InputError, match="no such file"):
         parse_table(ColumnParser(parser(), "text"), tmp_path / "nothing.parquet", out)
@@ -178,5 +199,14 @@ def test_values_outside_of_a_file_are_not_looked_for(tmp_path):
     assert written.count(good) == 1
     for offsets in ([0, 5, 3], [0, 3, 90], [-8, 3, 5], [0, 1 << 30, 5]):
         path.write_bytes(written.replace(good, np.array(offsets, np.int32).tobytes()))
-        with pytest.raises(InputError, match="no table that can be read"):
+        with pytest.raises(InputError, match="not a readable table"):
             parse_table(ColumnParser(parser(), "text"), path, tmp_path / "out.arrow")
+
+
+def test_names_of_columns_are_unicode(tmp_path):
+    """Arrow itself takes any bytes for a name."""
+    for ending in TABLES:
+        path = write(pa.table({"text": ["abc"], "other": [1]}), tmp_path / f"bad{ending}")
+        path.write_bytes(path.read_bytes().replace(b"other", b"oth\xacr"))
+        with pytest.raises(InputError, match=f"bad{ending}: not a readable table"):
+            parse_table(ColumnParser(parser(), "text"), path, tmp_path / f"out{ending}")

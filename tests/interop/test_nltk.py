@@ -13,7 +13,7 @@ nltk = pytest.importorskip("nltk", reason="NLTK is not installed")
 
 from nltk.parse import InsideChartParser, ViterbiParser  # noqa: E402
 
-from effort import examples  # noqa: E402
+from helpers.effort import examples  # noqa: E402
 from sapwood.errors import GrammarError, UsageError  # noqa: E402
 from sapwood.inference import Parser  # noqa: E402
 from sapwood.interop.nltk import SapwoodParser, model_from_nltk, model_to_nltk  # noqa: E402
@@ -103,7 +103,7 @@ def test_a_grammar_without_probabilities():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("S -> A [1.0]\nA -> S [0.5] | 'a' [0.5]", "circle: S -> A -> S"),
+        ("S -> A [1.0]\nA -> S [0.5] | 'a' [0.5]", "cycle: S -> A -> S"),
         ("S -> A 'a' [1.0]", "without a rule: A"),
         ("S -> [0.5] | 'a' [0.5]", "S -> nothing"),
     ],
@@ -140,7 +140,7 @@ def test_models_as_grammars_without_probabilities():
 
 
 def test_hidden_states_become_nonterminals():
-    grammar = EM(states=2, iterations=2, support=1).fit(Corpus.from_trees(TREES))
+    grammar = EM(states=2, iterations=2, min_support=1).fit(Corpus.from_trees(TREES))
     converted = model_to_nltk(grammar)
     assert any(str(rule.lhs()).endswith("_1") for rule in converted.productions())
     with pytest.raises(UsageError, match="real-valued"):

@@ -11,7 +11,7 @@ spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
 
 from spacy.tokens import Doc, DocBin  # noqa: E402
 
-from sapwood.errors import UsageError  # noqa: E402
+from sapwood.errors import SapwoodError, UsageError  # noqa: E402
 from sapwood.inference import Parser  # noqa: E402
 from sapwood.learn import PCFG  # noqa: E402
 from sapwood.trees import Corpus, Tree  # noqa: E402
@@ -37,7 +37,7 @@ def test_trees_are_those_of_the_parser(doc):
     assert len(sentences) == 3
     words = [[token.text for token in sentence if not token.is_space] for sentence in sentences]
     parser = Parser(marginals=True, alternatives=3)
-    assert parser.grammar.info["tokeniser"]["rewrite"] is False  # this treebank has straight quotes
+    assert parser.model.preparation.tokeniser.rewrite is False  # this treebank has straight quotes
     spelled = words
     for sentence, tokens, written in zip(sentences, words, spelled, strict=True):
         expected = parser.parse_one(written)
@@ -71,7 +71,7 @@ def test_constituents(doc):
     assert doc[1:3]._.confidence is None
     with pytest.raises(UsageError, match="no phrase"):
         doc[1:3]._.parse_string  # noqa: B018
-    with pytest.raises(UsageError, match="no sentence"):
+    with pytest.raises(UsageError, match="not a sentence"):
         doc[1:3]._.tree  # noqa: B018
     assert doc[0:1]._.parse_string == "(DT The)"
 
@@ -156,3 +156,41 @@ def test_without_sentences_a_document_is_one():
     assert parse["status"] == "too long"
     assert doc[:]._.tree.words() == ["Dogs", "bark", ".", "Cats", "sleep", "."]
     assert doc[:]._.parse_status == "too long"
+
+
+@pytest.mark.parametrize("text", ["\n\nIt rained.", "  It rained.", "It rained.\n \n", "She slept.\n\nIt rained."])
+def test_white_space_around_a_sentence_changes_nothing(nlp, text):
+    plain = next(iter(nlp("It rained.").sents))
+    *_, sentence = nlp(text).sents
+    tokens = [token for token in sentence if not token.is_space]
+    if not tokens:  # white space alone is a sentence of its own here
+        sentence, *_ = nlp(text).sents
+    for name in ("labels", "parse_string", "confidence", "parse_status", "log_probability"):
+        assert getattr(sentence._, name) == getattr(plain._, name), name
+    assert sentence._.tree == plain._.tree
+    assert sentence._.parent is None
+    assert [child.text for child in sentence._.children] == [child.text for child in plain._.children]
+    assert [(one.label_, one.text) for one in sentence._.constituents] == [
+        (one.label_, one.text) for one in plain._.constituents
+    ]
+
+
+def test_a_wrong_model_is_an_error_at_once(tmp_path):
+    pipeline = spacy.blank("en")
+    with pytest.raises(SapwoodError, match="no-such-model: no such file or directory, nor an installed model"):
+        pipeline.add_pipe("sapwood", config={"model": "no-such-model"})
+    (tmp_path / "text.sapwood").write_text("not a model")
+    with pytest.raises(SapwoodError, match="not a sapwood file"):
+        pipeline.add_pipe("sapwood", config={"model": str(tmp_path / "text.sapwood")})
+    assert pipeline.pipe_names == []
+
+
+def test_a_saved_pipeline_does_not_need_the_file_of_its_model(tmp_path):
+    trees = [Tree.parse("(ROOT (S (NP (PRP it)) (VP (VBD rained)) (. .)))")]
+    PCFG().fit(Corpus.from_trees(trees)).save(tmp_path / "mine.sapwood")
+    pipeline = spacy.blank("en")
+    pipeline.add_pipe("sapwood", config={"model": str(tmp_path / "mine.sapwood")})
+    pipeline.to_disk(tmp_path / "saved")
+    (tmp_path / "mine.sapwood").unlink()
+    again = spacy.load(tmp_path / "saved")
+    assert [str(tree) for tree in again("it rained .")._.trees] == list(map(str, trees))

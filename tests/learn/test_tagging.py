@@ -7,15 +7,15 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from made_up import made_up_treebank
+from helpers.made_up import made_up_treebank
 from sapwood.errors import InputError
 from sapwood.evaluate.tags import evaluate_tagger
 from sapwood.inference import Parser
-from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.methods import make_learner
-from sapwood.learn.pcfg import PCFG
-from sapwood.learn.run import train
+from sapwood.learn.lpcfg.lexical import LexicalSettings
+from sapwood.learn.lpcfg.pcfg import PCFG
+from sapwood.learn.registry import make_learner
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
+from sapwood.pipeline.train import train
 
 TREES = made_up_treebank(150)
 SEQUENCES = [list(zip(tree.words(), tree.tags(), strict=True)) for tree in TREES]
@@ -26,17 +26,19 @@ SETTINGS = {
     "spectral": {"states": 4},
     "pivot": {"states": 4},
     "pivot+em": {"states": 4, "iterations": 3},
-    "split-merge": {"cycles": 1, "iterations": 5, "settle": 2},
+    "split-merge": {"cycles": 1, "iterations": 5, "smoothing_iterations": 2},
     "cluster": {"states": 4},
 }
 
 
 @pytest.mark.parametrize("method", list(SETTINGS))
 def test_every_learner_learns_taggers(method):
-    trained = train(FEW, sequences=True, method=method, dev=TEST, **SETTINGS[method])
-    assert trained.dev is not None
-    result = evaluate_tagger(Parser(trained.grammar), TEST)
-    assert result.accuracy == pytest.approx(trained.dev.tag_accuracy)
+    learner = make_learner(method, **SETTINGS[method])
+    corpus = tagged_corpus(learner, FEW)
+    dev = held_out_sequences(learner, TEST, corpus)
+    trained = train(corpus, sequences=True, method=learner, dev=dev)
+    result = evaluate_tagger(Parser(trained), TEST)
+    assert result.accuracy == pytest.approx(dev.score(trained).tag_accuracy)
     # The most frequent tag of each word, and of all where it is not known, does worse.
     counts: dict[str, dict[str, int]] = {}
     for word, tag in (pair for pairs in FEW for pair in pairs):
@@ -89,9 +91,17 @@ def test_without_hidden_states_it_is_the_hmm_of_tags():
 
 def test_taggers_learn_from_text_and_together():
     text = [[word for word, _ in pairs] for pairs in TEST]
-    trained = train(FEW[:40], sequences=True, text=text, teaching={"rounds": 1}, ensemble=2, **SETTINGS["split-merge"])
+    trained = train(
+        FEW[:40],
+        sequences=True,
+        text=text,
+        text_use="em",
+        semi_supervised={"rounds": 1},
+        ensemble=2,
+        **SETTINGS["split-merge"],
+    )
     assert len(trained.grammars) == 2
-    assert evaluate_tagger(Parser(trained.grammars), TEST).accuracy > 90
+    assert evaluate_tagger(Parser(trained), TEST).accuracy > 90
 
 
 def test_empty_sequences_are_left_out():

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from latent_helpers import random_model, random_text
 
+from helpers.latent_helpers import random_model, random_text
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.lm.counts import count_text
-from sapwood.lm.kneser_ney import KneserNey
-from sapwood.lm.mixed_order import MixedOrder
+from sapwood.lm.counts.counts import count_text
+from sapwood.lm.io import latent_part, load_model
+from sapwood.lm.latent.mixed_order import MixedOrder
 from sapwood.lm.mixture import Mixture
-from sapwood.lm.models import latent_part, load_model
-from sapwood.storage import read_arrays, write_arrays
+from sapwood.lm.ngram.kneser_ney import KneserNey
+from sapwood.storage.arrays import read_arrays, write_arrays
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_mixtures_that_cannot_be(models, text, tmp_path):
         Mixture.fit(models, text, prior=-1.0)
     with pytest.raises(InputError, match="no word that the models know"):
         Mixture.fit(models, np.zeros(9, np.int32))
-    with pytest.raises(ModelError, match="do not go with weights"):
+    with pytest.raises(ModelError, match="do not match weights"):
         Mixture(models, np.ones((1, 2)), np.zeros(0))
     inner = Mixture.fit(models, text)
     with pytest.raises(UsageError, match="a Mixture in it cannot be saved"):

@@ -1,10 +1,10 @@
-"""What `sapwood.grammar.closing` says of features, number by number."""
+"""What `sapwood.model.cell_pruner` says of features, number by number."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sapwood.shapes import Array, Float32
+from sapwood.storage.shapes import Array, Float32
 
 _MASK = (1 << 64) - 1
 

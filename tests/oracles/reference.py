@@ -20,7 +20,7 @@ import numpy as np
 
 from sapwood.errors import GrammarError, InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.shapes import Array, Float
+from sapwood.storage.shapes import Array, Float
 from sapwood.trees.tree import Tree, from_preorder
 
 
@@ -43,15 +43,6 @@ def apply_to_right(
 ) -> Float[Array, "m_c"]:
     """Return `C_(1,2)(y1, y2)`: what the parent and the left child say of the right one."""
     return np.einsum("abc,a,b->c", tensor, parent, left)
-
-
-def matrix_form(tensor: Float[Array, "m_a m_b m_c"], y: Float[Array, "m_b"]) -> Float[Array, "m_c m_a"]:
-    """Return the earlier paper's `C(y)` (Cohen et al. 2012, Definition 1).
-
-    That paper orders the axes of a rule's tensor as `(c, a, b)` and contracts the third with the left
-    child's vector `y`; the parent's vector is then `f^c C(f^b)` (its figure 2).
-    """
-    return np.einsum("cab,b->ca", np.transpose(tensor, (2, 0, 1)), y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,20 +122,6 @@ def tree_probability(grammar: TensorGrammar, tree: Tree) -> float:
         return 0.0
     inside = _inside_vectors(grammar, numbered)
     return float(inside[0] @ grammar.root_vector(numbered.symbol[0]))
-
-
-def tree_probability_matrix_form(grammar: TensorGrammar, tree: Tree) -> float:
-    """Return the same as `tree_probability`, computed with matrices as in the earlier paper's figure 2."""
-    try:
-        numbered = number_tree(grammar, tree)
-    except GrammarError:
-        return 0.0
-    vectors = dict(numbered.lexical)
-    for node in range(len(numbered.symbol) - 1, -1, -1):
-        if numbered.rule[node] >= 0:
-            left, right = vectors[numbered.left[node]], vectors[numbered.right[node]]
-            vectors[node] = right @ matrix_form(grammar.tensor(numbered.rule[node]), left)
-    return float(vectors[0] @ grammar.root_vector(numbered.symbol[0]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import product
 
-from sapwood.trees.heads import HeadRules
-from sapwood.trees.patterns import And, Clause, Node, Not, Pattern, Related
+from sapwood.trees.heads.rules import HeadRules
+from sapwood.trees.search.patterns import And, Clause, Not, Pattern, PatternNode, Related
 from sapwood.trees.tree import Tree
 
 
@@ -107,7 +107,7 @@ def slow_matches(pattern: Pattern, tree: Tree, heads: HeadRules) -> set[int]:
     """Return the numbers of the nodes, words included, that match."""
     spots = spots_of(tree)
 
-    def fits(node: Node, spot: Spot, names: dict[str, Spot]) -> bool:
+    def fits(node: PatternNode, spot: Spot, names: dict[str, Spot]) -> bool:
         if node.reference:
             if names[node.name] is not spot:
                 return False
@@ -132,7 +132,7 @@ def slow_named(pattern: Pattern, tree: Tree, heads: HeadRules, root: int, names:
     spots = spots_of(tree)
     fixed = {name: spots[number] for name, number in names.items()}
 
-    def fits(node: Node, spot: Spot) -> bool:
+    def fits(node: PatternNode, spot: Spot) -> bool:
         if node.name in fixed and fixed[node.name] is not spot:
             return False
         if not node.reference and not node.test.accepts(spot.label, spot.is_word):

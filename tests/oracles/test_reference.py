@@ -10,22 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
-from inference.enumerate_trees import all_trees, summarise
+from helpers.effort import examples
+from helpers.enumerate_trees import all_trees, summarise
 from oracles.reference import (
     best_labelled_recall,
     inside_outside,
-    matrix_form,
     tree_inside_outside,
     tree_probability,
-    tree_probability_matrix_form,
     viterbi,
 )
 from sapwood.errors import GrammarError, InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.research.matrix_form import tree_probability as tree_probability_matrix_form
 from sapwood.testing.grammars import random_grammar
-from sapwood.trees.lexicon import Lexicon
-from sapwood.trees.signatures import SignatureModel
+from sapwood.trees.lexicon.lexicon import Lexicon
+from sapwood.trees.lexicon.signatures import SignatureModel
 from sapwood.trees.tree import Tree
 
 pytestmark = pytest.mark.slow
@@ -160,15 +159,6 @@ def test_best_labelled_recall(seed, real):
     values = {item.tree: sum(total.marginals[a, i, j] for a, i, j, _ in item.nodes) for item in trees}
     assert found.value == pytest.approx(max(values.values()), rel=CLOSE)
     assert values[found.tree] == pytest.approx(found.value, rel=CLOSE)
-
-
-def test_matrix_form_is_the_definition():
-    rng = np.random.default_rng(3)
-    tensor, y = rng.normal(size=(2, 3, 4)), rng.normal(size=3)
-    matrix = matrix_form(tensor, y)
-    assert matrix.shape == (4, 2)
-    for c, a in product(range(4), range(2)):
-        assert matrix[c, a] == pytest.approx(sum(tensor[a, b, c] * y[b] for b in range(3)))
 
 
 def test_worked_example():

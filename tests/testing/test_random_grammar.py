@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
+from helpers.effort import examples
 from sapwood.errors import UsageError
 from sapwood.grammar.expectations import expected_counts
 from sapwood.testing.grammars import random_bases, random_grammar

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from automata.enumerate_terms import (
+from helpers.enumerate_terms import (
     all_contexts,
     all_trees,
     context_vectors,
@@ -24,14 +24,14 @@ from automata.enumerate_terms import (
 )
 from sapwood.automata.algebra import conjugate, scale_by_size, subtract
 from sapwood.automata.automaton import HOLE, TreeAutomaton
-from sapwood.automata.bounds import truncation_bound
 from sapwood.automata.distance import l2_distance, l2_norm
 from sapwood.automata.gram import GramMatrices, gram_matrices, largest_gamma
 from sapwood.automata.minimal import minimal
-from sapwood.automata.pairs import PairOperator, add, inner, norm
+from sapwood.automata.product_operator import PairOperator, add, inner, norm
 from sapwood.automata.svta import project, singular_states, svta
 from sapwood.automata.tensors import dense
-from sapwood.testing.automata import is_strongly_convergent, random_automaton, redundant
+from sapwood.research.random_automata import is_strongly_convergent, random_automaton, redundant
+from sapwood.research.truncation_bounds import truncation_bound
 from sapwood.trees.tree import Tree
 
 CLOSE = 1e-8
@@ -324,7 +324,7 @@ def test_conjugates(sorts, seed):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("sorts", [1, 2])
 def test_no_truncation_is_farther_than_its_bound(sorts, seed):
-    """`sapwood.automata.bounds`: the l2 distance is at most the bound, which vanishes with the singular values."""
+    """`research.truncation_bounds`: the l2 distance is at most the bound, which vanishes with the singular values."""
     rng = np.random.default_rng([sorts, seed])
     automaton = random_automaton(rng, sorts=sorts, states=4, words=4)
     automaton = scale_by_size(automaton, 0.3 * largest_gamma(automaton))

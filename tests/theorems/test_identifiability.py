@@ -11,11 +11,11 @@ from math import comb
 import numpy as np
 import pytest
 
-from sapwood.induction import ModelMoments, exact_moments, make_model
-from sapwood.induction.fields import PRIMES, PrimeField
-from sapwood.induction.identify import check_identifiability, exact_rank
-from sapwood.induction.moment_maps import rows_of
-from sapwood.induction.simplices import from_chart, random_point, to_tensors
+from sapwood.identifiability import ModelMoments, exact_moments, make_model
+from sapwood.identifiability.algebra.fields import PRIMES, PrimeField
+from sapwood.identifiability.algebra.simplices import from_chart, random_point, to_tensors
+from sapwood.identifiability.identify import check_identifiability, exact_rank
+from sapwood.identifiability.moment_maps import rows_of
 
 CONSTITUENCY = ("pcfg-i", "pcfg-ie")
 DEPENDENCY = ("dep-i", "dep-ie", "dep-ies")
@@ -241,7 +241,7 @@ class TestExamplesInTheText:
 class TestTheoremOne:
     def test_full_rank_means_alone_nearby(self) -> None:
         """Where the Jacobian has full rank, steps in all directions change the moments by about their length."""
-        from sapwood.induction import exact_moments
+        from sapwood.identifiability import exact_moments
 
         model, rng = make_model("pcfg-ie", 3, 2), np.random.default_rng(4)
         parameters = model.random(rng, concentration=5)

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from anchors.separable import errors, mixed, separable
-from learn.pivot.figure_1 import dense_triples, equation_1, figure_1, run_em
-from oracles.pivot_population import (
-    learn_from_population,
+from helpers.decompositions import errors
+from helpers.figure_1 import dense_triples, equation_1, figure_1, run_em
+from sapwood.numerics.anchor_nmf import decompose, half_decompose
+from sapwood.research import match_columns, match_grammars
+from sapwood.research.exact_moments import population
+from sapwood.research.pivot_grammars import (
+    learn_pivot,
     population_statistics,
     random_pivot_grammar,
     strengths,
 )
-from oracles.spectral_population import population
-from sapwood.anchors.decomposition import decompose, half_decompose
-from sapwood.evaluate import match_columns, match_grammars
+from sapwood.research.separable_matrices import mixed, separable
 
 EXACT = 1e-6
 # States, rows and columns.
@@ -127,7 +128,7 @@ def test_theorem_1_step_by_step(settings):
 def test_theorem_1(settings):
     """All parameters of the grammar, by one permutation of each symbol's states."""
     for grammar in pivot_grammars(settings, 6 if settings["states"][1] < 8 else 1):
-        match = match_grammars(grammar, learn_from_population(grammar))
+        match = match_grammars(grammar, learn_pivot(grammar))
         assert match.is_complete
         assert match.rules.largest < 1e-5
         assert match.words.largest < EXACT
@@ -194,7 +195,7 @@ def test_without_pivots():
     for epsilon in (0.0, 0.001, 0.01, 0.1):
         grammar = random_pivot_grammar(np.random.default_rng(3), epsilon=epsilon)
         assert (min(row.min() for row in strengths(grammar)[0]) > 0) == (epsilon == 0)
-        match = match_grammars(grammar, learn_from_population(grammar))
+        match = match_grammars(grammar, learn_pivot(grammar))
         distances.append(match.total / (2 * int(grammar.states.sum())))
     assert distances[0] < EXACT
     for epsilon, distance in zip((0.001, 0.01, 0.1), distances[1:], strict=True):

@@ -15,10 +15,12 @@ VERSION = check_release.version()
 WHEEL = (
     "sapwood/__init__.py",
     "sapwood/py.typed",
-    "sapwood/models/english.sapwood",
+    "sapwood/model/english.sapwood",
+    "sapwood/kernels/_processor.abi3.so",
     "sapwood/kernels/_plain.abi3.so",
+    "sapwood/kernels/_avx2.abi3.so",
     f"sapwood-{VERSION}.dist-info/licenses/LICENSE",
-    f"sapwood-{VERSION}.dist-info/licenses/src/sapwood/models/ATTRIBUTION.md",
+    f"sapwood-{VERSION}.dist-info/licenses/src/sapwood/model/ATTRIBUTION.md",
     f"sapwood-{VERSION}.dist-info/entry_points.txt",
 )
 SDIST = (
@@ -28,7 +30,7 @@ SDIST = (
     "README.md",
     "PKG-INFO",
     "src/native/a.cpp",
-    "src/sapwood/models/english.sapwood",
+    "src/sapwood/model/english.sapwood",
     "tests/conftest.py",
     "tests/data/train.mrg",
     "docs/index.md",
@@ -59,6 +61,8 @@ def test_what_is_right(tmp_path):
         ({"wheel": (*WHEEL, "tests/test_x.py")}, "tests/test_x.py should not be in it"),
         ({"wheel": (*WHEEL, "sapwood/wsj.mrg")}, "sapwood/wsj.mrg should not be in it"),
         ({"wheel": (*WHEEL, "sapwood/__pycache__/a.pyc")}, "should not be in it"),
+        ({"wheel": tuple(name for name in WHEEL if "_plain" not in name)}, r"nothing like sapwood/kernels/_plain"),
+        ({"wheel": tuple(name for name in WHEEL if "_avx2" not in name)}, r"nothing like sapwood/kernels/_avx2"),
         ({"sdist": SDIST[1:]}, r"nothing like pyproject\.toml"),
         ({"sdist": (*SDIST, "src/sapwood/kernels/_plain.abi3.so")}, "_plain.abi3.so should not be in it"),
         ({"sdist": (*SDIST, "data/train.mrg.gz")}, "data/train.mrg.gz should not be in it"),

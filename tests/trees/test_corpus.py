@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
+from helpers.effort import examples
 from sapwood.errors import InputError, ModelError
-from sapwood.storage import write_arrays
+from sapwood.storage.arrays import write_arrays
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform

@@ -9,18 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.strategies import deep, trees
 from sapwood.errors import InputError, UsageError
-from sapwood.schema import check_json
+from sapwood.storage.schema import check_json
 from sapwood.trees.normalise import (
     Normaliser,
     cut_function_tag,
     cut_indices,
+    describe_empties,
     is_empty,
     parse_labels,
     read_labels,
+    unknown_empties,
 )
 from sapwood.trees.tree import Tree
-from strategies import deep, trees
 
 DEFAULT = Normaliser()
 
@@ -56,6 +58,8 @@ def test_function_tags_of_phrases_and_of_tags():
         ("-NONE-", "*T*-1"), ("-NONE-", "*"), ("-NONE-", "0"), ("-NONE-", "*U*"), ("-NONE-", "anything"),
         ("NP-SBJ", "*pro*"), ("NP-SBJ", "*con*"), ("NP", "*T*-1"), ("NP", "*ICH*-12"), ("NP-SBJ-2", "*-3"),
         ("NP", "*?*"), ("C", "0"), ("WNP-1", "0"), ("V", "*"), ("NP", "*T*"),
+        ("sn.e-SUJ", "*0*"), ("NP", "*T1*"), ("NP", "*T1*-2"), ("NP-SBJ", "*hearer+pro*"),
+        ("NP", "*PRO*"), ("X", "*OP*-3"),
     ],
 )  # fmt: skip
 def test_empty_elements(tag, word):
@@ -307,7 +311,7 @@ def test_a_table_of_labels_is_stored():
     [
         ("NP", ":1: a line has a label and what it becomes"),
         ("\nNP A B", ":2: a line has"),
-        ("NP A\nNP B", ":2: the label 'NP' is there twice"),
+        ("NP A\nNP B", ":2: the label 'NP' occurs twice"),
         ("N*P A", ":1: a \\* stands only at the end"),
         ("NP A*", ":1: a \\* stands only at the end"),
         ("# nothing", "no labels in it"),
@@ -322,3 +326,32 @@ def test_what_is_kept_whole_has_nothing_to_keep():
     for choice in ("none", "indices"):
         with pytest.raises(UsageError, match="all function tags are kept"):
             Normaliser(function_tags=choice, keep=("NP-SBJ",))
+
+
+@pytest.mark.parametrize(
+    ("tag", "word", "name"),
+    [
+        ("NP", "*T*_1", "*T*"), ("NP", "*1*", "*1*"), ("NP", "∅", "∅"), ("NP", "<e>", "<e>"), ("NP", "[t]_3", "[t]"),
+        ("TRACE", "nobody", "TRACE"), ("NP", "*e-2", "*e"), ("NP", "*ellipsis-site*", "*ellipsis-site*"),
+    ],
+)  # fmt: skip
+def test_unknown_empty_elements_are_found_and_removed_on_request(tag, word, name):
+    assert not is_empty(tag, word)
+    assert unknown_empties({(tag, word): 2, ("N", "dog"): 3}) == {name: 2}
+    remark = describe_empties({name: 2})
+    assert f"{name} (2)" in remark
+    assert "--empty" in remark
+    text = f"(S ({tag} {word}) (V x))"
+    assert clean(text) == f"(ROOT {text})"
+    normaliser = replace(DEFAULT, empty=(name,))
+    assert clean(text, normaliser) == "(ROOT (S (V x)))"
+    assert Normaliser.from_dict(normaliser.to_dict()) == normaliser
+
+
+def test_words_are_not_taken_for_empty_elements():
+    words = ["dog", "*", "**", "0", "a*", "5*", "C*", "[sic]", "<b>", "t", "e", "*-"]
+    assert unknown_empties({("N", word): 1 for word in words}) == {}
+    assert unknown_empties({("SYM", "∅"): 1, (":", "_"): 1, ("CD", "*1*"): 1}) == {}
+    assert describe_empties({}) == ""
+    with pytest.raises(UsageError, match="empties=False keeps them"):
+        Normaliser(empties=False, empty=("∅",))

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
+from helpers.effort import examples
+from helpers.strategies import any_trees, odd_labels, odd_words, trees
 from sapwood.errors import InputError, TreeFormatError
-from sapwood.trees.formats import BadTrees
+from sapwood.trees.formats.registry import BadTrees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.partial import UNKNOWN, PartialTree, format_partial, parse_partial, read_partial
 from sapwood.trees.tree import Tree
-from strategies import any_trees, odd_labels, odd_words, trees
 
 
 @pytest.mark.parametrize(

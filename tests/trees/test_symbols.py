@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.strategies import odd_labels
 from sapwood.errors import ModelError
-from sapwood.schema import Schema
+from sapwood.storage.schema import Schema
 from sapwood.trees.symbols import SYMBOLS, Parts, Symbol, SymbolTable, as_symbol, make_symbol, parse_symbol
-from strategies import odd_labels
 
 any_labels = odd_labels | st.just("")
 chains = st.lists(any_labels, min_size=1, max_size=3).map(tuple)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.strategies import ODD_LABELS, deep, odd_labels, trees, wide
 from sapwood.errors import InputError, UsageError
-from sapwood.trees.heads import HeadRules
+from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import (
@@ -21,7 +22,6 @@ from sapwood.trees.transform import (
     unbinarise,
 )
 from sapwood.trees.tree import Tree
-from strategies import ODD_LABELS, deep, odd_labels, trees, wide
 
 DIRECTIONS = ["right", "left", "head"]
 ENGLISH = HeadRules.english()

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.strategies import any_trees, deep, trees
 from sapwood.errors import InputError, TreeFormatError
 from sapwood.trees.tree import Tree
-from strategies import any_trees, deep, trees
 
 BARK = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .))"
 LEVELS = 5000
@@ -220,10 +220,14 @@ def test_deep_trees(deep_tree):
 
 @pytest.mark.slow
 def test_deep_pretty():
+    """Levels beyond the width are not indented further, so that the text is not quadratic in the depth."""
     tree = deep(LEVELS, branching="unary")
-    pretty = tree.pretty()
+    pretty = tree.pretty(width=60)
     lines = pretty.split("\n")
-    assert lines[-1] == "  " * LEVELS + "(N x)" + ")" * LEVELS
+    assert lines[30] == " " * 60 + "(S"
+    assert lines[29] == " " * 58 + "(S"
+    assert lines[-1] == " " * 60 + "(N x)" + ")" * LEVELS
+    assert len(pretty) <= 64 * (LEVELS + 2) + LEVELS
     assert Tree.parse(pretty) == tree
 
 

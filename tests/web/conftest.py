@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from browser import browsing, serving
-from client import Client
 
+from helpers.browser import browsing, serving
+from helpers.client import Client
 from sapwood.web.application import Application
 from sapwood.web.service import Limits, Service
 
@@ -28,7 +28,7 @@ def driver():
 @pytest.fixture
 def page(driver, client):
     """A page of the service."""
-    from pages import watched
+    from helpers.pages import watched
 
     with watched(driver, client.address) as found:
         yield found

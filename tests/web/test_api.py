@@ -9,11 +9,11 @@ import socket
 import time
 
 import pytest
-from browser import serving
-from client import Client
-from made_treebank import made_treebank
 
 import sapwood
+from helpers.browser import serving
+from helpers.client import Client
+from helpers.made_treebank import made_treebank
 from sapwood.cli.main import main
 from sapwood.web.service import Limits, Service
 
@@ -81,7 +81,7 @@ def test_evaluate(client):
         ({"gold": gold, "predicted": other, "gold_tags": True}, 400, "gold_tags"),
         ({"gold": gold, "confidence": 1}, 400, "less than 1"),
         ({"gold": gold, "resamples": 10**9}, 400, "at most"),
-        ({"gold": gold * 51}, 400, "up to 50 trees"),
+        ({"gold": gold * 51}, 413, "up to 50 sentences or trees"),
     ):
         found, value = client.post("/api/evaluate", body)
         assert found == status, value
@@ -122,11 +122,11 @@ def test_trees_are_bounded(client):
     deep = "(S " * 15_000 + "(N a)" + ")" * 15_000
     for to in ("pretty", "draw", "svg"):
         status, found = client.post("/api/format", {"trees": deep, "to": to})
-        assert status == 400
-        assert "too large" in found["error"]
-    assert client.post("/api/evaluate", {"gold": deep, "predicted": deep})[0] == 400
-    assert client.post("/api/evaluate", {"gold": "(S (N a))", "predicted": deep})[0] == 400
-    assert client.post("/api/format", {"trees": "(S (N a))" * 51, "to": "pretty"})[0] == 400
+        assert status == 413
+        assert "too many nodes" in found["error"]
+    assert client.post("/api/evaluate", {"gold": deep, "predicted": deep})[0] == 413
+    assert client.post("/api/evaluate", {"gold": "(S (N a))", "predicted": deep})[0] == 413
+    assert client.post("/api/format", {"trees": "(S (N a))" * 51, "to": "pretty"})[0] == 413
     wide = "(S " + "(N a)" * 2000 + ")"
     assert client.post("/api/format", {"trees": wide, "to": "pretty"})[0] == 200
 
@@ -139,8 +139,8 @@ def test_other_formats(client):
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
-        (b"", 400, "no JSON"),
-        (b"{", 400, "no JSON"),
+        (b"", 400, "not JSON"),
+        (b"{", 400, "not JSON"),
         (b"\xff\xfe", 400, "UTF-8"),
         (b'{"text": NaN}', 400, "NaN"),
         (b'{"text": "\\ud800"}', 400, "surrogate"),
@@ -149,18 +149,22 @@ def test_other_formats(client):
         (b'{"sentences": [["a"]], "least": 1e999}', 400, "too large"),
         (b"[]", 400, "object"),
         (b'{"text": 1}', 400, "the body.text must be a string, not 1"),
-        (b'{"texts": "a"}', 400, ""),
+        (b'{"texts": "a"}', 400, "the body.texts is not known; did you mean text?"),
+        (b'{"txt": "a"}', 400, "did you mean text?"),
+        (b'{"text": "a", "Model": "en"}', 400, "did you mean model?"),
+        (b'{"text": "a", "zzz": 1}', 400, "the body.zzz is not known; known are: sentences, model,"),
+        (b'{"sentences": [{"token": ["a"]}]}', 400, "the body.sentences[0].token is not known; did you mean tokens?"),
         (b'{"text": "a", "sentences": []}', 400, ""),
         (b'{"sentences": [["a", 1]]}', 400, "sentences[0][1]"),
         (b'{"sentences": [[""]]}', 400, "at least 1 characters"),
         (b'{"text": "a", "alternatives": true}', 400, "integer"),
-        (b'{"text": "a", "alternatives": 21}', 400, "up to 20"),
+        (b'{"text": "a", "alternatives": 21}', 400, "at most 20"),
         (b'{"text": "a", "alternatives": -1}', 400, "at least 0"),
         (b'{"text": "a", "model": "../../etc/passwd"}', 400, "one of"),
         (b'{"sentences": [[["a", "NOTAG"]]]}', 422, "no tag"),
         (b'{"sentences": [{"tokens": ["a"], "phrases": [[0, 5, "NP"]]}]}', 422, "does not fit"),
-        (json.dumps({"sentences": [["a"]] * 51}).encode(), 400, "up to 50 sentences"),
-        (json.dumps({"text": "Yes. " * 51}).encode(), 400, "more than 50 sentences"),
+        (json.dumps({"sentences": [["a"]] * 51}).encode(), 413, "up to 50 sentences"),
+        (json.dumps({"text": "Yes. " * 51}).encode(), 413, "up to 50 sentences"),
         (b'{"text": "It is ' + b"a" * 1001 + b'."}', 400, "characters 6 to 1007"),
         (b'{"text": "' + b"a" * 200_001 + b'"}', 413, "200000 bytes"),
     ],
@@ -289,5 +293,17 @@ def test_models_have_names_of_their_own(tmp_path):
         (tmp_path / folder).mkdir()
         grammar.save(tmp_path / folder / "model.sapwood")
     service = Service.load([str(tmp_path / "a" / "model.sapwood"), str(tmp_path / "b" / "model.sapwood"), "en"])
-    assert [model.name for model in service.models] == ["model", "model-2", "english"]
+    assert [model.name for model in service.models] == ["model", "model-2", "en"]
     assert service.grammar("model-2") is service.models[1]
+
+
+def test_plain_text_as_tokens_gets_a_warning(client):
+    plain = "It rained, and we left."
+    for path in ("parse", "k-best", "marginals", "sample"):
+        status, found = client.post(f"/api/{path}", {"sentences": [plain.split()]})
+        assert status == 200
+        [warning] = found["warnings"]
+        assert "'rained,', 'left.'" in warning
+        assert "send it as text" in warning
+        for body in ({"text": plain}, {"sentences": [WORDS]}):
+            assert "warnings" not in client.post(f"/api/{path}", body)[1]

@@ -12,12 +12,14 @@ import threading
 import time
 
 import pytest
-from browser import serving
-from client import Client
 
+import sapwood
+from helpers.browser import serving
+from helpers.client import Client
 from sapwood.inference.parser import Parser
-from sapwood.web.gold import Gold
+from sapwood.trees.tree import Tree
 from sapwood.web.service import Limits, Service
+from sapwood.web.treebank import ServedTreebank
 
 GET = b"GET %b HTTP/1.1\r\nHost: %b\r\n%b\r\n"
 POST = b"POST /api/parse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -87,23 +89,22 @@ def test_other_sites_are_not_let_in(client):
 
 def test_heads_that_do_not_come(monkeypatch):
     """Clients that send a byte now and then lose their places, at their first request and at later ones."""
-    monkeypatch.setattr("sapwood.web.guarded.HEAD_SECONDS", 0.5)
+    monkeypatch.setattr("sapwood.web.connection_limits.HEAD_SECONDS", 0.5)
     with serving(Service.load(limits=Limits(connections=20))) as address:
         client = Client(address)
         host, port = client.place.split(":")
         slow = [socket.create_connection((host, int(port)), timeout=10) for _ in range(25)]
         for number, connection in enumerate(slow):
             if number % 3:
-                connection.sendall(b"GET / HTTP/1.1\r\nHost: local")
-        assert client.ask("GET", "/")[0] == 503
-        end = time.monotonic() + 5
-        while client.ask("GET", "/")[0] != 200:
-            assert time.monotonic() < end
+                with contextlib.suppress(OSError):  # the oldest have lost their places already
+                    connection.sendall(b"GET / HTTP/1.1\r\nHost: local")
+        assert client.ask("GET", "/")[0] == 200  # in the place of one of them
+        for _ in range(20):
             for connection in slow:
                 with contextlib.suppress(OSError):
                     connection.sendall(b"h")
             time.sleep(0.05)
-        assert b" 408 " in slow[1].recv(1000).splitlines()[0]
+        assert b" 408 " in slow[-2].recv(1000).splitlines()[0]
         for connection in slow:
             connection.close()
         with socket.create_connection((host, int(port)), timeout=10) as connection:
@@ -118,7 +119,7 @@ def test_heads_that_do_not_come(monkeypatch):
 
 
 def test_slow_things_are_made_by_one_thread():
-    gold = Gold("none", [])
+    gold = ServedTreebank("none", [])
     begun, go, found = threading.Event(), threading.Event(), []
 
     def make():
@@ -180,3 +181,19 @@ def test_nothing_more_is_parsed_for_a_client_that_has_gone(monkeypatch):
             time.sleep(0.02)
     assert 0 < len(parsed) < 400
     assert service.crew.jobs == 0
+
+
+def test_one_odd_model_does_not_break_the_others(tmp_path):
+    """Labels and words of a model can be anything that fits its schema, even half a surrogate pair."""
+    odd = sapwood.train([Tree("ROOT", [Tree("\ud800", [Tree("N\udfff", word="a\ud801")])])] * 3, method="pcfg")
+    odd.save(tmp_path / "odd.sapwood")
+    sapwood.train([Tree.parse("(ROOT (S (N a)))")] * 3, method="pcfg").save(tmp_path / "even.sapwood")
+    service = Service.load([str(tmp_path / f"{name}.sapwood") for name in ("odd", "even")])
+    with serving(service) as address:
+        client = Client(address)
+        status, value = client.get("/api/info")
+        assert status == 200
+        assert [model["name"] for model in value["models"]] == ["odd", "even"]
+        assert value["models"][0]["labels"] == ["\ud800"]
+        assert client.get("/api/symbols?model=even")[0] == 200
+        assert client.get("/api/symbols?model=odd")[0] == 200

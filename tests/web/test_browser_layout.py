@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from browser import WHY_NOT
 
-from sapwood.trees.layout import lay_out
+from helpers.browser import WHY_NOT
+from sapwood.trees.drawing.layout import lay_out
 from sapwood.trees.tree import Tree
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is a browser")

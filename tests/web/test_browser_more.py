@@ -12,14 +12,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browser import WHY_NOT, serving
-from client import Client
-from pages import watched
-from screenshots import PAGES, make_service
 
 import sapwood
+from helpers.browser import WHY_NOT, serving
+from helpers.client import Client
+from helpers.pages import watched
+from helpers.screenshots import PAGES, make_service
 from sapwood.cli.main import main
-from sapwood.grammar.profiles import state_anchors
+from sapwood.grammar.state_profiles import state_anchors
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is a browser")
 
@@ -145,7 +145,7 @@ def test_latex_is_copied(shown):
 
 
 def test_anchors_are_shown(shown, served):
-    grammar = sapwood.load(served.folder / "pivot.sapwood")
+    grammar = sapwood.load(served.folder / "pivot.sapwood").grammar
     symbol = list(grammar.symbols).index("NP")
     anchors = state_anchors(grammar, symbol)
     assert len(anchors) > 1
@@ -185,7 +185,7 @@ def test_singular_values_are_shown(shown, served):
 
 
 def test_splits_lead_to_their_states(shown):
-    shown.open("states#model=english&symbol=VBD%2Ftag")
+    shown.open("states#model=en&symbol=VBD%2Ftag")
     shown.wait("svg.splits .leaf")
     states = shown.count(".card[data-state]")
     assert shown.count("svg.splits .leaf") == states > 4
@@ -199,7 +199,7 @@ def test_layers_and_networks_are_drawn(shown):
     shown.wait("svg.plot .curve")
     titles = shown.script("return [...document.querySelectorAll('.plot-sheet h2')].map((title) => title.textContent)")
     assert titles == [
-        "Log-likelihood", "F1 on the development set", "Loss of the network", "Loss of the layer",
+        "Log-likelihood", "F1 on the development set", "Loss of the span scorer", "Loss of the CRF",
     ]  # fmt: skip
     curves = shown.script(
         "return [...document.querySelectorAll('.plot-sheet')].map((one) => one.querySelectorAll('.curve').length)"
@@ -247,7 +247,7 @@ def test_the_server_goes_away_while_it_works(page):
         finally:
             server.send_signal(signal.SIGKILL)
     page.wait("#message:not([hidden])")
-    assert "does not answer" in page.text("#message")
+    assert "does not respond" in page.text("#message")
     assert page.count("#form.busy") == 0
     assert page.count(".tree-frame .node") > 0  # what was there stays
     assert all(entry["source"] == "network" for entry in page.complaints())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from browser import WHY_NOT
-from pages import Page
-from test_treebank_api import files, served  # noqa: F401
 
 import sapwood
+from helpers.browser import WHY_NOT
+from helpers.pages import Page
+from web.test_api_treebank import files, served  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is a browser")
 

@@ -7,10 +7,10 @@ import time
 from urllib.parse import quote
 
 import pytest
-from browser import WHY_NOT, serving
-from pages import Page
 
 import sapwood
+from helpers.browser import WHY_NOT, serving
+from helpers.pages import Page
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.web.service import Service
 
@@ -227,7 +227,7 @@ def test_the_server_goes_away(page):
         page.wait("#brackets")
     page.click("#form .main")
     page.wait("#message:not([hidden])")
-    assert "does not answer" in page.text("#message")
+    assert "does not respond" in page.text("#message")
     assert all(entry["source"] == "network" for entry in page.complaints())
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
+from helpers.effort import examples
 from sapwood.cli.main import main
 from sapwood.errors import SapwoodError
 from sapwood.web.endpoints import endpoints_of
+from sapwood.web.scheduler import RequestJob
 from sapwood.web.schemas import BadRequest, check, read_json
 from sapwood.web.server import open_socket
 from sapwood.web.service import Service
-from sapwood.web.work import Job
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -31,7 +32,7 @@ def test_it_serves_until_it_is_stopped(how):
         line = server.stdout.readline()
         address = re.fullmatch(r"sapwood: serving at (http://127\.0\.0\.1:\d+/) \(end with Ctrl-C\)\n", line)[1]
         with urllib.request.urlopen(f"{address}api/info") as answer:
-            assert json.load(answer)["models"][0]["name"] == "english"
+            assert json.load(answer)["models"][0]["name"] == "en"
         server.send_signal(how)
         _, errors = server.communicate(timeout=30)
     assert server.returncode in (0, -how)
@@ -62,6 +63,46 @@ def test_a_port_that_is_taken():
             open_socket("127.0.0.1", port)
 
 
+@contextlib.contextmanager
+def limited(most: int):
+    """Start a server that may have this many open files."""
+    resource = pytest.importorskip("resource", reason="this system has no limits on processes")
+    with subprocess.Popen(
+        [sys.executable, "-m", "sapwood", "serve", "--port", "0", "-q"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)),
+    ) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def test_connections_leave_room_for_files():
+    """A server that could open no more descriptors would not even refuse a connection."""
+    with limited(48) as server, contextlib.ExitStack() as stack:
+        port = int(re.search(r":(\d+)/", server.stdout.readline())[1])
+        for _ in range(100):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            with contextlib.suppress(OSError):
+                idle.sendall(b"GET / HTT")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/info", timeout=20) as answer:
+            assert answer.status == 200
+        server.send_signal(signal.SIGTERM)
+        _, errors = server.communicate(timeout=30)
+    assert errors == ""
+
+
+def test_too_few_files_for_a_server():
+    with limited(20) as server:
+        _, errors = server.communicate(timeout=30)
+    assert server.returncode == 2
+    assert "raise `ulimit -n`" in errors
+    assert "Traceback" not in errors
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -80,7 +121,7 @@ def service():
 def test_any_json_gets_an_answer_or_a_reason(service, value):
     """What is not as described is refused, and what is can be planned or cannot be done; nothing else happens."""
     for endpoint in endpoints_of(service):
-        job = Job(lambda job: None, 60.0, lambda result, error: None)
+        job = RequestJob(lambda job: None, 60.0, lambda result, error: None)
         with contextlib.suppress(SapwoodError):
             plan = endpoint.prepare(service, read_json(json.dumps(value).encode()), job)
             check(json.loads(plan.finish([step() for step in plan.steps])), endpoint.response)

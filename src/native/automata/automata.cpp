@@ -3,8 +3,8 @@
 #include <numeric>
 #include <vector>
 
-#include "module.hpp"
-#include "records.hpp"
+#include "core/module.hpp"
+#include "core/records.hpp"
 
 namespace sapwood {
 namespace {
@@ -14,9 +14,7 @@ struct Sparse {
     Matrix<const int32_t> places;
     Vector<const double> values;
 
-    static constexpr auto fields() {
-        return std::tuple{field("places", &Sparse::places), field("values", &Sparse::values)};
-    }
+    static constexpr auto fields() { return std::tuple{field("places", &Sparse::places), field("values", &Sparse::values)}; }
 };
 
 // Add `T(I, x, y)` of each row of `left` (rows, n_b) and `right` (rows, n_c) to `result` (rows, n_a).
@@ -55,9 +53,8 @@ void take_columns(Matrix<const double> matrix, Matrix<const int64_t> columns, In
 // For each state `i`, whose entries are `rows[i] .. rows[i + 1] - 1`, the sums over `j` and `k` are found for all `pairs`
 // (pairs, 2) of j' and k' of the other tensor, a chunk of them at a time, and then distributed to its entries, whose
 // pairs `pair_of` names.
-void sandwich_sparse(const Sparse &tensor, Vector<const int64_t> rows, Matrix<const double> left,
-                     Matrix<const double> right, const Sparse &other, Matrix<const int64_t> pairs,
-                     Vector<const int64_t> pair_of, Matrix<double> result) {
+void sandwich_sparse(const Sparse &tensor, Vector<const int64_t> rows, Matrix<const double> left, Matrix<const double> right,
+                     const Sparse &other, Matrix<const int64_t> pairs, Vector<const int64_t> pair_of, Matrix<double> result) {
     constexpr Index chunk = 512;  // the columns of two matrices should fit into a core's cache
     std::vector<Index> order(pair_of.size());
     std::iota(order.begin(), order.end(), 0);
@@ -86,8 +83,7 @@ void sandwich_sparse(const Sparse &tensor, Vector<const int64_t> rows, Matrix<co
 }
 
 // Add `sum over k, j', k' of H(i, k, j') Y(k, k') T'(i', j', k')` to `result` (n_a, n_a'), with Y as `right`.
-void half_sandwich_sparse(Cube<const double> half, Matrix<const double> right, const Sparse &tensor,
-                          Matrix<double> result) {
+void half_sandwich_sparse(Cube<const double> half, Matrix<const double> right, const Sparse &tensor, Matrix<double> result) {
     for (Index i = 0; i < half.shape[0]; ++i)
         for (Index entry = 0; entry < tensor.values.size(); ++entry) {
             const int32_t *place = tensor.places.row(entry);
@@ -100,10 +96,11 @@ void half_sandwich_sparse(Cube<const double> half, Matrix<const double> right, c
 }  // namespace
 
 void bind_automata(nb::module_ &module) {
-    module.def("apply_sparse", &apply_sparse, unlocked());
-    module.def("contract_sparse", &contract_sparse, unlocked());
-    module.def("sandwich_sparse", &sandwich_sparse, unlocked());
-    module.def("half_sandwich_sparse", &half_sandwich_sparse, unlocked());
+    module.def("apply_sparse", &apply_sparse, "tensor"_a, "left"_a, "right"_a, "result"_a, unlocked());
+    module.def("contract_sparse", &contract_sparse, "tensor"_a, "matrix"_a, "result"_a, unlocked());
+    module.def("sandwich_sparse", &sandwich_sparse, "tensor"_a, "rows"_a, "left"_a, "right"_a, "other"_a, "pairs"_a,
+               "pair_of"_a, "result"_a, unlocked());
+    module.def("half_sandwich_sparse", &half_sandwich_sparse, "half"_a, "right"_a, "tensor"_a, "result"_a, unlocked());
 }
 
 }  // namespace sapwood

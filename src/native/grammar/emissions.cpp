@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "module.hpp"
-#include "records.hpp"
+#include "core/module.hpp"
+#include "core/records.hpp"
 
 namespace sapwood {
 namespace {
@@ -23,16 +23,22 @@ struct Columns {
 
     static constexpr auto fields() {
         using C = Columns;
-        return std::tuple{field("offsets", &C::offsets),         field("symbol", &C::symbol),
-                          field("value_offsets", &C::value_offsets), field("values", &C::values),
-                          field("state_offsets", &C::state_offsets), field("tag_offsets", &C::tag_offsets),
-                          field("tag", &C::tag),                 field("tag_values", &C::tag_values),
-                          field("tag_of", &C::tag_of),           field("share", &C::share)};
+        return std::tuple{field("offsets", &C::offsets),
+                          field("symbol", &C::symbol),
+                          field("value_offsets", &C::value_offsets),
+                          field("values", &C::values),
+                          field("state_offsets", &C::state_offsets),
+                          field("tag_offsets", &C::tag_offsets),
+                          field("tag", &C::tag),
+                          field("tag_values", &C::tag_values),
+                          field("tag_of", &C::tag_of),
+                          field("share", &C::share)};
     }
 };
 
 // The sum over some terminals, each times its weight, of what they have of their own: a row over all states.
-Array<double> emission_row(const Columns &columns, Vector<const int64_t> terminals, Vector<const double> weights, Index n_tags) {
+Array<double> emission_row(const Columns &columns, Vector<const int64_t> terminals, Vector<const double> weights,
+                           Index n_tags) {
     const Index n_symbols = columns.tag_of.size(), n_states = columns.state_offsets[n_symbols];
     Array<double> result(n_states);
     double *row = result.data.get();
@@ -42,7 +48,8 @@ Array<double> emission_row(const Columns &columns, Vector<const int64_t> termina
         const Index terminal = terminals[x];
         for (Index e = columns.offsets[terminal]; e < columns.offsets[terminal + 1]; ++e) {
             double *target = row + columns.state_offsets[columns.symbol[e]];
-            for (Index v = columns.value_offsets[e]; v < columns.value_offsets[e + 1]; ++v) *target++ += weights[x] * columns.values[v];
+            for (Index v = columns.value_offsets[e]; v < columns.value_offsets[e + 1]; ++v)
+                *target++ += weights[x] * columns.values[v];
         }
         for (Index e = columns.tag_offsets[terminal]; e < columns.tag_offsets[terminal + 1]; ++e)
             by_tag[columns.tag[e]] += weights[x] * columns.tag_values[e];
@@ -58,8 +65,8 @@ Array<double> emission_row(const Columns &columns, Vector<const int64_t> termina
 
 }  // namespace
 
-void bind_grammar(nb::module_ &module) {
-    module.def("emission_row", &emission_row, unlocked());
+void bind_emissions(nb::module_ &module) {
+    module.def("emission_row", &emission_row, "columns"_a, "terminals"_a, "weights"_a, "n_tags"_a, unlocked());
 }
 
 }  // namespace sapwood

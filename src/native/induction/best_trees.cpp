@@ -23,7 +23,8 @@ Array<int32_t, 2> best_spans(Vector<const int64_t> offsets, Vector<const double>
     Index first = 0, row = 0;
     for (Index s = 0; s + 1 < offsets.size(); ++s) {
         const Index n = offsets[s + 1] - offsets[s];
-        best.assign(n_spans(n), 0.0), divided.assign(n_spans(n), 0);
+        best.assign(n_spans(n), 0.0);
+        divided.assign(n_spans(n), 0);
         for (Index width = 2; width <= n; ++width)
             for (Index i = 0; i + width <= n; ++i) {
                 const Index j = i + width, span = span_number(i, j, n);
@@ -77,12 +78,14 @@ Array<int32_t> best_heads(Vector<const int64_t> offsets, Vector<const double> sc
                 for (Index m = i; m < j; ++m)
                     if (const double sum = right[i * n + m] + left[(m + 1) * n + j]; sum > most || m == i)
                         most = sum, at_both[cell] = m;
-                right_edge[cell] = most + score[j * n + i], left_edge[cell] = most + score[i * n + j];
+                right_edge[cell] = most + score[j * n + i];
+                left_edge[cell] = most + score[i * n + j];
                 most = lowest;
                 for (Index m = i + 1; m <= j; ++m)
                     if (const double sum = right_edge[i * n + m] + right[m * n + j]; sum > most || m == i + 1)
                         most = sum, at_right[cell] = m;
-                right[cell] = most, most = lowest;
+                right[cell] = most;
+                most = lowest;
                 for (Index m = i; m < j; ++m)
                     if (const double sum = left[i * n + m] + left_edge[m * n + j]; sum > most || m == i)
                         most = sum, at_left[cell] = m;
@@ -118,8 +121,8 @@ Array<int32_t> best_heads(Vector<const int64_t> offsets, Vector<const double> sc
 }  // namespace
 
 void bind_best_trees(nb::module_ &module) {
-    module.def("best_spans", &best_spans, unlocked());
-    module.def("best_heads", &best_heads, unlocked());
+    module.def("best_spans", &best_spans, "offsets"_a, "scores"_a, unlocked());
+    module.def("best_heads", &best_heads, "offsets"_a, "scores"_a, unlocked());
 }
 
 }  // namespace sapwood

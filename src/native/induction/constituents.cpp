@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dense.hpp"
+#include "core/simd.hpp"
 #include "induction/induction.hpp"
 
 namespace sapwood {
@@ -33,10 +33,10 @@ template <class T> struct AnyRule {
 
 // Rules of low rank: `left_leaf[word]` (r) is what a word is as a left child, seen from above.
 template <class T> struct LowRank {
-    Vector<T> root;                    // (k)
-    Matrix<T> up;                      // (k, r)
-    Matrix<T> left, right;             // (r, k)
-    Matrix<T> left_leaf, right_leaf;   // (words, r)
+    Vector<T> root;                   // (k)
+    Matrix<T> up;                     // (k, r)
+    Matrix<T> left, right;            // (r, k)
+    Matrix<T> left_leaf, right_leaf;  // (words, r)
 
     static constexpr auto fields() {
         return std::make_tuple(field("root", &LowRank::root), field("up", &LowRank::up), field("left", &LowRank::left),
@@ -53,13 +53,16 @@ class AnyChart {
     using Counts = AnyRule<double>;
 
     AnyChart(const Weights &weights, const Counts &counts)
-        : states_(weights.root.size()), weights_(weights), counts_(counts), pairs_(states_ * states_), out_pairs_(states_ * states_) {}
+        : states_(weights.root.size()), weights_(weights), counts_(counts), pairs_(states_ * states_),
+          out_pairs_(states_ * states_) {}
 
     Index states() const { return states_; }
     bool one_word() const { return true; }  // whether a sentence of one word is a tree
 
     void begin(const int32_t *words, Index n, std::vector<double> &cells) {
-        n_ = n, words_ = words, cells_ = &cells;
+        n_ = n;
+        words_ = words;
+        cells_ = &cells;
         for (Index i = 0; i < n; ++i) std::copy_n(weights_.leaf.row(words[i]), states_, cell(i, i + 1));
     }
     // Fill a cell of two words and more.
@@ -100,7 +103,7 @@ class AnyChart {
             for (Index a = 0; a < states_; ++a) {
                 const double *row = out_pairs_.data() + a * states_;
                 to_left[a] += factor * dot(row, right, states_);
-                add(to_right, factor * left[a], row, states_);
+                axpy(to_right, factor * left[a], row, states_);
             }
         }
     }
@@ -113,7 +116,7 @@ class AnyChart {
             const double factor = exponents.factor[m];
             if (factor == 0) continue;
             const double *left = cell(i, m), *right = cell(m, j);
-            for (Index a = 0; a < states_; ++a) add(pairs_.data() + a * states_, factor * left[a], right, states_);
+            for (Index a = 0; a < states_; ++a) axpy(pairs_.data() + a * states_, factor * left[a], right, states_);
         }
     }
     double *cell(Index i, Index j) { return cells_->data() + span_number(i, j, n_) * states_; }
@@ -132,14 +135,18 @@ class LowRankChart {
     using Counts = LowRank<double>;
 
     LowRankChart(const Weights &weights, const Counts &counts)
-        : states_(weights.root.size()), rank_(weights.up.shape[1]), weights_(weights), counts_(counts), above_(rank_), up_(rank_) {}
+        : states_(weights.root.size()), rank_(weights.up.shape[1]), weights_(weights), counts_(counts), above_(rank_),
+          up_(rank_) {}
 
     Index states() const { return states_; }
     bool one_word() const { return false; }
 
     void begin(const int32_t *words, Index n, std::vector<double> &cells) {
-        n_ = n, words_ = words, cells_ = &cells;
-        as_left_.assign(n_spans(n) * rank_, 0.0), as_right_.assign(n_spans(n) * rank_, 0.0);
+        n_ = n;
+        words_ = words;
+        cells_ = &cells;
+        as_left_.assign(n_spans(n) * rank_, 0.0);
+        as_right_.assign(n_spans(n) * rank_, 0.0);
         for (Index i = 0; i < n; ++i) {
             std::copy_n(weights_.left_leaf.row(words[i]), rank_, at(as_left_, i, i + 1));
             std::copy_n(weights_.right_leaf.row(words[i]), rank_, at(as_right_, i, i + 1));
@@ -159,7 +166,8 @@ class LowRankChart {
     }
     void begin_outside(std::vector<double> &outside) {
         outside_ = &outside;
-        out_left_.assign(n_spans(n_) * rank_, 0.0), out_right_.assign(n_spans(n_) * rank_, 0.0);
+        out_left_.assign(n_spans(n_) * rank_, 0.0);
+        out_right_.assign(n_spans(n_) * rank_, 0.0);
     }
     // Bring what its parents have left at a cell down to its states.
     void gather_outside(Index i, Index j, double times) {
@@ -174,7 +182,8 @@ class LowRankChart {
             for (Index c = 0; c < states_; ++c) {
                 const double first = from_left * left[c], second = from_right * right[c];
                 out[c] += first + second;
-                to_left[c] += times * first * own[c], to_right[c] += times * second * own[c];
+                to_left[c] += times * first * own[c];
+                to_right[c] += times * second * own[c];
             }
         }
     }
@@ -207,7 +216,8 @@ class LowRankChart {
 #pragma omp simd
             for (Index r = 0; r < rank_; ++r) {
                 const double passed = factor * up_[r];
-                to_left[r] += passed * right[r], to_right[r] += passed * left[r];
+                to_left[r] += passed * right[r];
+                to_right[r] += passed * left[r];
             }
         }
     }
@@ -290,7 +300,8 @@ Array<double> sum_constituents(const Sentences &sentences, const typename Chart:
                 double posterior = 0;
                 for (Index c = 0; c < k; ++c) {
                     const double own = outside[span * k + c] * cells[span * k + c];
-                    posterior += own, occupancy[c] += times[s] * own;
+                    posterior += own;
+                    occupancy[c] += times[s] * own;
                 }
                 if (posteriors.size()) posteriors[first_span + span] = posterior;
                 exponents.divide(i, i + width, n, true);
@@ -307,8 +318,10 @@ Array<double> sum_constituents(const Sentences &sentences, const typename Chart:
 }  // namespace
 
 void bind_constituents(nb::module_ &module) {
-    module.def("sum_constituents", &sum_constituents<AnyChart>, unlocked());
-    module.def("sum_low_rank", &sum_constituents<LowRankChart>, unlocked());
+    module.def("sum_constituents", &sum_constituents<AnyChart>, "sentences"_a, "weights"_a, "span_weights"_a, "times"_a,
+               "counts"_a, "posteriors"_a, "occupancy"_a, unlocked());
+    module.def("sum_low_rank", &sum_constituents<LowRankChart>, "sentences"_a, "weights"_a, "span_weights"_a, "times"_a,
+               "counts"_a, "posteriors"_a, "occupancy"_a, unlocked());
 }
 
 }  // namespace sapwood

@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dense.hpp"
+#include "core/simd.hpp"
 #include "induction/induction.hpp"
 
 namespace sapwood {
@@ -41,8 +41,8 @@ struct Chart {
     Exponents exponents;
     std::vector<double> open, left, whole, as_left, as_right;
     std::vector<double> out_open, out_left, out_as_left, out_as_right, out_whole;
-    std::vector<double> attach_left, attach_right;           // [argument][head] of this sentence's words
-    std::vector<double> edges;                               // [argument][head]: posteriors
+    std::vector<double> attach_left, attach_right;  // [argument][head] of this sentence's words
+    std::vector<double> edges;                      // [argument][head]: posteriors
     std::vector<double> go_left[2], go_right[2], stop_left[2], stop_right[2];
     std::vector<double> went_left[2], went_right[2], stopped_left[2], stopped_right[2];
 
@@ -54,7 +54,8 @@ struct Chart {
         const Index spans = n_spans(n);
         open.assign(spans, 0.0);
         for (auto *values : {&left, &whole, &as_left, &as_right}) values->assign(spans * n, 0.0);
-        attach_left.resize(n * n), attach_right.resize(n * n);
+        attach_left.resize(n * n);
+        attach_right.resize(n * n);
         for (Index a = 0; a < n; ++a)
             for (Index h = 0; h < n; ++h) {
                 attach_left[a * n + h] = weights.attach(0, words[h], words[a]);
@@ -63,8 +64,10 @@ struct Chart {
         for (int has = 0; has < 2; ++has) {
             for (auto *values : {&go_left, &go_right, &stop_left, &stop_right}) (*values)[has].resize(n);
             for (Index h = 0; h < n; ++h) {
-                go_left[has][h] = weights.go(0, words[h], has), go_right[has][h] = weights.go(1, words[h], has);
-                stop_left[has][h] = weights.stop(0, words[h], has), stop_right[has][h] = weights.stop(1, words[h], has);
+                go_left[has][h] = weights.go(0, words[h], has);
+                go_right[has][h] = weights.go(1, words[h], has);
+                stop_left[has][h] = weights.stop(0, words[h], has);
+                stop_right[has][h] = weights.stop(1, words[h], has);
             }
         }
     }
@@ -96,8 +99,8 @@ struct Chart {
         for (Index h = i; h < j; ++h) own[h] *= scale, done[h] = own[h] * stop_left[h > i][h];
         double *behind = at(as_left, i, j), *before = at(as_right, i, j);
         for (Index a = i; a < j; ++a) {
-            add(behind + j, done[a], attach_left.data() + a * n + j, n - j);
-            add(before, done[a], attach_right.data() + a * n, i);
+            axpy(behind + j, done[a], attach_left.data() + a * n + j, n - j);
+            axpy(before, done[a], attach_right.data() + a * n, i);
         }
     }
 
@@ -105,7 +108,8 @@ struct Chart {
         const Index spans = n_spans(n);
         out_open.assign(spans, 0.0);
         for (auto *values : {&out_left, &out_as_left, &out_as_right}) values->assign(spans * n, 0.0);
-        edges.assign(n * n, 0.0), out_whole.assign(n, 0.0);
+        edges.assign(n * n, 0.0);
+        out_whole.assign(n, 0.0);
         for (int has = 0; has < 2; ++has)
             for (auto *values : {&went_left, &went_right, &stopped_left, &stopped_right}) (*values)[has].assign(n, 0.0);
     }
@@ -124,12 +128,14 @@ struct Chart {
 #pragma omp simd reduction(+ : total)
                 for (Index h = j; h < n; ++h) {
                     const double part = behind[h] * to_left[h];
-                    total += part, edge[h] += part * done[a];
+                    total += part;
+                    edge[h] += part * done[a];
                 }
 #pragma omp simd reduction(+ : total)
                 for (Index h = 0; h < i; ++h) {
                     const double part = before[h] * to_right[h];
-                    total += part, edge[h] += part * done[a];
+                    total += part;
+                    edge[h] += part * done[a];
                 }
                 out_whole[a] = total;
             }
@@ -150,14 +156,17 @@ struct Chart {
             double *to_argument = at(out_as_left, i, m), *to_head = at(out_left, m, j);
             const double *argument = at(as_left, i, m), *head = at(left, m, j);
             const double first = factor * out[m] * go_left[0][m];
-            to_argument[m] += first * head[m], to_head[m] += first * argument[m];
+            to_argument[m] += first * head[m];
+            to_head[m] += first * argument[m];
             went_left[0][m] += first * head[m] * argument[m];
             const double *go = go_left[1].data();
             double *went = went_left[1].data();
 #pragma omp simd
             for (Index h = m + 1; h < j; ++h) {
                 const double part = factor * out[h] * go[h];
-                to_argument[h] += part * head[h], to_head[h] += part * argument[h], went[h] += part * head[h] * argument[h];
+                to_argument[h] += part * head[h];
+                to_head[h] += part * argument[h];
+                went[h] += part * head[h] * argument[h];
             }
             const double part = factor * out_open[span] * go_right[m > i + 1][i];
             const double inner = at(as_right, m, j)[i], outer = open[span_number(i, m, n)];
@@ -221,13 +230,17 @@ Array<double> sum_heads(const Sentences &sentences, const Valence<const double> 
             count(chart, words, times[s], counts);
             if (edges.size()) std::copy(chart.edges.begin(), chart.edges.end(), edges.data + first_edge);
         }
-        first_span += n_spans(n), first_edge += n * n;
+        first_span += n_spans(n);
+        first_edge += n * n;
     }
     return logarithms;
 }
 
 }  // namespace
 
-void bind_heads(nb::module_ &module) { module.def("sum_heads", &sum_heads, unlocked()); }
+void bind_heads(nb::module_ &module) {
+    module.def("sum_heads", &sum_heads, "sentences"_a, "weights"_a, "span_weights"_a, "times"_a, "counts"_a, "posteriors"_a,
+               "edges"_a, unlocked());
+}
 
 }  // namespace sapwood

@@ -1,4 +1,4 @@
-// Learning without trees: the kernels of all files of this room.
+// Learning without trees: the kernels of all files of this folder.
 #include "induction/induction.hpp"
 
 namespace sapwood {

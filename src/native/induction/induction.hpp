@@ -1,4 +1,4 @@
-// Learning without trees: what the kernels of this room share.
+// Learning without trees: what the kernels of this folder share.
 //
 // Sentences are numbers of words (or of tags, or of classes of words), one behind the other. The spans of a sentence of n
 // words, `i .. j - 1` with i < j, are numbered by their first word and then by their width; weights and posteriors of
@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "module.hpp"
-#include "records.hpp"
-#include "scaling.hpp"
-#include "views.hpp"
+#include "core/module.hpp"
+#include "core/records.hpp"
+#include "core/scaling.hpp"
+#include "core/views.hpp"
 
 namespace sapwood {
 
@@ -50,8 +50,7 @@ struct Exponents {
             own = of[span_number(i, i + 1, n)] + of[span_number(i + 1, j, n)];
             for (Index m = i + 2; m < j; ++m) own = std::max(own, of[span_number(i, m, n)] + of[span_number(m, j, n)]);
         }
-        for (Index m = i + 1; m < j; ++m)
-            factor[m] = power_of_two(of[span_number(i, m, n)] + of[span_number(m, j, n)] - own);
+        for (Index m = i + 1; m < j; ++m) factor[m] = power_of_two(of[span_number(i, m, n)] + of[span_number(m, j, n)] - own);
     }
     // Take the size of the largest number into the exponent; returns what all are to be multiplied by. Where there is
     // nothing but zeros, the exponent is one that no other gives way to.

@@ -1,7 +1,7 @@
 // Latent bigram models.
 //
 // Parameters are word-major, (words, m): each bigram touches `m` contiguous numbers on either side. Bigrams come in
-// tiles (`lm/tiles.py`): within a tile, a *segment* is what it has of one row. Four bigrams of a segment are done at a
+// tiles (`lm/latent/tiles.py`): within a tile, a *segment* is what it has of one row. Four bigrams of a segment are done at a
 // time, so that the row's numbers are loaded once for four.
 #include <algorithm>
 #include <cmath>
@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "dense.hpp"
+#include "core/records.hpp"
+#include "core/simd.hpp"
+#include "core/views.hpp"
 #include "lm/lm.hpp"
-#include "records.hpp"
-#include "views.hpp"
 
 namespace sapwood {
 namespace {
@@ -31,6 +31,13 @@ template <class Number, class Begin, class Count> struct Segments {
         return std::tuple(field("rows", &Segments::rows), field("begins", &Segments::begins),
                           field("columns", &Segments::columns), field("counts", &Segments::counts));
     }
+
+    // Raise ValueError if segments `first .. last - 1` are not there, or the arrays' shapes differ.
+    [[gnu::noinline]] void check(Index first, Index last) const {
+        check_range(first, last, rows.size());
+        check_shape("begins", begins, rows.size() + 1);
+        check_shape("counts", counts, columns.size());
+    }
 };
 template <class T> using Tiles = Segments<const int32_t, const int64_t, const T>;
 template <class T> using NewTiles = Segments<int32_t, int64_t, T>;
@@ -42,8 +49,7 @@ template <class I, class D> struct Sparse {
     Vector<const D> data;
 
     static auto fields() {
-        return std::tuple(field("indptr", &Sparse::indptr), field("indices", &Sparse::indices),
-                          field("data", &Sparse::data));
+        return std::tuple(field("indptr", &Sparse::indptr), field("indices", &Sparse::indices), field("data", &Sparse::data));
     }
 };
 
@@ -51,8 +57,7 @@ template <class T> T at_least_smallest(T z) { return std::max(z, static_cast<T>(
 
 // Do four bigrams of one row: add what they count to the row's sums and the columns'; return `sum count log z`.
 template <class T>
-double expect_four(const T *own, T *own_sums, const int32_t *columns, const T *counts, Matrix<const T> s,
-                   Matrix<T> s_sums) {
+double expect_four(const T *own, T *own_sums, const int32_t *columns, const T *counts, Matrix<const T> s, Matrix<T> s_sums) {
     const Index m = s.shape[1];
     const T *const others[4] = {s.row(columns[0]), s.row(columns[1]), s.row(columns[2]), s.row(columns[3])};
     T z[4];
@@ -68,7 +73,7 @@ double expect_four(const T *own, T *own_sums, const int32_t *columns, const T *c
     for (Index h = 0; h < m; ++h)
         own_sums[h] += (w[0] * others[0][h] + w[1] * others[1][h]) + (w[2] * others[2][h] + w[3] * others[3][h]);
     // One after the other: the same column may be there twice.
-    for (int k = 0; k < 4; ++k) add(s_sums.row(columns[k]), w[k], own, m);
+    for (int k = 0; k < 4; ++k) axpy(s_sums.row(columns[k]), w[k], own, m);
     return total;
 }
 
@@ -77,24 +82,27 @@ double expect_four(const T *own, T *own_sums, const int32_t *columns, const T *c
 // `z = r[row] . s[column]`. The expected count of a state with a row's word is `r[row] * r_sums[row]`, and with a
 // column's word `s[column] * s_sums[column]`. `r` and its sums are (rows, m), `s` and its (columns, m).
 template <class T>
-double expect_tiles(Index first, Index last, const Tiles<T> &tiles, Matrix<const T> r, Matrix<const T> s,
-                    Matrix<T> r_sums, Matrix<T> s_sums) {
+double expect_tiles(Index first, Index last, const Tiles<T> &tiles, Matrix<const T> r, Matrix<const T> s, Matrix<T> r_sums,
+                    Matrix<T> s_sums) {
     const auto [rows, begins, columns, counts] = tiles;
     const Index m = r.shape[1];
+    tiles.check(first, last);
+    check_shape("s", s, any_size, m);
+    check_shape("r_sums", r_sums, r.shape[0], m);
+    check_shape("s_sums", s_sums, s.shape[0], m);
     double total = 0;
     for (Index segment = first; segment < last; ++segment) {
         const T *own = r.row(rows[segment]);
         T *own_sums = r_sums.row(rows[segment]);
         Index at = begins[segment];
         const Index end = begins[segment + 1];
-        for (; at + 4 <= end; at += 4)
-            total += expect_four(own, own_sums, columns.data + at, counts.data + at, s, s_sums);
+        for (; at + 4 <= end; at += 4) total += expect_four(own, own_sums, columns.data + at, counts.data + at, s, s_sums);
         for (; at < end; ++at) {
             const T *other = s.row(columns[at]);
             const T z = at_least_smallest(dot(own, other, m));
             total += counts[at] * std::log(z);
-            add(own_sums, counts[at] / z, other, m);
-            add(s_sums.row(columns[at]), counts[at] / z, own, m);
+            axpy(own_sums, counts[at] / z, other, m);
+            axpy(s_sums.row(columns[at]), counts[at] / z, own, m);
         }
     }
     return total;
@@ -106,6 +114,9 @@ double expect_tile_rows(Index first, Index last, const Tiles<T> &tiles, Matrix<c
                         Matrix<T> r_sums) {
     const auto [rows, begins, columns, counts] = tiles;
     const Index m = r.shape[1];
+    tiles.check(first, last);
+    check_shape("s", s, any_size, m);
+    check_shape("r_sums", r_sums, r.shape[0], m);
     double total = 0;
     for (Index segment = first; segment < last; ++segment) {
         const T *own = r.row(rows[segment]);
@@ -114,7 +125,7 @@ double expect_tile_rows(Index first, Index last, const Tiles<T> &tiles, Matrix<c
             const T *other = s.row(columns[at]);
             const T z = at_least_smallest(dot(own, other, m));
             total += counts[at] * std::log(z);
-            add(own_sums, counts[at] / z, other, m);
+            axpy(own_sums, counts[at] / z, other, m);
         }
     }
     return total;
@@ -123,21 +134,22 @@ double expect_tile_rows(Index first, Index last, const Tiles<T> &tiles, Matrix<c
 // Add the segments' part of `counts @ dense` to the result, or of `counts.T @ dense` if it is transposed; both are
 // (words, m).
 template <class T>
-void multiply_tiles(Index first, Index last, const Tiles<T> &tiles, bool transposed, Matrix<const T> dense,
-                    Matrix<T> result) {
+void multiply_tiles(Index first, Index last, const Tiles<T> &tiles, bool transposed, Matrix<const T> dense, Matrix<T> result) {
     const auto [rows, begins, columns, counts] = tiles;
+    tiles.check(first, last);
+    check_shape("result", result, any_size, dense.shape[1]);
     for (Index segment = first; segment < last; ++segment)
         for (Index at = begins[segment]; at < begins[segment + 1]; ++at) {
             const Index from = transposed ? rows[segment] : columns[at], to = transposed ? columns[at] : rows[segment];
-            add(result.row(to), counts[at], dense.row(from), dense.shape[1]);
+            axpy(result.row(to), counts[at], dense.row(from), dense.shape[1]);
         }
 }
 
 // Count the entries and segments (blocks) of each tile in a row group: rows `begin` to `end` of the inner order `rows`.
 // `block_of` has the block of each column.
 template <class I, class D>
-void count_tiles(const Sparse<I, D> &matrix, Index begin, Index end, Vector<const int32_t> rows,
-                 Vector<const int32_t> block_of, Vector<int64_t> entries, Vector<int64_t> segments) {
+void count_tiles(const Sparse<I, D> &matrix, Index begin, Index end, Vector<const int32_t> rows, Vector<const int32_t> block_of,
+                 Vector<int64_t> entries, Vector<int64_t> segments) {
     std::vector<Index> seen(static_cast<std::size_t>(entries.size()), -1);  // the last row in each block
     for (Index place = begin; place < end; ++place)
         for (Index at = matrix.indptr[rows[place]]; at < matrix.indptr[rows[place] + 1]; ++at) {
@@ -152,9 +164,9 @@ void count_tiles(const Sparse<I, D> &matrix, Index begin, Index end, Vector<cons
 // `place_of` has the place of each column in the inner order; `next_entry` and `next_segment` (blocks) say where each
 // tile begins, and afterwards where it ends.
 template <class I, class D, class T>
-void fill_tiles(const Sparse<I, D> &matrix, Index begin, Index end, Vector<const int32_t> rows,
-                Vector<const int32_t> block_of, Vector<const int32_t> place_of, Vector<int64_t> next_entry,
-                Vector<int64_t> next_segment, const NewTiles<T> &tiles) {
+void fill_tiles(const Sparse<I, D> &matrix, Index begin, Index end, Vector<const int32_t> rows, Vector<const int32_t> block_of,
+                Vector<const int32_t> place_of, Vector<int64_t> next_entry, Vector<int64_t> next_segment,
+                const NewTiles<T> &tiles) {
     std::vector<Index> seen(static_cast<std::size_t>(next_entry.size()), -1);
     for (Index place = begin; place < end; ++place)
         for (Index at = matrix.indptr[rows[place]]; at < matrix.indptr[rows[place] + 1]; ++at) {
@@ -173,6 +185,9 @@ void fill_tiles(const Sparse<I, D> &matrix, Index begin, Index end, Vector<const
 template <class T>
 void pair_products(Vector<const int32_t> contexts, Vector<const int32_t> targets, Matrix<const T> r, Matrix<const T> s,
                    Vector<double> result) {
+    check_shape("targets", targets, contexts.size());
+    check_shape("s", s, any_size, r.shape[1]);
+    check_shape("result", result, contexts.size());
     for (Index pair = 0; pair < contexts.size(); ++pair)
         result[pair] = dot(r.row(contexts[pair]), s.row(targets[pair]), r.shape[1]);
 }
@@ -180,6 +195,8 @@ void pair_products(Vector<const int32_t> contexts, Vector<const int32_t> targets
 // Return `sum log value` over rows `begin` to `end` of `values` (words, m), each row times its weight.
 template <class T> double weighted_logs(Index begin, Index end, Matrix<const T> values, Vector<const double> weights) {
     const Index m = values.shape[1];
+    check_range(begin, end, values.shape[0]);
+    check_shape("weights", weights, values.shape[0]);
     double total = 0;
     for (Index row = begin; row < end; ++row) {
         if (!(weights[row] > 0)) continue;
@@ -204,9 +221,13 @@ template <class T> double weighted_logs(Index begin, Index end, Matrix<const T> 
 // No probability is below `smallest`; rows without statistics stay. With a blend of 0 and 1 and `r_sums` for
 // statistics, these become the expected counts.
 template <class T>
-void blend_rows(Index begin, Index end, Matrix<T> r, Matrix<const T> r_sums, Vector<const double> blend,
-                Matrix<T> statistics, double pseudo, double smallest) {
+void blend_rows(Index begin, Index end, Matrix<T> r, Matrix<const T> r_sums, Vector<const double> blend, Matrix<T> statistics,
+                double pseudo, double smallest) {
     const Index m = r.shape[1];
+    check_range(begin, end, r.shape[0]);
+    check_shape("r_sums", r_sums, r.shape[0], m);
+    check_shape("blend", blend, 2);
+    check_shape("statistics", statistics, r.shape[0], m);
     const double old_part = blend[0], new_part = blend[1];
     for (Index row = begin; row < end; ++row) {
         T *own = r.row(row), *kept = statistics.row(row);
@@ -228,6 +249,11 @@ void blend_rows(Index begin, Index end, Matrix<T> r, Matrix<const T> r_sums, Vec
 template <class T>
 void blend_columns(Index begin, Index end, Matrix<const T> s, Matrix<const T> s_sums, Vector<const double> blend,
                    Matrix<T> statistics, Vector<double> totals) {
+    check_range(begin, end, s.shape[0]);
+    check_shape("s_sums", s_sums, s.shape[0], s.shape[1]);
+    check_shape("blend", blend, 2);
+    check_shape("statistics", statistics, s.shape[0], s.shape[1]);
+    check_shape("totals", totals, s.shape[1]);
     const double old_part = blend[0], new_part = blend[1];
     double *whole = totals.data;
     for (Index word = begin; word < end; ++word) {
@@ -247,6 +273,10 @@ void blend_columns(Index begin, Index end, Matrix<const T> s, Matrix<const T> s_
 template <class T>
 void maximise_columns(Index begin, Index end, Matrix<T> s, Matrix<const T> expected, Vector<const double> pseudo,
                       Vector<const double> scale, double smallest) {
+    check_range(begin, end, s.shape[0]);
+    check_shape("expected", expected, s.shape[0], s.shape[1]);
+    check_shape("pseudo", pseudo, s.shape[0]);
+    check_shape("scale", scale, s.shape[1]);
     const double *scales = scale.data;
     for (Index word = begin; word < end; ++word) {
         const T *sums = expected.row(word);
@@ -262,21 +292,29 @@ void maximise_columns(Index begin, Index end, Matrix<T> s, Matrix<const T> expec
 
 // Counts of type D, indices of type I.
 template <class I, class D> void bind_making(nb::module_ &module) {
-    module.def("count_tiles", &count_tiles<I, D>, unlocked());
-    module.def("fill_tiles", &fill_tiles<I, D, float>, unlocked());
-    module.def("fill_tiles", &fill_tiles<I, D, double>, unlocked());
+    module.def("count_tiles", &count_tiles<I, D>, "matrix"_a, "begin"_a, "end"_a, "rows"_a, "block_of"_a, "entries"_a,
+               "segments"_a, unlocked());
+    module.def("fill_tiles", &fill_tiles<I, D, float>, "matrix"_a, "begin"_a, "end"_a, "rows"_a, "block_of"_a, "place_of"_a,
+               "next_entry"_a, "next_segment"_a, "tiles"_a, unlocked());
+    module.def("fill_tiles", &fill_tiles<I, D, double>, "matrix"_a, "begin"_a, "end"_a, "rows"_a, "block_of"_a, "place_of"_a,
+               "next_entry"_a, "next_segment"_a, "tiles"_a, unlocked());
 }
 
 // Parameters of type T.
 template <class T> void bind_passes(nb::module_ &module) {
-    module.def("expect_tiles", &expect_tiles<T>, unlocked());
-    module.def("expect_tile_rows", &expect_tile_rows<T>, unlocked());
-    module.def("multiply_tiles", &multiply_tiles<T>, unlocked());
-    module.def("pair_products", &pair_products<T>, unlocked());
-    module.def("weighted_logs", &weighted_logs<T>, unlocked());
-    module.def("blend_rows", &blend_rows<T>, unlocked());
-    module.def("blend_columns", &blend_columns<T>, unlocked());
-    module.def("maximise_columns", &maximise_columns<T>, unlocked());
+    module.def("expect_tiles", &expect_tiles<T>, "first"_a, "last"_a, "tiles"_a, "r"_a, "s"_a, "r_sums"_a, "s_sums"_a,
+               unlocked());
+    module.def("expect_tile_rows", &expect_tile_rows<T>, "first"_a, "last"_a, "tiles"_a, "r"_a, "s"_a, "r_sums"_a, unlocked());
+    module.def("multiply_tiles", &multiply_tiles<T>, "first"_a, "last"_a, "tiles"_a, "transposed"_a, "dense"_a, "result"_a,
+               unlocked());
+    module.def("pair_products", &pair_products<T>, "contexts"_a, "targets"_a, "r"_a, "s"_a, "result"_a, unlocked());
+    module.def("weighted_logs", &weighted_logs<T>, "begin"_a, "end"_a, "values"_a, "weights"_a, unlocked());
+    module.def("blend_rows", &blend_rows<T>, "begin"_a, "end"_a, "r"_a, "r_sums"_a, "blend"_a, "statistics"_a, "pseudo"_a,
+               "smallest"_a, unlocked());
+    module.def("blend_columns", &blend_columns<T>, "begin"_a, "end"_a, "s"_a, "s_sums"_a, "blend"_a, "statistics"_a, "totals"_a,
+               unlocked());
+    module.def("maximise_columns", &maximise_columns<T>, "begin"_a, "end"_a, "s"_a, "expected"_a, "pseudo"_a, "scale"_a,
+               "smallest"_a, unlocked());
 }
 
 }  // namespace

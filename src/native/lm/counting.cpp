@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/views.hpp"
 #include "lm/lm.hpp"
-#include "views.hpp"
 
 namespace sapwood {
 namespace {
@@ -19,8 +19,8 @@ constexpr int DIGIT = 11;
 
 // Write the ids of provisional `numbers` to `ids`, a boundary (-1) as `end` and `begin` around what is not empty;
 // return how many were written. `is_open` tells whether the words before were in the same sentence.
-Index renumber_words(Vector<const int32_t> numbers, Vector<const int32_t> ids_of, bool is_open, int32_t begin,
-                     int32_t end, Vector<int32_t> ids) {
+Index renumber_words(Vector<const int32_t> numbers, Vector<const int32_t> ids_of, bool is_open, int32_t begin, int32_t end,
+                     Vector<int32_t> ids) {
     Index written = 0;
     for (Index i = 0; i < numbers.size(); ++i) {
         const int32_t value = ids_of[numbers[i]];
@@ -43,8 +43,8 @@ void bucket_sizes(Vector<const int32_t> ids, Vector<const int32_t> bucket_of, Ve
 
 // Pack the n-grams that begin at the first `n` of the `ids` and put each into its bucket, where `at` (buckets; moved
 // on) says. `keys` is (columns, all). N-grams stop after the id `end`.
-void divide_ngrams(Vector<const int32_t> ids, Index n, Index order, int bits, int32_t end,
-                   Vector<const int32_t> bucket_of, Vector<int64_t> at, Matrix<uint64_t> keys) {
+void divide_ngrams(Vector<const int32_t> ids, Index n, Index order, int bits, int32_t end, Vector<const int32_t> bucket_of,
+                   Vector<int64_t> at, Matrix<uint64_t> keys) {
     const Index columns = keys.shape[0], fit = 64 / bits, size = ids.size();
     if (order == 2 && columns == 1) {  // the usual case, without the loops
         for (Index x = 0; x < n; ++x) {
@@ -133,8 +133,8 @@ Index count_equal_keys(Matrix<uint64_t> keys, Index n_columns, Vector<int64_t> c
 
 // Write the n-grams of one order, (n, k), and their counts (n) from the sorted, distinct keys (columns, all) of n-grams
 // of the longest `order`; return how many. If there is no room at all, `n = 0`, they are not written.
-Index fill_ngrams(Matrix<const uint64_t> keys, Vector<const int64_t> counts, Index order, int bits,
-                  Matrix<int32_t> ngrams, Vector<int64_t> totals) {
+Index fill_ngrams(Matrix<const uint64_t> keys, Vector<const int64_t> counts, Index order, int bits, Matrix<int32_t> ngrams,
+                  Vector<int64_t> totals) {
     const Index k = ngrams.shape[1], fit = 64 / bits, column = (k - 1) / fit;
     const uint64_t mask = (uint64_t{1} << bits) - 1;
     const int shift = bits * static_cast<int>(std::min(fit, order - column * fit) - 1 - (k - 1) % fit);
@@ -168,12 +168,14 @@ Index fill_ngrams(Matrix<const uint64_t> keys, Vector<const int64_t> counts, Ind
 }  // namespace
 
 void bind_counting(nb::module_ &module) {
-    module.def("renumber_words", &renumber_words, unlocked());
-    module.def("bucket_sizes", &bucket_sizes, unlocked());
-    module.def("divide_ngrams", &divide_ngrams, unlocked());
-    module.def("sort_keys", &sort_keys, unlocked());
-    module.def("count_equal_keys", &count_equal_keys, unlocked());
-    module.def("fill_ngrams", &fill_ngrams, unlocked());
+    module.def("renumber_words", &renumber_words, "numbers"_a, "ids_of"_a, "is_open"_a, "begin"_a, "end"_a, "ids"_a,
+               unlocked());
+    module.def("bucket_sizes", &bucket_sizes, "ids"_a, "bucket_of"_a, "sizes"_a, unlocked());
+    module.def("divide_ngrams", &divide_ngrams, "ids"_a, "n"_a, "order"_a, "bits"_a, "end"_a, "bucket_of"_a, "at"_a, "keys"_a,
+               unlocked());
+    module.def("sort_keys", &sort_keys, "keys"_a, "scratch"_a, "n_columns"_a, unlocked());
+    module.def("count_equal_keys", &count_equal_keys, "keys"_a, "n_columns"_a, "counts"_a, unlocked());
+    module.def("fill_ngrams", &fill_ngrams, "keys"_a, "counts"_a, "order"_a, "bits"_a, "ngrams"_a, "totals"_a, unlocked());
 }
 
 }  // namespace sapwood

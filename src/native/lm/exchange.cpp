@@ -3,9 +3,9 @@
 #include <cmath>
 #include <vector>
 
+#include "core/records.hpp"
+#include "core/views.hpp"
 #include "lm/lm.hpp"
-#include "records.hpp"
-#include "views.hpp"
 
 namespace sapwood {
 namespace {
@@ -34,7 +34,8 @@ struct Company {
     void read(const Pairs &pairs, Index word, Vector<const int32_t> classes) {
         for (int32_t c : next_classes) next[c] = 0;
         for (int32_t c : before_classes) before[c] = 0;
-        next_classes.clear(), before_classes.clear();
+        next_classes.clear();
+        before_classes.clear();
         n_next = n_before = itself = 0;
         for (Index at = pairs.next_offsets[word]; at < pairs.next_offsets[word + 1]; ++at) {
             const double count = pairs.next_count[at];
@@ -42,14 +43,16 @@ struct Company {
             else {
                 const int32_t c = classes[pairs.next[at]];
                 if (next[c] == 0) next_classes.push_back(c);
-                next[c] += count, n_next += count;
+                next[c] += count;
+                n_next += count;
             }
         }
         for (Index at = pairs.before_offsets[word]; at < pairs.before_offsets[word + 1]; ++at) {
             if (pairs.before[at] == word) continue;
             const int32_t c = classes[pairs.before[at]];
             if (before[c] == 0) before_classes.push_back(c);
-            before[c] += pairs.before_count[at], n_before += pairs.before_count[at];
+            before[c] += pairs.before_count[at];
+            n_before += pairs.before_count[at];
         }
     }
 };
@@ -70,7 +73,8 @@ Index exchange_words(const Pairs &pairs, Index first, Index open, Index n_classe
         for (Index at = pairs.next_offsets[word]; at < pairs.next_offsets[word + 1]; ++at) {
             const Index d = classes[pairs.next[at]];
             together[c * n_classes + d] += pairs.next_count[at];
-            before[c] += pairs.next_count[at], behind[d] += pairs.next_count[at];
+            before[c] += pairs.next_count[at];
+            behind[d] += pairs.next_count[at];
         }
         spelled[c * n_spellings + spelling[word]] += 1, sizes[c] += 1;
     }
@@ -80,7 +84,8 @@ Index exchange_words(const Pairs &pairs, Index first, Index open, Index n_classe
         for (int32_t d : company.next_classes) together[c * n_classes + d] += sign * company.next[d];
         for (int32_t d : company.before_classes) together[d * n_classes + c] += sign * company.before[d];
         together[c * n_classes + c] += sign * company.itself;
-        before[c] += sign * (company.n_next + company.itself), behind[c] += sign * (company.n_before + company.itself);
+        before[c] += sign * (company.n_next + company.itself);
+        behind[c] += sign * (company.n_before + company.itself);
         spelled[c * n_spellings + spelling[word]] += sign, sizes[c] += sign;
     };
     const auto gain = [&](Index word, Index c) {
@@ -121,6 +126,9 @@ Index exchange_words(const Pairs &pairs, Index first, Index open, Index n_classe
 
 }  // namespace
 
-void bind_exchange(nb::module_ &module) { module.def("exchange_words", &exchange_words, unlocked()); }
+void bind_exchange(nb::module_ &module) {
+    module.def("exchange_words", &exchange_words, "pairs"_a, "first"_a, "open"_a, "n_classes"_a, "spelling"_a, "n_spellings"_a,
+               "prior"_a, "classes"_a, unlocked());
+}
 
 }  // namespace sapwood

@@ -1,11 +1,11 @@
-// What each file of this room adds to the module.
+// What each file of this folder adds to the module.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 namespace sapwood {
 
-void bind_words(nanobind::module_ &module);
+void bind_word_table(nanobind::module_ &module);
 void bind_counting(nanobind::module_ &module);
 void bind_ngrams(nanobind::module_ &module);
 void bind_bigrams(nanobind::module_ &module);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/views.hpp"
 #include "lm/lm.hpp"
-#include "views.hpp"
 
 namespace sapwood {
 namespace {
@@ -42,9 +42,9 @@ Array<int64_t> locate_ngrams(Vector<const int32_t> words, Vector<const int64_t> 
 //
 // An n-gram that is in the tree has the probability that is there; another has that of its last words but one fewer,
 // times the weight of the context. `begin` is an id that is not predicted, but begins a new sequence (-1: none).
-Array<double> score_ngrams(Vector<const int32_t> ids, Index first, Index order, int32_t begin,
-                           Vector<const int32_t> words, Vector<const int64_t> starts,
-                           Vector<const double> log_probabilities, Vector<const double> log_backoffs) {
+Array<double> score_ngrams(Vector<const int32_t> ids, Index first, Index order, int32_t begin, Vector<const int32_t> words,
+                           Vector<const int64_t> starts, Vector<const double> log_probabilities,
+                           Vector<const double> log_backoffs) {
     Array<double> result(ids.size() - first);
     std::vector<Index> state(static_cast<std::size_t>(order) + 1, -1), fresh = state;  // where the last m words are
     for (Index x = 0; x < ids.size(); ++x) {
@@ -75,8 +75,9 @@ Array<double> score_ngrams(Vector<const int32_t> ids, Index first, Index order, 
 }  // namespace
 
 void bind_ngrams(nb::module_ &module) {
-    module.def("locate_ngrams", &locate_ngrams, unlocked());
-    module.def("score_ngrams", &score_ngrams, unlocked());
+    module.def("locate_ngrams", &locate_ngrams, "words"_a, "starts"_a, "ngrams"_a, unlocked());
+    module.def("score_ngrams", &score_ngrams, "ids"_a, "first"_a, "order"_a, "begin"_a, "words"_a, "starts"_a,
+               "log_probabilities"_a, "log_backoffs"_a, unlocked());
 }
 
 }  // namespace sapwood

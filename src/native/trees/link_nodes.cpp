@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "module.hpp"
-#include "views.hpp"
+#include "core/module.hpp"
+#include "core/views.hpp"
 
 namespace sapwood {
 namespace {
@@ -46,7 +46,8 @@ Index link_nodes(Vector<const bool> is_leaf, Vector<const int64_t> offsets, Vect
 }  // namespace
 
 void bind_trees(nb::module_ &module) {
-    module.def("link_nodes", &link_nodes, unlocked());
+    module.def("link_nodes", &link_nodes, "is_leaf"_a, "offsets"_a, "left"_a, "right"_a, "parent"_a, "start"_a, "end"_a,
+               unlocked());
 }
 
 }  // namespace sapwood

@@ -1,5 +1,5 @@
 // Trees in Penn brackets, from the bytes of a whole file to columns. What is malformed or unusual is left to the reader
-// of `sapwood.trees.brackets`, which says what is wrong and where.
+// of `sapwood.trees.formats.brackets`, which says what is wrong and where.
 #include <algorithm>
 #include <limits>
 #include <string_view>
@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "module.hpp"
-#include "views.hpp"
+#include "core/module.hpp"
+#include "core/views.hpp"
 
 namespace sapwood {
 namespace {
@@ -34,8 +34,8 @@ class Spellings {
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_token(char c) { return !is_blank(c) && c != '(' && c != ')'; }
 
-using Columns = std::tuple<bool, Array<int32_t>, Array<int32_t>, Array<int32_t>, Array<int64_t>, Array<int64_t>,
-                           Array<int64_t>, Array<int64_t>>;
+using Columns = std::tuple<bool, Array<int32_t>, Array<int32_t>, Array<int32_t>, Array<int64_t>, Array<int64_t>, Array<int64_t>,
+                           Array<int64_t>>;
 
 // Return whether all went well and then, of the nodes in preorder (words are nodes below their tags): the number of the
 // label or, as -1 - number, of the word; the parent, or -1; one behind the last node below it. Of the trees: where their nodes
@@ -123,8 +123,6 @@ Columns scan_brackets(Vector<const uint8_t> bytes) {
 
 }  // namespace
 
-void bind_bracket_scanner(nb::module_ &module) {
-    module.def("scan_brackets", &scan_brackets, unlocked());
-}
+void bind_bracket_scanner(nb::module_ &module) { module.def("scan_brackets", &scan_brackets, "bytes"_a, unlocked()); }
 
 }  // namespace sapwood

@@ -1,9 +1,9 @@
-"""Automata made from automata: other bases, sums, products, multiples.
+"""Operations on automata: change of basis, sums, products, scaling.
 
 Rational functions of trees are closed under all of these (Berstel and Reutenauer 1982): the direct sum of two automata
-gives a tree `f(t) + g(t)`, their Kronecker product `f(t) g(t)`. Automata that are put together must have the same
-sorts. Their words are matched by name, and a word that one of them lacks has no weight there; where both have no words
-(`words=None`), the rows of their leaves are matched by position.
+gives a tree `f(t) + g(t)`, their Kronecker product `f(t) g(t)`. Both automata must have the same sorts. Their words are
+matched by name, and a word that one of them lacks has no weight there; if neither has words (`words=None`), the rows of
+their leaves are matched by position.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from sapwood.automata.tensors import (
     scaled,
 )
 from sapwood.errors import UsageError
-from sapwood.shapes import Array, Float
+from sapwood.storage.shapes import Array, Float
 
 
 def conjugate(automaton: TreeAutomaton, matrices: Sequence[Float[Array, "states states"]]) -> TreeAutomaton:
     """Return `A^Q = <Q^T alpha, T(Q^{-T}, Q, Q), {Q^{-1} omega_x}>`: the same function in another basis.
 
-    There is an invertible `Q` for each sort. Tensors become dense, unless they are sums of products.
+    Each sort has an invertible `Q`. Tensors become dense, unless they are sums of products.
 
     Examples
     --------
@@ -56,8 +56,8 @@ def change_states(
 ) -> TreeAutomaton:
     """Return the automaton over other states: `omega(t)` times `inside[a]`, `alpha(c)` times `outside[a]`.
 
-    Both are `(n_a, k_a)`, or both None where a sort is to stay as it is; a tensor all of whose sorts stay is kept, and
-    sparse matrices keep sparse tensors sparse.
+    Both are `(n_a, k_a)`, or both None for a sort that is unchanged; a tensor of unchanged sorts is kept, and sparse
+    matrices keep sparse tensors sparse.
     """
     first, second = _filled(automaton, inside), _filled(automaton, outside)
     kept = [matrix is None for matrix in inside]
@@ -84,7 +84,7 @@ def scale_by_size(automaton: TreeAutomaton, gamma: float) -> TreeAutomaton:
 
 
 def absolute(automaton: TreeAutomaton) -> TreeAutomaton:
-    """Return the automaton of absolute weights; what it gives a tree is at least `|f(t)|`."""
+    """Return the automaton of absolute weights; it gives a tree at least `|f(t)|`."""
     return replace(
         automaton,
         root=tuple(np.abs(vector) for vector in automaton.root),
@@ -96,7 +96,7 @@ def absolute(automaton: TreeAutomaton) -> TreeAutomaton:
 def add(one: TreeAutomaton, other: TreeAutomaton) -> TreeAutomaton:
     """Return `f(t) + g(t)`: the states of `one`, then those of `other`, for each sort.
 
-    Sums of sparse tensors are sparse, and those of sums of products are such.
+    Sums of sparse tensors are sparse, and sums of `ProductTensor`s are `ProductTensor`s.
     """
     words, mine, its = _matched_leaves(one, other)
     rules, tensors = [], []
@@ -122,7 +122,7 @@ def subtract(one: TreeAutomaton, other: TreeAutomaton) -> TreeAutomaton:
 def product(one: TreeAutomaton, other: TreeAutomaton) -> TreeAutomaton:
     """Return `f(t) g(t)`: a state for each pair of states of a sort, `(i, i')` at `i n' + i'`.
 
-    All pairs are written out, so this is for small automata; sums over all trees need no such thing
+    All pairs are written out, so this is for small automata; sums over all trees do not need it
     (`sapwood.automata.gram.pair_sums`).
     """
     words, mine, its = _matched_leaves(one, other)
@@ -191,7 +191,7 @@ def _matched_rules(
 
 
 def _direct_sum(one: Tensor | None, other: Tensor | None, shape: list[int], other_shape: list[int]) -> Tensor:
-    """Return the tensor with two blocks on its diagonal; None stands for zeros."""
+    """Return the block-diagonal tensor; None stands for zeros."""
     sizes = (shape[0] + other_shape[0], shape[1] + other_shape[1], shape[2] + other_shape[2])
     blocks = [(tensor, begin) for tensor, begin in ((one, [0, 0, 0]), (other, shape)) if tensor is not None]
     kinds = {type(tensor) for tensor, _ in blocks}
@@ -199,7 +199,8 @@ def _direct_sum(one: Tensor | None, other: Tensor | None, shape: list[int], othe
         first = [np.zeros((n, 0)) for n in shape] if one is None else _factors(one)
         second = [np.zeros((n, 0)) for n in other_shape] if other is None else _factors(other)
         return ProductTensor(*(scipy.linalg.block_diag(a, b) for a, b in zip(first, second, strict=True)))
-    few = sum(_n_entries(tensor) for tensor, _ in blocks) < SPARSE * np.prod(sizes, dtype=float)
+    filled = [len(t.values) if isinstance(t, SparseTensor) else int(np.prod(t.shape)) for t, _ in blocks]
+    few = sum(filled) < SPARSE * np.prod(sizes, dtype=float)
     if kinds == {SparseTensor} or (few and kinds != {np.ndarray}):
         entries = [(as_sparse(tensor), begin) for tensor, begin in blocks]
         places = np.concatenate([sparse.places + np.array(begin) for sparse, begin in entries])
@@ -228,7 +229,3 @@ def _kronecker(one: Tensor, other: Tensor) -> Tensor:
         values = one.values[:, None] * other.values
         return SparseTensor.from_entries(sizes, places.reshape(-1, 3), values.ravel())
     return np.einsum("ijk,abc->iajbkc", dense(one), dense(other)).reshape(sizes)
-
-
-def _n_entries(tensor: Tensor) -> int:
-    return len(tensor.values) if isinstance(tensor, SparseTensor) else int(np.prod(tensor.shape))

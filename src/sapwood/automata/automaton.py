@@ -1,4 +1,4 @@
-"""Weighted tree automata, with sorts: the paper's has one; a grammar with labelled trees has one for each symbol.
+"""Weighted tree automata with sorts: one in the paper, one for each symbol in a grammar with labelled trees.
 
 An automaton of one sort with `n` states (section 2.1) gives every binary tree over words a weight, `f(t) = alpha^T
 omega(t)` with `omega((t1, t2)) = T(I, omega(t1), omega(t2))`. With several sorts every node of a tree has one, each
@@ -19,10 +19,10 @@ from sapwood.automata.tensors import SparseTensor, Tensor, apply, as_sparse, com
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.shapes import Array, Float, Int, Int64, Num
+from sapwood.storage.shapes import Array, Float, Int, Int64, Num
 from sapwood.trees.tree import Tree
 
-# The word that stands for the place of a tree in a context.
+# The word that marks the hole of a context.
 HOLE = "<hole>"
 # A tree over one sort as words and pairs, or one whose labels are sorts.
 Term: TypeAlias = "str | tuple[Term, Term] | Tree"
@@ -35,18 +35,18 @@ class TreeAutomaton:
     Attributes
     ----------
     sorts
-        Their names.
+        Names of the sorts.
     root
-        For each sort its root weights `alpha`.
+        Root weights `alpha` of each sort.
     rules
-        Sorts `a -> b c`, none twice.
+        Sorts `a -> b c`, without duplicates.
     transitions
-        For each rule its tensor, `(n_a, n_b, n_c)`.
+        Tensor of each rule, `(n_a, n_b, n_c)`.
     leaves
-        For each sort its lexical weights: a row `omega_x` for each word.
+        Lexical weights of each sort: a row `omega_x` for each word.
     words
-        The names of the rows of `leaves`; None if the rows are not words. (Gram matrices depend on leaves through
-        `sum over x of omega_x omega_x^T` alone, so a few rows can stand for a whole lexicon.)
+        The names of the rows of `leaves`; None if the rows are not words. (Gram matrices depend on leaves only through
+        `sum over x of omega_x omega_x^T`, so a few rows can stand for a whole lexicon.)
 
     Examples
     --------
@@ -69,7 +69,7 @@ class TreeAutomaton:
         if self.rules.shape != (len(self.transitions), 3):
             raise GrammarError(f"{len(self.transitions)} tensors for rules of shape {self.rules.shape}")
         if len({tuple(rule) for rule in self.rules.tolist()}) < len(self.rules):
-            raise GrammarError("a rule is there twice")
+            raise GrammarError("a rule occurs twice")
         for rule, tensor in zip(self.rules.tolist(), self.transitions, strict=True):
             if max(rule) >= len(sizes) or min(rule) < 0 or tensor.shape != tuple(sizes[sort] for sort in rule):
                 raise GrammarError(f"the tensor of rule {rule} has shape {tensor.shape}, which does not fit the sorts")
@@ -87,7 +87,7 @@ class TreeAutomaton:
 
     @property
     def n_states(self) -> int:
-        """Number of states in all."""
+        """Total number of states."""
         return int(self.sizes.sum())
 
     def __repr__(self) -> str:
@@ -117,23 +117,23 @@ class TreeAutomaton:
 
     @classmethod
     def from_grammar(cls, grammar: TensorGrammar, *, words: bool = True) -> TreeAutomaton:
-        """Return the automaton of a grammar: its symbols are the sorts.
+        """Return the automaton of a grammar, with its symbols as sorts.
 
         Parameters
         ----------
         grammar
             Any grammar.
         words
-            Whether `leaves` have a row for each known word and signature; if not, each preterminal has as many as it
-            has states, with the same Gram matrix.
+            Whether `leaves` have a row for each known word and signature; otherwise each preterminal has as many rows
+            as states, with the same Gram matrix.
         """
         return cls._from_grammars([grammar], words)[0]
 
     @classmethod
     def from_grammars(cls, one: TensorGrammar, other: TensorGrammar) -> tuple[TreeAutomaton, TreeAutomaton]:
-        """Return the automata of two grammars with the same symbols and words, to be compared with each other.
+        """Return the automata of two grammars with the same symbols and words, for comparison.
 
-        As few rows of leaves as can stand for all words in Gram matrices, and in products of one with the other.
+        Leaves have the fewest rows that can stand for all words in Gram matrices and in products of both.
         """
         if list(one.symbols) != list(other.symbols) or one.lexicon.words != other.lexicon.words:
             raise UsageError("the grammars have different symbols or words")
@@ -142,13 +142,14 @@ class TreeAutomaton:
 
     @classmethod
     def _from_grammars(cls, grammars: Sequence[TensorGrammar], words: bool) -> list[TreeAutomaton]:
-        n_inner, lexicon = grammars[0].n_interminals, grammars[0].lexicon
+        first, *_ = grammars
+        n_inner, lexicon = first.n_interminals, first.lexicon
         leaves: list[list[np.ndarray]] = [
             [np.zeros((lexicon.n_terminals if words else 0, int(m))) for m in grammar.states[:n_inner]]
             for grammar in grammars
         ]
         factors: dict[tuple[int, ...], list[np.ndarray]] = {}
-        for number in range(len(grammars[0].emissions.states)):
+        for number in range(len(first.emissions.states)):
             emitters = tuple(
                 number if grammar.emissions.emitter is None else int(grammar.emissions.emitter[number])
                 for grammar in grammars
@@ -175,7 +176,7 @@ class TreeAutomaton:
         ]
 
     def joined(self) -> TreeAutomaton:
-        """Return the automaton of one sort that has the states of all: trees lose their labels, weights add up.
+        """Return the automaton of one sort with the states of all: trees lose their labels, weights add up.
 
         `f(t)` of a tree without labels is the sum over all labellings (section 4.1).
         """
@@ -193,7 +194,7 @@ class TreeAutomaton:
         return TreeAutomaton.single(np.concatenate(self.root), compact(joint), leaves, self.words)
 
     def without_words(self) -> TreeAutomaton:
-        """Return the automaton with as few rows of leaves as can stand for all words in Gram matrices."""
+        """Return the automaton with the fewest rows of leaves that can stand for all words in Gram matrices."""
         return replace(self, leaves=tuple(_square_root(rows) for rows in self.leaves), words=None)
 
     @cached_property
@@ -212,7 +213,7 @@ class TreeAutomaton:
         return {tuple(rule): number for number, rule in enumerate(self.rules.tolist())}
 
     def _sort_of(self, label: str, word: bool) -> int:
-        """Return the number of a sort; where an interminal and a preterminal share a name, the latter has words."""
+        """Return the number of a sort; if an interminal and a preterminal share a name, the latter has words."""
         found = self._sort_numbers.get(label)
         if found is None:
             raise UsageError(f"the automaton has no sort {label!r}; it has {', '.join(self.sorts[:8])}")
@@ -237,7 +238,7 @@ class TreeAutomaton:
         return np.asarray(self.root[sort] @ matrix)
 
     def hankel(self, contexts: Sequence[Term], trees: Sequence[Term]) -> Float[Array, "contexts trees"]:
-        """Return the block `H(c, t) = f(c[t])` of a Hankel matrix; all of one sort."""
+        """Return the block `H(c, t) = f(c[t])` of a Hankel matrix; all contexts and trees are of one sort."""
         rows = np.array([self.context_vector(context) for context in contexts])
         columns = np.array([self.vector(tree) for tree in trees])
         return np.asarray(rows @ columns.T)
@@ -250,9 +251,9 @@ class TreeAutomaton:
         return sort, matrix
 
     def _evaluate(self, term: Term) -> tuple[int, np.ndarray, np.ndarray | None]:
-        """Return the sort of a term's root, `omega`, and `Xi` if there is a hole in it (`omega` is then of no use).
+        """Return the sort of a term's root, `omega`, and `Xi` if there is a hole in it (`omega` is then meaningless).
 
-        Bottom up with a stack: trees can be deeper than Python's.
+        Bottom up with an explicit stack, because trees can be deeper than Python's.
         """
         done: list[tuple[int, np.ndarray, np.ndarray | None]] = []
         waiting: list[tuple[Term, bool]] = [(term, False)]
@@ -305,13 +306,13 @@ class TreeAutomaton:
 
 
 def _as_tensor(tensor: np.ndarray) -> Tensor:
-    """A rule's tensor as float64, sparse if that pays."""
+    """Return a rule's tensor as float64, sparse if that pays off."""
     values = tensor.astype(np.float64)
     return compact(values) if values.size > 1 << 15 else values
 
 
 def _square_root(column: np.ndarray) -> np.ndarray:
-    """Return a matrix with the same Gram matrix `M^T M` and no more rows than columns."""
+    """Return a matrix with the same Gram matrix `M^T M` and at most as many rows as columns."""
     return np.asarray(np.linalg.qr(column, mode="r"))
 
 

@@ -4,7 +4,7 @@
 sum over trees of `omega(t) omega'(t)^T`. The *Hankel distance* counts each tree once for each of its nodes: it is the
 Frobenius norm of the difference of the Hankel matrices, `sqrt(sum over t of |t| (f(t) - g(t))^2)`. By the theorem of
 Eckart and Young no automaton with `k_a` states of each sort has a smaller one than the root of the sum of squares of
-the singular values beyond the first `k_a`, so together they say how far from the best possible an approximation is.
+the singular values beyond the first `k_a`, so together they bound how far an approximation is from the best possible.
 
 Differences of nearly equal numbers lose digits: distances below about 1e-7 of the norm are rounding errors.
 """
@@ -17,19 +17,19 @@ import numpy as np
 
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import pair_sums
-from sapwood.automata.pairs import inner
+from sapwood.automata.product_operator import inner
 
 
 @dataclass(frozen=True)
-class Closeness:
-    """How close an automaton is to another one.
+class Distances:
+    """Distances between two automata.
 
     Attributes
     ----------
     l2, hankel
         The distances.
     l2_norm, hankel_norm
-        Those of the first automaton to zero.
+        Distances of the first automaton to zero.
     """
 
     l2: float
@@ -39,7 +39,7 @@ class Closeness:
 
     @property
     def relative(self) -> float:
-        """The l2 distance as part of the first automaton's norm."""
+        """The l2 distance relative to the first automaton's norm."""
         return self.l2 / self.l2_norm if self.l2_norm > 0 else float(self.l2 > 0)
 
 
@@ -58,13 +58,13 @@ def l2_distance(one: TreeAutomaton, other: TreeAutomaton) -> float:
     return compare(one, other).l2
 
 
-def compare(one: TreeAutomaton, other: TreeAutomaton) -> Closeness:
+def compare(one: TreeAutomaton, other: TreeAutomaton) -> Distances:
     """Return both distances of two automata over the same sorts and words.
 
     Raises
     ------
     DivergenceError
-        If one of them has no finite norm; a truncation can be such.
+        If one of them has no finite norm, as can happen with a truncation.
     UsageError
         If their sorts or words differ.
 
@@ -79,7 +79,7 @@ def compare(one: TreeAutomaton, other: TreeAutomaton) -> Closeness:
     l2, hankel = (
         float(np.sqrt(max(mine - 2 * shared + its, 0.0))) for mine, shared, its in zip(ours, both, theirs, strict=True)
     )
-    return Closeness(l2, hankel, *(float(np.sqrt(max(product, 0.0))) for product in ours))
+    return Distances(l2, hankel, *(float(np.sqrt(max(product, 0.0))) for product in ours))
 
 
 def _products(one: TreeAutomaton, other: TreeAutomaton) -> tuple[float, float]:

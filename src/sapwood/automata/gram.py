@@ -1,13 +1,13 @@
 """Gram matrices of the infinite Hankel matrices (algorithm 2): sums over all trees and all contexts.
 
-For each sort, `G_T = sum over trees of omega(t) omega(t)^T` is the least solution of `s = F(s)` (Theorem 5), a
-quadratic map that keeps positive semidefinite matrices such, and grows with them. So iterates from zero rise towards
-the solution, and at each of them the spectral radius `rho` of the derivative `E` is at most that at the solution, which
-is below one if the sums are finite. Both are used here: an iterate with `rho >= 1` proves that there is no solution.
+For each sort, `G_T = sum over trees of omega(t) omega(t)^T` is the least solution of `s = F(s)` (Theorem 5), a monotone
+quadratic map that preserves positive semidefinite matrices. So iterates from zero rise towards the solution, and at
+each of them the spectral radius `rho` of the derivative `E` is at most that at the solution, which is below one if the
+sums are finite. Both facts are used here: an iterate with `rho >= 1` proves that no solution exists.
 `G_C = sum over contexts of alpha(c) alpha(c)^T` then solves a linear system with `E^T`.
 
 Iterating `F` gains a factor `rho` each time. Where `rho` is close to one, Newton's method, whose steps are solved by
-GMRES with products `E v` alone, takes far fewer of them.
+GMRES with products `E v` alone, takes far fewer steps.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import numpy as np
 import scipy.sparse.linalg
 
 from sapwood.automata.automaton import TreeAutomaton
-from sapwood.automata.pairs import Blocks, PairOperator, add, linear_map, norm
+from sapwood.automata.product_operator import Blocks, PairOperator, add, linear_map, norm
 from sapwood.automata.tensors import ProductTensor, SparseTensor
 from sapwood.errors import GrammarError, UsageError
-from sapwood.run.progress import Progress, Silent
+from sapwood.runtime.progress import Progress, Silent
 
 Method = Literal["auto", "fixed-point", "newton"]
-# Iterations of the map before it is asked how fast it converges, and the rate beyond which Newton's method is faster.
+# Iterations of the map before its rate is estimated, and the rate beyond which Newton's method is faster.
 _FIRST, _SLOW = 12, 0.8
 _MOST_STEPS = 60
 _DENSE = 48
-# How close to one the rate must be for the automaton to be at the border of divergence.
+# Distance of the rate from one below which the automaton is at the border of divergence.
 _BORDER = 1e-6
-# What a linear system may leave over, as part of its solution.
+# Maximum relative residual of a linear system.
 _UNSOLVED = 1e-6
-# Weights of reasonable size: products of four of them, and sums of those, are numbers.
+# Maximum size of weights: products of four of them, and sums of those, do not overflow.
 _LARGEST = 1e50
 
 
@@ -52,13 +52,13 @@ class GramMatrices:
     trees, contexts
         `G_T` and `G_C`; the latter has zeros for states that no tree reaches, where it may be infinite.
     rate
-        The spectral radius `rho` of `E` at the solution: iterates of the map gain this factor each time.
+        The spectral radius `rho` of `E` at the solution: the factor that each iteration of the map gains.
     iterations
-        How often the map or its derivative was applied.
+        Number of applications of the map or its derivative.
     residual
         `|F(s) - s| / |s|` at the end.
     gamma
-        The sums are those of `gamma^size(t) f(t)`.
+        The sums are over `gamma^size(t) f(t)`.
     """
 
     trees: Blocks
@@ -87,13 +87,13 @@ def gram_matrices(
     gamma
         Compute them for `gamma^size(t) f(t)`, which makes larger trees count for more (SVTA*).
     method
-        Iterate the map (algorithm 2), use Newton's method, or change from the one to the other if it is slow.
+        Iterate the map (algorithm 2), use Newton's method, or switch to the latter if iteration is slow.
     tolerance
-        Relative change at which iterations end.
+        Relative change at which iterations stop.
     limit
-        The most applications of the map.
+        Maximum number of applications of the map.
     progress
-        Where to report.
+        Progress display.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def gram_matrices(
     try:
         trees = solver.trees(method)
         rate = solver.rate(trees)
-        # At the border itself the solution is found, to half the digits, but the sums over contexts are infinite.
+        # At the border itself the solution is found to half the digits, but the sums over contexts are infinite.
         if rate >= 1 - _BORDER:
             raise _divergence(rate)
     except DivergenceError as error:
@@ -135,7 +135,7 @@ def pair_sums(one: TreeAutomaton, other: TreeAutomaton) -> tuple[Blocks, Blocks]
 def largest_gamma(automaton: TreeAutomaton, *, tolerance: float = 1e-3, progress: Progress | None = None) -> float:
     """Return the largest `gamma`, up to a relative `tolerance`, for which `gamma^size(t) f(t)` has Gram matrices.
 
-    By bisection; raises `DivergenceError` if there is none as large as 1e-6, and `GrammarError` if any is small enough.
+    By bisection; raises `DivergenceError` if there is none as large as 1e-6, and `GrammarError` without a limit.
     """
     progress = progress or Silent()
     pairs = PairOperator(automaton, automaton)
@@ -167,7 +167,7 @@ def largest_gamma(automaton: TreeAutomaton, *, tolerance: float = 1e-3, progress
 
 
 def _attempt(pairs: PairOperator, gamma: float, start: Blocks | None) -> Blocks | None:
-    """Return `G_T` for a `gamma`, roughly, from a lower bound of it; None if the sums are not finite."""
+    """Return an approximate `G_T` for a `gamma`, from a lower bound of it; None if the sums are not finite."""
     solver = _Solver(pairs.scaled(gamma**2), 1e-6, 2_000, Silent())
     try:
         trees = solver.newton(start or solver.pairs.zeros())
@@ -177,13 +177,13 @@ def _attempt(pairs: PairOperator, gamma: float, start: Blocks | None) -> Blocks 
 
 
 def check_gamma(gamma: float) -> None:
-    """Raise a `UsageError` for a factor that makes no sense."""
+    """Raise a `UsageError` for an invalid factor."""
     if not 1 / _LARGEST <= gamma <= _LARGEST:
         raise UsageError(f"gamma is a positive number of moderate size, not {gamma:g}")
 
 
 def _check_sizes(automaton: TreeAutomaton) -> None:
-    """Refuse weights whose products are beyond the range of numbers."""
+    """Raise an error for weights whose products would overflow."""
     tensors = (tensor if isinstance(tensor, np.ndarray) else _values(tensor) for tensor in automaton.transitions)
     largest = [float(np.abs(values).max(initial=0.0)) for values in (*automaton.root, *automaton.leaves, *tensors)]
     if not max(largest, default=0.0) <= _LARGEST:
@@ -208,7 +208,7 @@ def _divergence(rate: float) -> DivergenceError:
 
 
 class _Solver:
-    """Solves for `s` and `q`, counting how often the operator is applied."""
+    """Solves for `s` and `q`, counting the applications of the operator."""
 
     def __init__(self, pairs: PairOperator, tolerance: float, limit: int, progress: Progress) -> None:
         self.pairs, self.tolerance, self.limit, self.progress = pairs, tolerance, limit, progress
@@ -252,7 +252,7 @@ class _Solver:
             size, error = norm(state), norm(rest)
             if not np.isfinite(error):
                 raise _divergence(np.inf)
-            # Rounding keeps the residual from vanishing: when it is small and falls no more, this is the solution.
+            # Rounding keeps the residual above zero: when it is small and no longer falls, this is the solution.
             if error <= self.tolerance * size or (error <= 1e-9 * size and error >= 0.5 * best):
                 return state
             best = error
@@ -307,7 +307,7 @@ class _Solver:
         return self._power(apply, size, report)
 
     def _reached(self, trees: Blocks) -> Blocks:
-        """Return 1 for pairs of states that some tree reaches; others are without effect, whatever their weights: 0."""
+        """Return 1 for pairs of states that some tree reaches, 0 for others, which have no effect."""
         if not self.rising:
             return [np.ones(shape) for shape in self.pairs.shapes]
         seen = [(np.diagonal(block) > 0).astype(float) for block in trees]

@@ -1,22 +1,22 @@
-"""Minimal automata: only the states that a function needs, as many as the ranks of its Hankel matrices (Theorem 1).
+"""Minimal automata: as few states of each sort as the ranks of the Hankel matrices (Theorem 1).
 
 As in Kiefer, Marusic and Worrell (2015): the *forward* space of a sort is the span of `omega(t)` over its trees, the
-*backward* space that of `alpha(c)` over the contexts with a hole of that sort. Both are the least that contain leaves
-or roots and are closed under the rules' tensors. Restricting the states to the forward space and then taking out what
-the backward space does not see leaves a minimal automaton.
+*backward* space that of `alpha(c)` over the contexts with a hole of that sort. Both are the least spaces that contain
+leaves or roots and are closed under the rules' tensors. Restricting the states to the forward space and then removing
+the part that the backward space does not see leaves a minimal automaton.
 
 Here the bases are orthonormal and grown by random sketches. With a basis `B` of each sort so far, columns
-`T(I, B u, B v)` for random `u`, `v` are candidates for more; a few more of them than there are dimensions left contain,
-with probability one, everything that products of basis vectors give, and a sort is done when they add nothing.
+`T(I, B u, B v)` for random `u`, `v` are candidates for more; slightly more of them than there are dimensions left
+contain, with probability one, all products of basis vectors, and a sort is done when they add nothing.
 
-Whether a direction is new is decided by the size of what is left of a candidate, relative to the candidate. Treebank
-grammars have weights many orders of magnitude apart, and a state that only few trees reach, each with a tiny weight,
-would look like a rounding error beside the others. So states are first brought to one scale, each divided by what small
-trees give it (for the backward spaces: small contexts); candidates of each rule and each word are judged by their own
-size, and are also made from single basis vectors, each with few states; and basis vectors have length one whatever the
-weight of the trees that led to them, so that small weights do not multiply from one level to the next. For the same
-reason states are not mixed: in a space of `r` dimensions some `r` states determine all the others, and those are kept,
-as they are, with the rest folded into them. So scales stay what they were, and sparse tensors sparse.
+A direction is new if the residual of a candidate is large relative to the candidate. Treebank grammars have weights
+many orders of magnitude apart, and a state that only few trees reach, each with a tiny weight, would look like a
+rounding error next to the others. So states are first brought to one scale, each divided by its weight in small trees
+(for the backward spaces: small contexts); candidates of each rule and each word are judged by their own size, and are
+also made from single basis vectors, each with few states; and basis vectors have length one whatever the weight of the
+trees that led to them, so that small weights do not multiply from one level to the next. For the same reason states are
+not mixed: in a space of `r` dimensions some `r` states determine all the others, and those are kept unchanged, with the
+rest folded into them. So scales are preserved, and sparse tensors stay sparse.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import scipy.sparse
 from sapwood.automata.algebra import absolute, change_states
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.tensors import SparseTensor, Tensor, apply
-from sapwood.shapes import Array, Float, Int
+from sapwood.storage.shapes import Array, Float, Int
 
 _Matrix: TypeAlias = scipy.sparse.csr_array
 
@@ -43,25 +43,25 @@ _SMALLEST = np.finfo(float).tiny
 _ROUNDING = 1e-12
 # Weights of a dense tensor applied to several rows at once.
 _BATCH = 1 << 24
-# The order of a tensor's axes that puts each child first, then its parent, then its sibling.
+# Permutation of a tensor's axes that puts each child first, then its parent, then its sibling.
 _CHILD_FIRST = {1: (1, 0, 2), 2: (2, 0, 1)}
 
 
 @dataclass(frozen=True, eq=False)
 class Minimal:
-    """A minimal automaton, and how it came about.
+    """A minimal automaton and its derivation.
 
     Attributes
     ----------
     automaton
-        The same function. If nothing was redundant it is the automaton that was given; a sort of rank 0 keeps one
-        state without weights.
+        The same function. If nothing was redundant it is the given automaton; a sort of rank 0 keeps one state without
+        weights.
     ranks
         The ranks of the Hankel matrices.
     forward, backward
-        Dimensions of the forward and backward spaces of the automaton that was given.
+        Dimensions of the forward and backward spaces of the given automaton.
     inside, outside
-        For each sort the way to the new states: `omega(t)` times the one, `alpha(c)` times the other.
+        Maps to the new states of each sort: `omega(t)` times the one, `alpha(c)` times the other.
     """
 
     automaton: TreeAutomaton
@@ -80,7 +80,7 @@ def minimal(automaton: TreeAutomaton, *, tolerance: float = 1e-10, random_state:
     automaton
         Any automaton; its sums over all trees need not be finite.
     tolerance
-        How much of a candidate, relative to its size, must be new to count as another dimension.
+        Minimum relative residual of a candidate that counts as another dimension.
     random_state
         Seed of the sketches.
 
@@ -102,7 +102,7 @@ def minimal(automaton: TreeAutomaton, *, tolerance: float = 1e-10, random_state:
         chosen = [space.states() for space in forward]
         inside, outside = [kept for kept, _ in chosen], [others for _, others in chosen]
         reduced = _fold(automaton, inside, outside)
-        # All that is left is reachable; what of it is observable is decided anew.
+        # All remaining states are reachable; which of them are observable is decided anew.
         whole = [space.restricted(kept) for space, (kept, _) in zip(forward, chosen, strict=True)]
         backward = _backward(reduced, whole, tolerance, rng)
     ranks = np.array([space.dimension for space in backward])
@@ -132,13 +132,13 @@ class _Space:
 
     @property
     def missing(self) -> int:
-        """How many more dimensions there could be."""
+        """Maximum number of further dimensions."""
         return int(np.count_nonzero(self.scale)) - self.dimension
 
     def states(self) -> tuple[_Matrix, _Matrix]:
-        """Return matrices `(n, k)`: which states to keep, and how vectors of the space follow from their entries.
+        """Return matrices `(n, k)`: the states to keep, and the map from their entries to vectors of the space.
 
-        With `S` and `C` these, `v = C S^T v` for all vectors of the space, and `S^T C = I`. Without dimensions, one
+        With these as `S` and `C`, `v = C S^T v` for all vectors of the space, and `S^T C = I`. Without dimensions, one
         state of no weight.
         """
         n, k = self.basis.shape
@@ -160,7 +160,7 @@ class _Space:
         return chosen, scipy.sparse.csr_array(follow)
 
     def restricted(self, kept: _Matrix) -> _Space:
-        """Return the whole space over the states that were kept."""
+        """Return the whole space over the kept states."""
         space = _Space(kept.T @ self.scale, self.tolerance)
         space.basis = np.eye(len(space.scale))[:, space.scale > 0]
         return space
@@ -170,15 +170,15 @@ class _Space:
         return np.asarray((rng.normal(size=(count, self.dimension)) @ self.basis.T) * self.scale)
 
     def separate(self) -> np.ndarray:
-        """Return vectors that span the space, each with few of the states in it, `(dimension, n)`."""
+        """Return vectors with few states each that span the space, `(dimension, n)`."""
         if not self.dimension:
             return np.zeros((0, len(self.scale)))
         _, follow = self.states()
         return np.asarray(follow.toarray().T)
 
     def extend(self, rows: np.ndarray) -> bool:
-        """Add the span of vectors, `(count, n)`; tell whether it was not in the space."""
-        candidates = _evened(_evened(rows) * self.inverse)  # no number of which, or its square, is too large
+        """Add the span of vectors, `(count, n)`; return whether it was new."""
+        candidates = _evened(_evened(rows) * self.inverse)  # neither they nor their squares overflow
         candidates /= np.linalg.norm(candidates, axis=1)[:, None]
         if not len(candidates) or not self.missing:
             return False
@@ -198,12 +198,12 @@ class _Space:
 
 
 def _evened(rows: np.ndarray) -> np.ndarray:
-    """Return the rows that are not zero, the largest number of each being 1."""
+    """Return the rows that are not zero, each divided by its largest entry."""
     largest = np.abs(rows).max(axis=1, initial=0.0)
     return np.asarray(rows[largest > 0] / largest[largest > 0, None])
 
 
-# What sends vectors of two sorts to one: the sorts it comes from, the one it goes to, and the map of rows.
+# A map of vectors of two sorts to one: the source sorts, the target sort, and the map of rows.
 _Step = tuple[int, int, int, Callable[[np.ndarray, np.ndarray], np.ndarray]]
 
 
@@ -242,7 +242,7 @@ def _close(
     changed: set[int],
     rng: np.random.Generator,
 ) -> None:
-    """Extend spaces until they contain what every step makes of vectors of `first` and `second`."""
+    """Extend spaces until they contain the result of every step on vectors of `first` and `second`."""
     moving = second is spaces
     while changed:
         now = set()
@@ -261,7 +261,7 @@ def _close(
 
 
 def _applied(tensor: Tensor) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Return the map of rows `x`, `y` to `T(I, x, y)`, some of them at a time if there are many."""
+    """Return the map of rows `x`, `y` to `T(I, x, y)`, applied in batches."""
     if isinstance(tensor, np.ndarray):
         tensor = np.ascontiguousarray(tensor)
         step = max(1, _BATCH // max(1, tensor.shape[0] * tensor.shape[1]))
@@ -278,7 +278,7 @@ def _applied(tensor: Tensor) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 def _fold(automaton: TreeAutomaton, inside: Sequence[_Matrix], outside: Sequence[_Matrix]) -> TreeAutomaton:
     """Return the automaton over other states.
 
-    Weights that cancel but for rounding become zero: nothing after this could tell them from small ones.
+    Weights that cancel up to rounding become zero, because later steps could not distinguish them from small ones.
     """
     found = change_states(automaton, inside, outside)
     bounds = change_states(absolute(automaton), [abs(matrix) for matrix in inside], [abs(matrix) for matrix in outside])
@@ -305,9 +305,10 @@ def _cleaned_tensor(tensor: Tensor, bounds: Tensor) -> Tensor:
 
 
 def _sizes_of_trees(positive: TreeAutomaton) -> list[np.ndarray]:
-    """Return for each state how much the smallest trees that reach it, or the next larger ones, give it.
+    """Return for each state the weight that the smallest trees that reach it, or the next larger ones, give it.
 
-    All weights must be positive or zero. The next larger ones are there because a single weight can be small by chance.
+    All weights must be positive or zero. The next larger ones are included because a single weight can be small by
+    chance.
     """
 
     def larger(sizes: list[np.ndarray]) -> list[np.ndarray]:
@@ -320,7 +321,7 @@ def _sizes_of_trees(positive: TreeAutomaton) -> list[np.ndarray]:
 
 
 def _sizes_of_contexts(positive: TreeAutomaton, trees: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return for each state how much the smallest contexts with a hole there, or the next larger ones, give it."""
+    """Return for each state the weight that the smallest contexts with a hole there, or the next larger, give it."""
     turned = [[tensor.transpose(*_CHILD_FIRST[axis]) for axis in (1, 2)] for tensor in positive.transitions]
 
     def larger(sizes: list[np.ndarray]) -> list[np.ndarray]:
@@ -334,7 +335,7 @@ def _sizes_of_contexts(positive: TreeAutomaton, trees: Sequence[np.ndarray]) -> 
 
 
 def _smallest(sizes: list[np.ndarray], larger: Callable[[list[np.ndarray]], list[np.ndarray]]) -> list[np.ndarray]:
-    """Fill sizes that are zero from those that are not, until no more can be; then let all grow once."""
+    """Fill sizes that are zero from those that are not, until nothing changes; then let all grow once."""
     while True:
         found = larger(sizes)
         if all((size > 0).sum() == ((size > 0) | (new > 0)).sum() for size, new in zip(sizes, found, strict=True)):

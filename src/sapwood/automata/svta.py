@@ -2,8 +2,8 @@
 
 With `G_C = L L^T`, `G_T = R R^T` and the singular value decomposition `L^T R = U D V^T`, the singular values `D` are
 those of the Hankel matrix (Lemma 1), and the automaton conjugated by `Q = R V D^{-1/2}` is the singular value tree
-automaton. This is the paper's `Q`, written without an inverse: `Q^{-T} = L U D^{-1/2}`. So nothing small is divided by,
-the automaton need not be minimal, and directions without weight are simply not there.
+automaton. This is the paper's `Q`, written without an inverse: `Q^{-T} = L U D^{-1/2}`. So nothing is divided by
+small numbers, the automaton need not be minimal, and directions without weight do not appear.
 
 A truncation keeps the columns of the largest singular values of each sort.
 """
@@ -19,25 +19,25 @@ import numpy as np
 from sapwood.automata.algebra import change_states
 from sapwood.automata.automaton import TreeAutomaton
 from sapwood.automata.gram import GramMatrices, gram_matrices
-from sapwood.automata.pairs import Blocks
+from sapwood.automata.product_operator import Blocks
 from sapwood.errors import UsageError
-from sapwood.shapes import Array, Float, Int
+from sapwood.storage.shapes import Array, Float, Int
 
-# Of what a sort's Gram matrix is in its scaled form, smaller parts are rounding errors.
+# Smaller parts of a sort's scaled Gram matrix are rounding errors.
 _ROUNDING = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
 class SingularStates:
-    """Singular values of an automaton's Hankel matrices, and the way to the states that belong to them.
+    """Singular values of an automaton's Hankel matrices, and the maps to their states.
 
     Attributes
     ----------
     values
-        For each sort its singular values, falling; as many as its rank.
+        Decreasing singular values of each sort, as many as its rank.
     inside, outside
-        For each sort `Q^{-T}` and `Q`: `omega(t)` times the one and `alpha(c)` times the other are
-        the vectors of the singular value tree automaton.
+        `Q^{-T}` and `Q` of each sort: `omega(t)` times the one and `alpha(c)` times the other are the vectors of the
+        singular value tree automaton.
     """
 
     values: list[Float[Array, "rank"]]
@@ -46,7 +46,7 @@ class SingularStates:
 
     @property
     def ranks(self) -> Int[Array, "sorts"]:
-        """How many singular values each sort has."""
+        """Number of singular values of each sort."""
         return np.array([len(values) for values in self.values])
 
     def truncated(self, states: Sequence[int] | Int[Array, "sorts"] | int) -> SingularStates:
@@ -62,7 +62,7 @@ class SingularStates:
     def dropped(self, states: Sequence[int] | Int[Array, "sorts"] | int) -> float:
         """Return the root of the sum of squares of the singular values beyond the first `states` of each sort.
 
-        No automaton with so many states is closer in the Hankel norm, `sqrt(sum over trees of |t| (f - f')^2)`.
+        No automaton with this number of states is closer in the Hankel norm, `sqrt(sum over trees of |t| (f - f')^2)`.
         """
         counts = np.broadcast_to(np.asarray(states), (len(self.values),))
         rest = [values[int(count) :] for values, count in zip(self.values, counts, strict=True)]
@@ -70,7 +70,7 @@ class SingularStates:
 
 
 def singular_states(grams: GramMatrices | tuple[Blocks, Blocks]) -> SingularStates:
-    """Return the singular values and states that belong to Gram matrices (of contexts and trees)."""
+    """Return the singular values and states of Gram matrices (of contexts and trees)."""
     contexts, trees = (grams.contexts, grams.trees) if isinstance(grams, GramMatrices) else grams
     values, inside, outside = [], [], []
     for context, tree in zip(contexts, trees, strict=True):
@@ -78,7 +78,7 @@ def singular_states(grams: GramMatrices | tuple[Blocks, Blocks]) -> SingularStat
         u, d, v = np.linalg.svd(left.T @ right, full_matrices=False)
         kept = d > (d[0] if len(d) else 0.0) * 1e-15
         if not kept.any():
-            # A sort without any weight keeps one state that does nothing.
+            # A sort without weight keeps one state without effect.
             n = len(context)
             values.append(np.zeros(1))
             inside.append(np.zeros((n, 1)))
@@ -94,7 +94,7 @@ def singular_states(grams: GramMatrices | tuple[Blocks, Blocks]) -> SingularStat
 
 
 def square_root(gram: Float[Array, "states states"]) -> Float[Array, "states rank"]:
-    """Return `L` with `L L^T` the Gram matrix; rows and columns are brought to one scale first."""
+    """Return `L` with `L L^T` the Gram matrix; rows and columns are first brought to one scale."""
     scale = np.sqrt(np.maximum(np.diagonal(gram), 0.0))
     safe = np.where(scale > 0, scale, 1.0)
     eigenvalues, vectors = np.linalg.eigh(gram / np.outer(safe, safe))
@@ -108,7 +108,7 @@ def project(automaton: TreeAutomaton, states: SingularStates) -> TreeAutomaton:
 
 
 def svta(automaton: TreeAutomaton, states: int | None = None, *, gamma: float = 1.0) -> TreeAutomaton:
-    """Return the singular value tree automaton, or its truncation to so many states of each sort.
+    """Return the singular value tree automaton, or its truncation to `states` states of each sort.
 
     With `gamma` other than 1 the states are those of `gamma^size(t) f(t)` (SVTA*).
 
@@ -122,21 +122,21 @@ def svta(automaton: TreeAutomaton, states: int | None = None, *, gamma: float = 
     return project(automaton, found if states is None else found.truncated(states))
 
 
-class Choice(TypedDict, total=False):
-    """How many states to keep, in one of these ways; each sort keeps at least one and at most its rank.
+class StateBudget(TypedDict, total=False):
+    """Number of states to keep, in one of these ways; each sort keeps at least one and at most its rank.
 
     Attributes
     ----------
     work
-        As much work as with so many states of each sort, but spread to where it serves most: states go in the order of
-        their squared singular value for the products that they cost, `n_a n_b n_c` for each use of a rule.
+        Keep the parsing cost of this many states per sort, spent where it helps most: states are dropped in the order
+        of their squared singular value per product that they cost, `n_a n_b n_c` for each use of a rule.
     budget
-        This part of the states of all sorts together, those of the largest singular values.
+        This fraction of the states of all sorts together, those of the largest singular values.
     tolerance
-        As few as possible, such that the dropped singular values are, as root of the sum of squares, at most this part
-        of all; sorts with larger ones keep more.
+        As few as possible, such that the dropped singular values are, as root of the sum of squares, at most this
+        fraction of all; sorts with larger ones keep more.
     states
-        At most so many of each sort.
+        Maximum number of states of each sort.
     """
 
     work: int | None
@@ -151,22 +151,22 @@ def choose_states(
     sizes: Sequence[int] | None = None,
     weights: Float[Array, "sorts"] | None = None,
     rules: tuple[Int[Array, "rules 3"], Float[Array, "rules"]] | None = None,
-    **choice: Unpack[Choice],
+    **choice: Unpack[StateBudget],
 ) -> Int[Array, "sorts"]:
-    """Return how many states each sort is to have; each at least one and at most its rank.
+    """Return the number of states of each sort; at least one and at most its rank.
 
     Parameters
     ----------
     values
         Singular values of each sort.
     sizes
-        How many states the sorts have now; by default their ranks.
+        Current number of states of each sort; by default their ranks.
     weights
         Factors of the singular values of each sort, for `budget`, `work` and `tolerance`.
     rules
-        For `work`: the rules, and how often each is used.
+        For `work`: the rules, and the number of uses of each.
     choice
-        One of the ways in `Choice`.
+        One of the ways in `StateBudget`.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def choose_states(
             raise UsageError("to choose states by work the rules must be known")
         return _spread(np.split(squares, np.cumsum(ranks)[:-1]), int(number), *rules)
     first = np.diff(sort, prepend=-1) > 0
-    # The smallest first; what each sort must keep comes last.
+    # The smallest first; states that must be kept come last.
     order = np.lexsort((np.where(first, np.inf, squares),))
     if way == "budget":
         total = int(ranks.sum()) if sizes is None else sum(sizes)
@@ -200,7 +200,7 @@ def choose_states(
 
 
 def _spread(squares: Sequence[np.ndarray], work: int, rules: np.ndarray, uses: np.ndarray) -> np.ndarray:
-    """Drop states until parsing costs no more than with `work` of each sort, the worst bargains first."""
+    """Drop states until parsing costs no more than with `work` states of each sort, the least useful per cost first."""
     n_sorts = len(squares)
     counts = np.array([len(part) for part in squares], float)
     columns = [rules[:, axis] for axis in range(3)]
@@ -222,11 +222,11 @@ def _spread(squares: Sequence[np.ndarray], work: int, rules: np.ndarray, uses: n
     return counts.astype(np.int64)
 
 
-def check_choice(choice: Choice) -> tuple[str, float]:
-    """Return the one way to choose states that is given, and its number; raises a `UsageError` if there is none."""
+def check_choice(choice: StateBudget) -> tuple[str, float]:
+    """Return the one given way to choose states, and its number; raises a `UsageError` if there is none."""
     given = [(way, number) for way, number in choice.items() if number is not None]
-    if len(given) != 1 or given[0][0] not in Choice.__annotations__:
-        raise UsageError("say one of: work, budget, tolerance, or states")
+    if len(given) != 1 or given[0][0] not in StateBudget.__annotations__:
+        raise UsageError("give one of work, budget, tolerance or states")
     way, number = given[0]
     assert isinstance(number, int | float)
     if way in ("work", "states") and number < 1:

@@ -1,11 +1,11 @@
-"""Transition tensors `T(i, j, k)`, weight of state `i` above `j` and `k`: dense, sparse, or as a sum of products.
+"""Transition tensors `T(i, j, k)`, weight of state `i` above `j` and `k`: dense, sparse, or sums of products.
 
-Gram matrices need only one operation on pairs of them, `sandwich`:
+Gram matrices need only one operation on pairs of tensors, `sandwich`:
 
     Z(i, i') = sum over j, k, j', k' of  T(i, j, k) X(j, j') Y(k, k') T'(i', j', k')
 
 which is `T^(x)(I, x, y)` of the paper with vectors of length `n^2` kept as matrices, so that nothing as large as
-`n^2 x n^2` is ever formed. Applied to a tensor with its axes in another order it is also the operation's adjoint.
+`n^2 x n^2` is ever formed. Applied to a tensor with permuted axes it is also the operation's adjoint.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import scipy.sparse
 from sapwood import kernels
 from sapwood.errors import UsageError
 from sapwood.grammar.emissions import run_offsets
-from sapwood.shapes import Array, Float, Int
+from sapwood.storage.shapes import Array, Float, Int
 
-# Tensors with a smaller part of their weights not zero are worth keeping sparse.
+# Tensors with a smaller fraction of nonzero weights are kept sparse.
 SPARSE = 0.02
 # A change of basis: matrices of any kind, or all of them sparse.
 Matrix: TypeAlias = "np.ndarray | scipy.sparse.csr_array"
@@ -31,16 +31,16 @@ Matrix: TypeAlias = "np.ndarray | scipy.sparse.csr_array"
 
 @dataclass(frozen=True, eq=False)
 class SparseTensor:
-    """A tensor of three axes by its entries that are not zero.
+    """A tensor of three axes by its nonzero entries.
 
     Attributes
     ----------
     shape
         Its size along each axis.
     places
-        Where they are, sorted by the first axis, then the second, then the third; none twice.
+        Positions of the entries, sorted by the first axis, then the second, then the third, without duplicates.
     values
-        What they are.
+        Values of the entries.
     """
 
     shape: tuple[int, int, int]
@@ -51,7 +51,7 @@ class SparseTensor:
     def from_entries(
         cls, shape: tuple[int, int, int], places: Int[Array, "entries 3"], values: Float[Array, "entries"]
     ) -> SparseTensor:
-        """Build from entries in any order, those at the same place being added; zeros are left out."""
+        """Build from entries in any order; duplicates are added, zeros dropped."""
         places = np.asarray(places, np.int64).reshape(-1, 3)
         if len(places) and (places.min() < 0 or (places >= shape).any()):
             raise UsageError(f"an entry is outside of a tensor of shape {shape}")
@@ -84,12 +84,12 @@ class SparseTensor:
 
     @cached_property
     def rows(self) -> Int[Array, "begins"]:
-        """`(n_a + 1,)`: where the entries of each place of the first axis begin."""
+        """`(n_a + 1,)`: where the entries of each index of the first axis begin."""
         return run_offsets(self.places[:, 0], self.shape[0])
 
     @cached_property
     def pairs(self) -> tuple[Int[Array, "pairs 2"], Int[Array, "entries"]]:
-        """The distinct places along the second and third axes, and each entry's number among them."""
+        """The distinct positions along the second and third axes, and each entry's number among them."""
         keys = self.places[:, 1].astype(np.int64) * self.shape[2] + self.places[:, 2]
         distinct, which = np.unique(keys, return_inverse=True)
         return np.stack([distinct // self.shape[2], distinct % self.shape[2]], axis=1), which.astype(np.int64)
@@ -131,14 +131,14 @@ Tensor: TypeAlias = Float[Array, "n_a n_b n_c"] | SparseTensor | ProductTensor
 
 
 def compact(tensor: Float[Array, "n_a n_b n_c"] | SparseTensor) -> Float[Array, "n_a n_b n_c"] | SparseTensor:
-    """Return a tensor as a sparse one if most of it is zero, else as an array."""
+    """Return a sparse tensor if most of it is zero, else an array."""
     entries = len(tensor.values) if isinstance(tensor, SparseTensor) else np.count_nonzero(tensor)
     few = entries < SPARSE * np.prod(tensor.shape, dtype=float)
     return as_sparse(tensor) if few else dense(tensor)
 
 
 def as_sparse(tensor: Tensor) -> SparseTensor:
-    """Return any tensor by its entries."""
+    """Return any tensor as a sparse one."""
     return tensor if isinstance(tensor, SparseTensor) else SparseTensor.from_dense(dense(tensor))
 
 
@@ -176,7 +176,7 @@ def change_basis(tensor: Tensor, *matrices: Matrix) -> Tensor:
     if isinstance(tensor, ProductTensor):
         return ProductTensor(first.T @ tensor.parent, second.T @ tensor.left, third.T @ tensor.right)
     if isinstance(tensor, SparseTensor):
-        # The sparse axis that stands alone first: entries times d3, summed into (i, j) pairs.
+        # Contract the third axis first: entries times d3, summed into (i, j) pairs.
         half = np.zeros((tensor.shape[0], tensor.shape[1], third.shape[1]))
         kernels.contract_sparse(tensor, np.ascontiguousarray(third, float), half)
     else:
@@ -186,7 +186,7 @@ def change_basis(tensor: Tensor, *matrices: Matrix) -> Tensor:
 
 
 def _change_sparse_basis(tensor: SparseTensor, matrices: Sequence[scipy.sparse.csr_array]) -> SparseTensor:
-    """`change_basis` with sparse matrices: one axis after the other, each time the last, which becomes the first."""
+    """Do `change_basis` with sparse matrices, one axis at a time: always the last, which becomes the first."""
     for matrix in reversed(matrices):
         a, b, c = tensor.shape
         rows = tensor.places[:, 0].astype(np.int64) * b + tensor.places[:, 1]
@@ -200,7 +200,7 @@ def _change_sparse_basis(tensor: SparseTensor, matrices: Sequence[scipy.sparse.c
 def sandwich(
     one: Tensor, left: Float[Array, "n_b other_b"], right: Float[Array, "n_c other_c"], other: Tensor
 ) -> Float[Array, "n_a other_a"]:
-    """Return `Z`, see the module's text, with `X` and `Y` as `left` and `right`."""
+    """Return `Z`, see the module docstring, with `X` and `Y` as `left` and `right`."""
     if isinstance(one, ProductTensor) and isinstance(other, ProductTensor):
         middle = (one.left.T @ left @ other.left) * (one.right.T @ right @ other.right)
         return np.asarray(one.parent @ middle @ other.parent.T)
@@ -224,7 +224,7 @@ def sandwich(
 
 
 def _mixed_sandwich(one: Tensor, left: np.ndarray, right: np.ndarray, other: Tensor) -> np.ndarray:
-    """`sandwich` of a sum of products and another kind: the latter is applied to each product."""
+    """Return the `sandwich` of a sum of products and another kind, which is applied to each product."""
     if isinstance(one, ProductTensor):
         return _mixed_sandwich(other, left.T, right.T, one).T
     assert isinstance(other, ProductTensor)

@@ -1,1 +1,1 @@
-"""The command line: one file a command, each thin: read the arguments, call the library, print."""
+"""Command line: one thin module per command that reads the arguments, calls the library and prints."""

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import click
 
-from sapwood.cli import _common as common
+from sapwood.cli.options import common
+from sapwood.cli.options.types import NATURAL
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.evaluate import EvaluationResult, compare, get_parameters
 from sapwood.evaluate.files import score_files
-from sapwood.files import STANDARD_STREAM, is_regular, name_of
-from sapwood.models import find_model
-from sapwood.storage import read_header
-from sapwood.trees.formats import InputFormat
+from sapwood.model.installed import find_model
+from sapwood.storage.arrays import read_header
+from sapwood.storage.files import STANDARD_STREAM, is_regular, name_of
+from sapwood.trees.formats.registry import InputFormat
 from sapwood.trees.normalise import Normaliser
 
 
-@click.command("compare", short_help="Test which of two parsers is better.")
+@click.command("compare", short_help="Test whether one parser is better than another.")
 @click.argument("gold")
 @click.argument("a")
 @click.argument("b")
 @common.params_option
 @common.resampling_options
-@click.option(
-    "--sentences",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="How many of the sentences with the largest differences to list.",
-)
-@click.option("--no-normalise", is_flag=True, help="Compare trees in files as they are.")
+@click.option("--sentences", type=NATURAL, default=5, help="List the N sentences with the largest differences.")
+@click.option("--no-normalise", is_flag=True, help="Compare trees in files without normalising them.")
 @common.threads_option
 @common.normaliser_options
 @common.format_option
@@ -54,8 +49,8 @@ def command(
 ) -> None:
     """Compare two parsers, A and B, on the sentences of GOLD.
 
-    Each of A and B is a file of trees or a model (a file, or `en` for the included one), which then parses the gold
-    sentences. Intervals are of the paired bootstrap, p-values of approximate randomisation.
+    A and B are files of trees, or models (a file, or `en` for the included one) that parse the gold sentences.
+    Intervals come from a paired bootstrap, p-values from approximate randomisation.
 
     \b
     Examples:
@@ -66,12 +61,12 @@ def command(
         raise UsageError("GOLD is read once for A and once for B, and cannot be standard input; name a file")
     models = [_is_model(path) for path in (a, b)]
     if not any(models):
-        common.refuse_given(context, ["threads"], "goes with a model")
+        common.refuse_given(context, ["threads"], "requires a model")
     if all(models):
         taken = (*common.NORMALISER_OPTIONS, "no_normalise")
-        common.refuse_given(context, taken, "does not go with two models: trees are normalised as theirs were")
+        common.refuse_given(context, taken, "cannot be used with two models: trees are normalised as theirs were")
     if no_normalise:
-        common.refuse_given(context, common.NORMALISER_OPTIONS, "does not go with --no-normalise")
+        common.refuse_given(context, common.NORMALISER_OPTIONS, "cannot be used with --no-normalise")
     common.check_inputs(gold, *(path for path, model in zip((a, b), models, strict=True) if not model))
     progress = common.make_progress(quiet)
     parameters = get_parameters(params)
@@ -82,7 +77,7 @@ def command(
             return score_files(
                 gold, path, format=input_format, normaliser=cleaned, parameters=parameters, progress=progress
             )
-        from sapwood.evaluate.held_out import evaluate_parser
+        from sapwood.evaluate.dev_set import evaluate_parser
 
         parser = common.load_parser(path, threads=common.default_threads(threads))
         trees = common.trees_from([gold], input_format, False, progress)
@@ -102,7 +97,7 @@ def command(
 
 
 def _is_model(path: str) -> bool:
-    """Return whether this is a model rather than trees, going by what is in the file."""
+    """Return whether a file is a model rather than trees, judging by its content."""
     file = find_model(path)
     try:
         return file.suffix == ".sapwood" or (is_regular(file) and bool(read_header(file)))

@@ -6,44 +6,30 @@ from typing import Any
 
 import click
 
-from sapwood.cli import _common as common
-from sapwood.cli._types import Choice
+from sapwood.cli.options import common
+from sapwood.cli.options.aliases import MIN_COUNT
+from sapwood.cli.options.help import GroupedCommand
+from sapwood.cli.options.types import BETWEEN_0_AND_1, NATURAL, POSITIVE, ChoiceParam
 from sapwood.errors import InputError
-from sapwood.files import name_of
+from sapwood.storage.files import name_of
 from sapwood.trees.normalise import Normaliser
 
 
-@click.command("diagnose", short_help="Tell what hidden states a treebank can carry.")
+@click.command(
+    "diagnose", cls=GroupedCommand, aliases=MIN_COUNT, short_help="Estimate how many hidden states a treebank supports."
+)
 @click.argument("treebank")
+@click.option("--states", type=click.IntRange(min=2), default=16, help="Maximum number of states per symbol.")
 @click.option(
-    "--states", type=click.IntRange(min=2), default=16, show_default=True, help="The most states to look for."
+    "--features", type=ChoiceParam(["simple", "rich"]), default="rich", help="Set of inside and outside features."
 )
+@click.option("--min-count", type=POSITIVE, default=200, help="Skip symbols that occur fewer than N times.")
+@click.option("--resamples", type=click.IntRange(min=2), default=200, help="Number of bootstrap samples.")
 @click.option(
-    "--features",
-    type=Choice(["simple", "rich"]),
-    default="rich",
-    show_default=True,
-    help="What is looked at inside and outside of nodes.",
+    "--confidence", type=BETWEEN_0_AND_1, default=0.95, help="Confidence level of the bounds on singular values."
 )
-@click.option(
-    "--least",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    help="Symbols that occur less often are left out.",
-)
-@click.option(
-    "--resamples", type=click.IntRange(min=2), default=200, show_default=True, help="Samples of the bootstrap."
-)
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.95,
-    show_default=True,
-    help="How sure the bounds of singular values are.",
-)
-@click.option("--top", type=click.IntRange(min=0), default=20, show_default=True, help="How many symbols to describe.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of halves and samples.")
+@click.option("--top", type=NATURAL, default=20, help="Number of symbols to describe.")
+@common.seed_option
 @common.threads_option
 @common.normaliser_options
 @common.format_option
@@ -52,11 +38,6 @@ from sapwood.trees.normalise import Normaliser
 @common.quiet_option
 def command(
     treebank: str,
-    states: int,
-    features: str,
-    least: int,
-    resamples: int,
-    confidence: float,
     top: int,
     seed: int,
     threads: int | None,
@@ -65,12 +46,14 @@ def command(
     skip_bad: bool,
     as_json: bool,
     quiet: bool,
+    **settings: Any,
 ) -> None:
-    """Tell what hidden states the trees of TREEBANK can carry, and whether features stand for them.
+    """Estimate how many hidden states TREEBANK supports, and whether it has anchor features for them.
 
-    Singular vectors and anchors are found on one half of the trees and looked at on the other. For each symbol it says
-    how many states hold there (Conditions 1 and 2 of spectral learning), with bounds by the bootstrap, and how sharp
-    and how frequent the anchors of pivot learning are.
+    Singular vectors and anchors are estimated on one half of the trees and tested on the other. For each symbol, report
+    the number of states that hold up (Conditions 1 and 2 of spectral learning), with bootstrap bounds, and the
+    sharpness and frequency of the anchors of pivot learning. For the treebank, report the constants of theorem 3 of
+    spectral learning, and how many nodes it requires for an error of 10 %.
 
     \b
     Examples:
@@ -79,17 +62,15 @@ def command(
     """
     common.check_inputs(treebank)
     progress = common.make_progress(quiet)
-    from sapwood.learn.diagnosis import diagnose
+    from sapwood.learn.spectral.diagnostics import diagnose
     from sapwood.trees.corpus import Corpus
 
     trees = list(common.trees_from([treebank], input_format, skip_bad, progress))
     if not trees:
         raise InputError(f"{name_of(treebank)}: no trees in it")
-    found = diagnose(
-        Corpus.from_trees(trees, normaliser=normaliser), states=states, features=features, least=least,
-        resamples=resamples, confidence=confidence, random_state=seed, threads=common.default_threads(threads),
-        progress=progress,
-    )  # fmt: skip
+    corpus = Corpus.from_trees(trees, normaliser=normaliser)
+    threads = common.default_threads(threads)
+    found = diagnose(corpus, random_state=seed, threads=threads, progress=progress, **settings)
     if as_json:
         common.print_json(found.to_dict())
     else:

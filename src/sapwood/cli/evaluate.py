@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from sapwood.cli import _common as common
-from sapwood.cli._induced import (
+from sapwood.cli.options import common
+from sapwood.cli.options.induction import (
     eval_induced,
     eval_unlabelled,
     induced_model,
@@ -16,23 +17,27 @@ from sapwood.cli._induced import (
     score_unlabelled,
     show_unlabelled,
 )
+from sapwood.cli.options.types import NATURAL
 from sapwood.errors import UsageError
 from sapwood.evaluate import EvaluationResult, get_parameters
 from sapwood.evaluate.files import refuse_nothing, score_files
-from sapwood.files import name_of
-from sapwood.run.progress import Progress
-from sapwood.trees.formats import InputFormat
+from sapwood.runtime.progress import Progress
+from sapwood.storage.files import name_of
+from sapwood.trees.formats.registry import InputFormat
 from sapwood.trees.normalise import Normaliser
 
 if TYPE_CHECKING:
-    from sapwood.inference.parser import Precision
+    from sapwood.evaluate.calibration import Reliability
+    from sapwood.evaluate.evalb_params import EvalbParameters
+    from sapwood.inference import Parser
+    from sapwood.trees.tree import Tree
 
-# Options that mean nothing where there are no labels, and nothing to models of heads and spans.
+# Options that do not apply to unlabelled scores, and options that do not apply to models of heads and spans.
 _LABELLED = ("params", "confidence", "resamples", "seed", "sentences", "calibration", "no_normalise")
 _OF_GRAMMARS = ("decoder", "threshold", "precision", "max_memory", "timeout")
 
 
-@click.command("eval", short_help="Score trees or a model against gold trees.")
+@click.command("eval", short_help="Score trees, or a model, against gold trees.")
 @click.argument("gold")
 @click.argument("predicted", required=False)
 @click.option(
@@ -40,29 +45,29 @@ _OF_GRAMMARS = ("decoder", "threshold", "precision", "max_memory", "timeout")
     "--model",
     "models",
     multiple=True,
-    help="Parse the gold sentences with this model, or the product of several, and score the result. "
-    "[default: bundled]",
+    help="Model to parse the gold sentences with; repeat for the product of several. [default: the included "
+    "English model]",
 )
 @common.params_option
 @common.resampling_options
 @click.option(
     "--sentences",
-    type=click.IntRange(min=0),
+    type=NATURAL,
     is_flag=False,
     flag_value=0,
-    help="Print the scores of each sentence instead, the worst first; with N, of that many.",
+    help="Print scores per sentence instead, worst first; with N, only N of them.",
     metavar="[N]",
 )
 @click.option(
     "--unlabelled",
     is_flag=True,
-    help="Score spans without labels and punctuation, as for models learned without trees; or, of CoNLL-U, heads.",
+    help="Score unlabelled spans without punctuation, as for induced models; for CoNLL-U, score heads.",
 )
-@click.option("--gold-tags", is_flag=True, help="With -m: give the parser the gold part-of-speech tags.")
-@click.option("--calibration", is_flag=True, help="With -m: also show how often phrases of each probability are right.")
+@click.option("--gold-tags", is_flag=True, help="With -m, parse with the gold part-of-speech tags.")
+@click.option("--calibration", is_flag=True, help="With -m, report the calibration of phrase probabilities.")
 @common.parser_options
 @common.precision_option
-@click.option("--no-normalise", is_flag=True, help="Compare the trees as they are.")
+@click.option("--no-normalise", is_flag=True, help="Compare trees without normalising them.")
 @common.threads_option
 @common.cluster_option
 @common.normaliser_options
@@ -73,6 +78,7 @@ _OF_GRAMMARS = ("decoder", "threshold", "precision", "max_memory", "timeout")
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     gold: str,
     predicted: str | None,
     models: tuple[str, ...],
@@ -84,11 +90,6 @@ def command(
     unlabelled: bool,
     gold_tags: bool,
     calibration: bool,
-    decoder: str | None,
-    threshold: float | None,
-    precision: Precision,
-    max_memory: int | None,
-    timeout: float | None,
     no_normalise: bool,
     threads: int | None,
     cluster: str | None,
@@ -97,11 +98,12 @@ def command(
     skip_bad: bool,
     as_json: bool,
     quiet: bool,
+    **parsing: Any,
 ) -> None:
     """Score PREDICTED trees, or a model's parses, against GOLD trees.
 
-    Gold and predicted trees are normalised first (function tags, empty elements, repeated unaries), with -m the way
-    the model's training trees were. A blank line among the predicted trees is a sentence that was not parsed.
+    Gold and predicted trees are first normalised (function tags, empty elements, repeated unaries); with -m, in the
+    same way as the model's training trees. A blank line in PREDICTED is a sentence without a parse.
 
     \b
     Examples:
@@ -112,99 +114,113 @@ def command(
       sapwood eval test.mrg -m model.sapwood --calibration
       sapwood eval test.mrg parsed.mrg --unlabelled
     """
-    if sentences is not None:
-        common.refuse_given(context, ["confidence", "resamples", "seed"], "does not go with --sentences")
-        if calibration:
-            raise UsageError("--calibration does not go with --sentences")
-    if predicted is not None and models:
-        raise UsageError("give either PREDICTED trees or a model (-m), not both")
-    if predicted is not None:
-        ours = [
-            "gold_tags",
-            "calibration",
-            "decoder",
-            "threshold",
-            "precision",
-            "max_memory",
-            "timeout",
-            "threads",
-            "cluster",
-        ]
-        common.refuse_given(context, ours, "goes with -m")
-    else:
-        taken = (*common.NORMALISER_OPTIONS, "no_normalise")
-        common.refuse_given(context, taken, "does not go with -m: trees are normalised as the model's were")
-    if no_normalise:
-        common.refuse_given(context, common.NORMALISER_OPTIONS, "does not go with --no-normalise")
-    common.check_inputs(gold, predicted)
-    if skip_bad and predicted is not None:
-        raise UsageError("--skip-bad would shift gold against predicted trees; it goes with -m only")
+    _check_options(context, gold, predicted, models)
     progress = common.make_progress(quiet)
     if predicted is not None and (unlabelled or is_conllu(predicted)):
-        common.refuse_given(context, _LABELLED, "does not go with scores without labels")
+        common.refuse_given(context, _LABELLED, "cannot be used with unlabelled scores")
         show_unlabelled(score_unlabelled(gold, predicted, input_format, progress), as_json)
         return
     if predicted is None and (learned := induced_model(models)) is not None:
-        common.refuse_given(context, (*_LABELLED, *_OF_GRAMMARS), f"is for grammars, and {models[0]} is none")
+        common.refuse_given(context, (*_LABELLED, *_OF_GRAMMARS), f"is for grammars, and {models[0]} is not one")
         workers = common.open_workers(context, cluster, threads)
         show_unlabelled(eval_induced(learned, gold, input_format, skip_bad, gold_tags, workers, progress), as_json)
         return
-    parameters = get_parameters(params)
-    reliability = None
+    parameters, reliability = get_parameters(params), None
     if predicted is None:
-        from sapwood.evaluate.calibration import Reliability
-        from sapwood.evaluate.held_out import evaluate_parser
-
-        reliability = Reliability() if calibration else None
-
-        parser = common.load_parser(
-            models,
-            decoder=decoder,
-            threshold=threshold,
-            precision=precision,
-            max_memory=max_memory,
-            timeout=timeout,
-            workers=common.open_workers(context, cluster, threads),
-            marginals=calibration,
-        )
+        workers = common.open_workers(context, cluster, threads)
+        parser = common.load_parser(models, workers=workers, marginals=calibration, **parsing)
         started = time.perf_counter()
         trees = common.trees_from([gold], input_format, skip_bad, progress)
-        if unlabelled or common.is_induced(parser.grammar):
-            common.refuse_given(context, _LABELLED, "does not go with scores without labels")
+        if unlabelled or parser.model.preparation.induced is not None:
+            common.refuse_given(context, _LABELLED, "cannot be used with unlabelled scores")
             show_unlabelled(eval_unlabelled(parser, trees, gold_tags, progress), as_json)
             return
-        result = evaluate_parser(
-            parser, trees, parameters=parameters, gold_tags=gold_tags, reliability=reliability, progress=progress
-        )
+        result, reliability = _score_parses(parser, trees, parameters, gold_tags, calibration, progress)
     else:
         started = time.perf_counter()
-        cleaned = None if no_normalise else normaliser
+        clean = None if no_normalise else normaliser
         result = score_files(
-            gold, predicted, format=input_format, normaliser=cleaned, parameters=parameters, progress=progress
+            gold, predicted, format=input_format, normaliser=clean, parameters=parameters, progress=progress
         )
     seconds = time.perf_counter() - started
     _report_problems(result, gold, progress)
     if sentences is not None:
-        chosen = result.worst()[: sentences or None]
-        if as_json:
-            for row in result.sentence_dicts(chosen):
-                common.print_json(row)
-        else:
-            click.echo(result.format_sentences(chosen))
-        return
+        _print_sentences(result, sentences, as_json)
+    else:
+        _print_scores(result, _Resampling(confidence, resamples, seed), reliability, seconds, as_json)
+
+
+def _check_options(context: click.Context, gold: str, predicted: str | None, models: tuple[str, ...]) -> None:
+    """Refuse options that cannot be combined, and files that cannot be read."""
+    given = context.params
+    if given["sentences"] is not None:
+        common.refuse_given(context, ["confidence", "resamples", "seed"], "cannot be used with --sentences")
+        if given["calibration"]:
+            raise UsageError("--calibration cannot be used with --sentences")
+    if predicted is not None and models:
+        raise UsageError("give either PREDICTED trees or a model (-m), not both")
+    if predicted is not None:
+        common.refuse_given(context, ("gold_tags", "calibration", *_OF_GRAMMARS, "threads", "cluster"), "requires -m")
+    else:
+        taken = (*common.NORMALISER_OPTIONS, "no_normalise")
+        common.refuse_given(context, taken, "cannot be used with -m: trees are normalised as the model's were")
+    if given["no_normalise"]:
+        common.refuse_given(context, common.NORMALISER_OPTIONS, "cannot be used with --no-normalise")
+    common.check_inputs(gold, predicted)
+    if given["skip_bad"] and predicted is not None:
+        raise UsageError("--skip-bad would shift gold against predicted trees; it requires -m")
+
+
+def _score_parses(
+    parser: Parser, trees: Iterable[Tree], parameters: EvalbParameters, gold_tags: bool, calibration: bool,
+    progress: Progress,
+) -> tuple[EvaluationResult, Reliability | None]:  # fmt: skip
+    """Return the scores of a parser and, if wanted, the calibration of its probabilities."""
+    from sapwood.evaluate.calibration import Reliability
+    from sapwood.evaluate.dev_set import evaluate_parser
+
+    reliability = Reliability() if calibration else None
+    result = evaluate_parser(
+        parser, trees, parameters=parameters, gold_tags=gold_tags, reliability=reliability, progress=progress
+    )
+    return result, reliability
+
+
+def _print_sentences(result: EvaluationResult, count: int, as_json: bool) -> None:
+    """Print the scores of the worst sentences; 0 prints all."""
+    chosen = result.worst()[: count or None]
     if as_json:
-        found = result.report(confidence=confidence, resamples=resamples, seed=seed)
+        for row in result.sentence_dicts(chosen):
+            common.print_json(row)
+    else:
+        click.echo(result.format_sentences(chosen))
+
+
+class _Resampling(NamedTuple):
+    """Bootstrap settings of the confidence intervals."""
+
+    confidence: float
+    resamples: int
+    seed: int
+
+
+def _print_scores(
+    result: EvaluationResult, resampling: _Resampling, reliability: Reliability | None, seconds: float, as_json: bool
+) -> None:
+    """Print the scores with their confidence intervals, and the calibration."""
+    if as_json:
+        found = result.report(**resampling._asdict())
         more = {} if reliability is None else {"calibration": reliability.to_dict()}
         common.print_json({**found, **more, "seconds": round(seconds, 3)})
     else:
-        intervals = result.intervals(confidence=confidence, resamples=resamples, seed=seed)
-        click.echo(result.format(intervals, f"{100 * confidence:.4g} % of all"))
+        intervals = result.intervals(**resampling._asdict())
+        click.echo(result.format(intervals, f"{100 * resampling.confidence:.4g} % of all"))
         if reliability is not None:
             click.echo(f"\n{reliability.format()}")
 
 
 def _report_problems(result: EvaluationResult, gold: str, progress: Progress) -> None:
-    """Say which sentences could not be compared; if that is all of them, there is no result."""
+    """Report sentences that could not be compared; raises an error if there are no others."""
     refuse_nothing(result, name_of(gold))
     if result.messages:
         shown = "".join(f"\n  {message}" for message in result.messages[:5])

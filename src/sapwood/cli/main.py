@@ -1,7 +1,8 @@
-"""The command `sapwood`: finds the subcommand, and turns every failure into a message and an exit code."""
+"""Entry point of `sapwood`: dispatches to subcommands, and turns failures into messages and exit codes."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -10,60 +11,79 @@ import traceback
 import click
 
 from sapwood._version import __version__
-from sapwood.errors import InputError, SapwoodError
+from sapwood.errors import ClusterError, InputError, SapwoodError
 
+# The module of each command, and its line in the help: importing all modules for these lines would take longer.
 _COMMANDS = {
-    "train": "sapwood.cli.train",
-    "parse": "sapwood.cli.parse",
-    "tag": "sapwood.cli.tag",
-    "eval": "sapwood.cli.evaluate",
-    "compare": "sapwood.cli.compare",
-    "inspect": "sapwood.cli.inspect",
-    "diagnose": "sapwood.cli.diagnose",
-    "serve": "sapwood.cli.serve",
-    "next": "sapwood.cli.next",
-    "convert": "sapwood.cli.convert",
-    "import": "sapwood.cli.import_",
-    "package": "sapwood.cli.package",
-    "models": "sapwood.cli.models",
-    "search": "sapwood.cli.search",
-    "minimise": "sapwood.cli.minimise",
-    "plot": "sapwood.cli.plot",
-    "decompose": "sapwood.cli.decompose",
-    "lm": "sapwood.cli.lm",
-    "identify": "sapwood.cli.identify",
-    "induce": "sapwood.cli.induce",
+    "train": ("sapwood.cli.train", "Train a parser on treebanks."),
+    "parse": ("sapwood.cli.parse", "Parse sentences: one per line in, one tree per line out."),
+    "tag": ("sapwood.cli.tag", "Tag sentences: words in, word/TAG out."),
+    "tokenise": ("sapwood.cli.treebank.tokenise", "Split raw text into sentences and tokens."),
+    "eval": ("sapwood.cli.evaluate", "Score trees, or a model, against gold trees."),
+    "compare": ("sapwood.cli.compare", "Test whether one parser is better than another."),
+    "inspect": ("sapwood.cli.models.inspect", "Describe a model or a treebank."),
+    "sample": ("sapwood.cli.models.sample", "Sample trees or sentences from a grammar."),
+    "diagnose": ("sapwood.cli.diagnose", "Estimate how many hidden states a treebank supports."),
+    "serve": ("sapwood.cli.serve", "Explore models and treebanks in a browser."),
+    "select": ("sapwood.cli.treebank.select", "Select and parse the sentences to annotate next."),
+    "convert": ("sapwood.cli.treebank.convert", "Convert trees between formats, normalise or binarise them."),
+    "split": ("sapwood.cli.treebank.split", "Split a treebank into training, dev and test files."),
+    "import": ("sapwood.cli.models.import_", "Import a grammar from text files."),
+    "package": ("sapwood.cli.models.package", "Package a model as a Python wheel."),
+    "models": ("sapwood.cli.models.installed", "List installed models."),
+    "search": ("sapwood.cli.treebank.search", "Search treebanks with tree patterns."),
+    "minimise": ("sapwood.cli.models.minimise", "Compress a model: fewer hidden states, faster parsing."),
+    "plot": ("sapwood.cli.plot", "Plot training curves, or the singular values of a model."),
+    "anchors": ("sapwood.cli.unsupervised.anchors", "Find the hidden states of a co-occurrence matrix."),
+    "lm": ("sapwood.cli.lm.group", "Count n-grams; train and use language models."),
+    "identify": ("sapwood.cli.unsupervised.identify", "Check whether a model is identifiable from sentences."),
+    "induce": ("sapwood.cli.unsupervised.induce", "Induce a grammar or dependency model from plain text."),
 }
-# Other names of commands, understood but not listed.
-_ALIASES = {"minimize": "minimise", "evaluate": "eval"}
+# Aliases of commands, accepted but not listed.
+_ALIASES = {
+    "minimize": "minimise",
+    "tokenize": "tokenise",
+    "evaluate": "eval",
+    "next": "select",
+    "decompose": "anchors",
+}
 _INTERRUPTED = 130
 _BUG = 70
 
 
 class _Stopped(Exception):
-    """Carries an interrupt or a broken pipe past Click, which has other plans for them; see its cause."""
+    """Carries an interrupt or a broken pipe, its cause, past the handlers of Click."""
 
 
 class _LazyGroup(click.Group):
-    """Imports a command only when it is called, so that `sapwood --help` is quick."""
+    """A group that imports commands on use, so that `sapwood --help` is quick."""
 
     def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        from sapwood.cli.options.completion import complete_files
+        from sapwood.cli.options.types import limit_numbers
+
         name = _ALIASES.get(name, name)
         if name not in _COMMANDS:
             return None
-        command = importlib.import_module(_COMMANDS[name]).command
+        command = importlib.import_module(_COMMANDS[name][0]).command
         assert isinstance(command, click.Command)
+        limit_numbers(command)
+        complete_files(command)
         return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
         if not name.startswith("-") and self.get_command(context, name) is None and not context.resilient_parsing:
-            from sapwood.cli._types import suggestion
+            from sapwood.cli.options.types import suggestion
 
             context.fail(f"no command {name!r}{suggestion(name, [*_COMMANDS, *_ALIASES])}")
         return super().resolve_command(context, arguments)
@@ -75,10 +95,10 @@ class _LazyGroup(click.Group):
             raise _Stopped from error
 
 
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="sapwood")
 def main() -> None:
-    """Learn grammars from treebanks, and parse with them.
+    """Train parsers on treebanks, and parse with them.
 
     \b
     Examples:
@@ -86,8 +106,8 @@ def main() -> None:
       sapwood train train.mrg --dev dev.mrg -o model.sapwood
       sapwood eval test.mrg -m model.sapwood
 
-    Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a file that cannot be read or written or is malformed,
-    4 a bad model, 5 a cluster that cannot be reached or was lost, 130 interrupted.
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 3 unreadable, unwritable or malformed file,
+    4 bad model, 5 cluster unreachable or lost, 130 interrupted.
     """
 
 
@@ -96,17 +116,25 @@ def run(arguments: list[str] | None = None) -> None:
     for name, mode in (("stdin", "r"), ("stdout", "r"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            # Closed by whoever started us. Input (`<&-`) is as good as empty, remarks go nowhere; but nothing can be
-            # written to standard output.
+            # Closed by the parent process. Input (`<&-`) counts as empty and messages are dropped, but writing to
+            # standard output fails.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
         elif name != "stdin" and hasattr(stream, "reconfigure"):
-            # Only a file name can hold what UTF-8 cannot; `\udcff` is right in JSON as well.
+            # Only file names can contain surrogates; `\udcff` is valid in JSON as well.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    sys.exit(_run(arguments))
+    code = _run(arguments)
+    if arguments is None and code == ClusterError.exit_code:
+        # Messages that Dask could not send can crash the interpreter when it collects them at its end. All files are
+        # written by now.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _interrupted(error: BaseException | None) -> int:
-    """Say that a command was interrupted, and what the error says of going on."""
+    """Report that a command was interrupted, with the error's hint on how to resume."""
     hint = f"; {error}" if isinstance(error, KeyboardInterrupt) and error.args else ""
     click.echo(("\n" if sys.stderr.isatty() else "") + f"sapwood: interrupted{hint}", err=True)  # not behind a "^C"
     return _INTERRUPTED
@@ -126,7 +154,7 @@ def _run(arguments: list[str] | None) -> int:
         return error.exit_code
     except (_Stopped, KeyboardInterrupt, click.Abort, BrokenPipeError) as error:
         if isinstance(error.__cause__ or error, BrokenPipeError):
-            _abandon_output()  # whoever read it has gone away (`| head`)
+            _abandon_output()  # the reader has exited (`| head`)
             return 0
         return _interrupted(error.__cause__ or error)
     except UnicodeEncodeError as error:
@@ -137,7 +165,9 @@ def _run(arguments: list[str] | None) -> int:
         _abandon_output()
         return InputError.exit_code
     except MemoryError:
-        click.echo("sapwood: out of memory; shorter sentences (--max-words) or a smaller model need less", err=True)
+        click.echo(
+            "sapwood: out of memory; use a smaller model, or limit the length of sentences (--max-words)", err=True
+        )
         return 1
     except Exception as error:
         if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
@@ -154,7 +184,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _abandon_output() -> None:
-    """Write out what standard output still holds or, if that fails, keep Python from complaining about it at exit."""
+    """Flush standard output or, if that fails, keep Python from reporting it at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -3,51 +3,73 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from sapwood.cli import _common as common
-from sapwood.cli._types import Size
+from sapwood.cli.options import common
+from sapwood.cli.options.types import ABOVE_ZERO, POSITIVE, Size
 from sapwood.errors import UsageError
+
+if TYPE_CHECKING:
+    from sapwood.web.server import LogFormat
+    from sapwood.web.service import Limits
 
 _TOKEN = "SAPWOOD_TOKEN"
 
 
-@click.command("serve", short_help="Look at models and treebanks in a browser.")
+@click.command("serve", short_help="Explore models and treebanks in a browser.")
 @click.option(
     "-m",
     "--model",
     "models",
     multiple=True,
-    help="Model file, of a grammar or a language model; may be given several times. "
-    "[default: the included English model]",
+    help="Parser or language model to serve. Repeatable. [default: the included English model]",
 )
-@click.option("--treebank", help="Trees to browse, to search, and to compare parses with.")
-@click.option("--log", "logs", multiple=True, help="Training log to show, also while training goes on.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 is every one.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 is any that is free."
-)
-@click.option("--token", help=f"What clients of the API must send as bearer token. [default: ${_TOKEN}, or none]")
+@click.option("--treebank", help="Treebank to browse, search, and compare parses with.")
+@click.option("--log", "logs", multiple=True, help="Training log to show, even while training is running. Repeatable.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 listens on all interfaces.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, help="Port to listen on; 0 picks a free one.")
+@click.option("--token", help=f"Bearer token that API clients must send. [default: ${_TOKEN}, else none]")
 @common.parser_options
-@click.option("--max-words", type=click.IntRange(min=1), default=250, show_default=True, help="Of a sentence.")
-@click.option("--max-sentences", type=click.IntRange(min=1), default=1000, show_default=True, help="Of one request.")
-@click.option("--max-body", type=Size(), default="1M", show_default=True, help="Size of one request.")
+@click.option("--max-words", type=POSITIVE, default=250, help="Maximum length of a sentence in words.")
+@click.option("--max-sentences", type=POSITIVE, default=1000, help="Maximum number of sentences per request.")
+@click.option("--max-body", type=Size(), default="1M", help="Maximum size of a request.")
+@click.option("--max-total-words", type=POSITIVE, default=50_000, help="Maximum number of words per request.")
 @click.option(
-    "--max-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
-    show_default=True,
-    help="Time for one request, waiting included.",
+    "--max-characters",
+    type=POSITIVE,
+    default=200_000,
+    help="Maximum number of characters of the texts or trees in a request.",
+)
+@click.option(
+    "--max-seconds", type=ABOVE_ZERO, default=30.0, help="Time limit per request in seconds, including waiting."
 )
 @click.option(
     "--queue",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     default=128,
-    show_default=True,
-    help="Requests that may wait or be under way; others are told to come back later.",
+    help="Maximum number of running and waiting requests; further ones are rejected.",
 )
-@click.option("--log-texts", is_flag=True, help="Log what is sent to be parsed, too.")
+@click.option(
+    "--max-connections",
+    type=click.IntRange(min=2),
+    default=1000,
+    help="Maximum number of open connections.",
+)
+@click.option(
+    "--max-connections-per-client",
+    type=click.IntRange(min=1),
+    default=256,
+    help="Maximum number of open connections from one address; behind a proxy, give as many as --max-connections.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Format of log lines.",
+)
+@click.option("--log-texts", is_flag=True, help="Also log the texts sent for parsing.")
 @common.threads_option
 @common.format_option
 @common.skip_bad_option
@@ -61,23 +83,18 @@ def command(
     token: str | None,
     decoder: str | None,
     threshold: float | None,
-    max_memory: int | None,
-    timeout: float | None,
-    max_words: int,
-    max_sentences: int,
-    max_body: int,
-    max_seconds: float,
-    queue: int,
+    log_format: LogFormat,
     log_texts: bool,
     threads: int | None,
     input_format: str,
     skip_bad: bool,
     quiet: bool,
+    **limits: Any,
 ) -> None:
-    """Serve pages to look at parses, hidden states and treebanks with a browser, and an HTTP API, until Ctrl-C.
+    """Serve an HTTP API, and pages to explore parses, hidden states and treebanks, until Ctrl-C.
 
-    It listens on this machine alone unless --host says otherwise; then give a token as well. The API is described at
-    /api/openapi.json. Each model is one to choose from on the pages; a file with several grammars parses with their
+    The server listens on this machine only, unless --host is given; set a token in that case. The API is described at
+    /api/openapi.json. Users choose between the models on the pages; a file with several grammars parses with their
     product.
 
     \b
@@ -86,37 +103,24 @@ def command(
       sapwood serve -m model.sapwood --treebank dev.mrg --port 8000
       sapwood serve -m small.sapwood -m large.sapwood -m words.lm --log train.jsonl
     """
-    from sapwood.trees.formats import BadTrees
+    from sapwood.trees.formats.registry import BadTrees
     from sapwood.web.server import is_loopback, log_to_stderr, open_socket, serve
-    from sapwood.web.service import Limits, Service
+    from sapwood.web.service import Service
 
     common.check_inputs(*models_to_check(models), treebank)
-    token = token if token is not None else os.environ.get(_TOKEN)
-    if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
-        raise UsageError("--token: a token is made of printable ASCII characters, without blanks around it")
+    token = _checked_token(token if token is not None else os.environ.get(_TOKEN))
     progress = common.make_progress(quiet)
-    default = Limits()
-    limits = Limits(
-        body=max_body,
-        sentences=max_sentences,
-        words=max_words,
-        seconds=max_seconds,
-        sentence_seconds=default.sentence_seconds if timeout is None else timeout,
-        memory=default.memory if max_memory is None else max_memory,
-        queue=queue,
-    )
     bad = BadTrees() if skip_bad else None
-    # Two at least: then no request has all of them.
+    # At least two, so that no request takes all of them.
     workers = max(2, common.default_threads(None)) if threads is None else threads
-    listening = open_socket(host, port)
-    with listening:
+    with open_socket(host, port) as listening:
         service = Service.load(
             models,
             treebank=treebank,
             logs=logs,
             format=input_format,
             on_bad=bad,
-            limits=limits,
+            limits=_limits(**limits),
             threads=workers,
             token=token,
             decoder=decoder,
@@ -125,9 +129,9 @@ def command(
         if bad is not None and bad.count:
             progress.note(bad.report())
         if not is_loopback(listening) and token is None:
-            progress.note("others can reach this address, and nobody is asked for a token (--token)")
+            progress.note("this address is reachable by others, and no token is required (--token)")
         if not quiet:
-            log_to_stderr()
+            log_to_stderr(log_format)
         serve(
             service,
             listening,
@@ -136,9 +140,49 @@ def command(
         )
 
 
+def _checked_token(token: str | None) -> str | None:
+    """Return the token; raises `UsageError` if it cannot be sent in a header."""
+    if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
+        raise UsageError("--token: a token consists of printable ASCII characters, without surrounding spaces")
+    return token
+
+
+def _limits(
+    *,
+    max_body: int,
+    max_characters: int,
+    max_total_words: int,
+    max_sentences: int,
+    max_words: int,
+    max_seconds: float,
+    timeout: float | None,
+    max_memory: int | None,
+    queue: int,
+    max_connections: int,
+    max_connections_per_client: int,
+) -> Limits:
+    """Return the limits of requests that the options ask for."""
+    from sapwood.web.service import Limits
+
+    default = Limits()
+    return Limits(
+        body=max_body,
+        characters=max_characters,
+        total_words=max_total_words,
+        sentences=max_sentences,
+        words=max_words,
+        seconds=max_seconds,
+        sentence_seconds=default.sentence_seconds if timeout is None else timeout,
+        memory=default.memory if max_memory is None else max_memory,
+        queue=queue,
+        connections=max_connections,
+        connections_per_client=max_connections_per_client,
+    )
+
+
 def models_to_check(models: tuple[str, ...]) -> list[str]:
-    """Return the models that are files; raises `UsageError` for what cannot be one."""
-    from sapwood.models import find_model
+    """Return the models that are files; raises `UsageError` for invalid names."""
+    from sapwood.model.installed import find_model
 
     if "-" in models:
         raise UsageError("a model cannot be read from standard input; name a file")

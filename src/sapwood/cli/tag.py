@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from sapwood.cli import _common as common
-from sapwood.cli._output import tree_output
-from sapwood.files import STANDARD_STREAM
-from sapwood.models import default_model_path, find_model
+from sapwood.cli.options import common
+from sapwood.cli.options.output import tree_output
+from sapwood.model.installed import default_model_path, find_model
+from sapwood.storage.files import STANDARD_STREAM, name_of
+
+if TYPE_CHECKING:
+    from sapwood.runtime.progress import Progress
+    from sapwood.trees.tokenise.lines import Lines
 
 
 @click.command("tag", short_help="Tag sentences: words in, word/TAG out.")
@@ -19,10 +25,11 @@ from sapwood.models import default_model_path, find_model
     "--model",
     "models",
     multiple=True,
-    help="Model file of a tagger or a parser; give several for their product. [default: the included English model]",
+    help="Tagger or parser model; repeat to tag with the product of several. [default: the included English model]",
 )
-@click.option("--raw", is_flag=True, help="The input is plain text: split it into sentences and tokens.")
-@click.option("--score", is_flag=True, help="FILE has word/TAG: tell how many tags the model finds.")
+@click.option("--raw", is_flag=True, help="Input is raw text: split it into sentences and tokens.")
+@common.lines_option
+@click.option("--score", is_flag=True, help="FILE contains word/TAG: report tagging accuracy.")
 @click.option("-o", "--output", help="Output file. [default: standard output]")
 @common.threads_option
 @common.json_option
@@ -33,19 +40,20 @@ def command(
     file: str,
     models: tuple[str, ...],
     raw: bool,
+    lines: Lines,
     score: bool,
     output: str | None,
     threads: int | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Tag the words of FILE (default: standard input): one sentence a line, tokens separated by blanks.
+    """Tag the words of FILE (default: standard input): one sentence per line, tokens separated by spaces.
 
-    `sapwood train --sequences` learns taggers. A parser has tags, too, and knows more of a sentence when it chooses
-    them; it takes longer. Output is as of `sapwood parse --to tagged`.
+    Train taggers with `sapwood train --sequences`. Parsers can tag, too: they use more of the sentence, but are slower.
+    The output format is that of `sapwood parse --to tagged`.
 
-    With --score it tells how many words have the tag that FILE gives them, with an interval, and how many of those
-    that the model knows and of those that it does not.
+    With --score, report the tagging accuracy on FILE with a confidence interval, overall and for known and unknown
+    words.
 
     \b
     Examples:
@@ -54,9 +62,11 @@ def command(
       sapwood tag test.txt -m tagger.sapwood --score
     """
     if score:
-        common.refuse_given(context, ["raw", "output"], "does not go with --score")
+        common.refuse_given(context, ["raw", "lines", "output"], "cannot be used with --score")
     else:
-        common.refuse_given(context, ["as_json"], "goes with --score")
+        common.refuse_given(context, ["as_json"], "requires --score")
+    if not raw:
+        common.refuse_given(context, ["lines"], "requires --raw")
     common.check_inputs(file)
     read = [str(find_model(model)) for model in models] or [str(default_model_path())]
     common.refuse_replacing({"-o": output}, [*read, file])
@@ -68,7 +78,7 @@ def command(
     parser = common.load_parser(models, workers=workers)
     if score:
         from sapwood.evaluate.tags import evaluate_tagger
-        from sapwood.trees.formats import read_tagged
+        from sapwood.trees.formats.registry import read_tagged
 
         with common.naming([file]):
             result = evaluate_tagger(parser, read_tagged(file), progress=progress)
@@ -77,10 +87,15 @@ def command(
         else:
             click.echo(result.format())
         return
-    from sapwood.inference.parse_files import TextFormat
+    from sapwood.inference.batch import TextIO
 
-    form = TextFormat(raw, False, "tagged", False)
+    form = TextIO(raw, output="tagged", lines=lines)
     with tree_output(output, "tagged") as writer, progress.stage("tagging", None, "sentences") as stage:
-        for result_of_one in form.results(parser, file):
+        for result_of_one in form.results(parser, file, tell=partial(_tell, progress, file)):
             writer.tree(result_of_one.tree)
             stage.step()
+
+
+def _tell(progress: Progress, file: str, finding: str) -> None:
+    """Report that tokens look like raw text."""
+    progress.note(f"{name_of(file)}: {finding}; use --raw to split and tokenise it")

@@ -1,26 +1,25 @@
 """Bracket scores by the rules of EVALB.
 
-How a pair of trees is compared:
+A pair of trees is compared as follows:
 
-1. Words whose *tag* is a deleted label are removed from each tree by that tree's own tags. What is left
-   must be the same words, else the sentence is an *error* and counts in no score. (If the numbers of
-   words differ, first a quotation mark `'`, `"` or `/` that one tree deletes and the other keeps, under
-   two different tags of `quote_labels`, is put back.) A predicted tree with no word left is *skipped*.
-2. A *bracket* is a phrase (not a tag) with its span over the words that are left; phrases over nothing
-   and phrases with a deleted label do not count.
-3. Brackets match when span and label agree. Equal brackets, as in NP over NP, are matched one to one: two
-   against one is one match. *Unlabeled* figures compare spans alone, over the same brackets.
+1. Words whose *tag* is a deleted label are removed from each tree by that tree's own tags. The remaining words must
+   be the same, else the sentence is an *error* and does not count. (If the numbers of words differ, a quotation mark
+   `'`, `"` or `/` that one tree deletes and the other keeps, under two different tags of `quote_labels`, is restored
+   first.) A predicted tree with no words left is *skipped*.
+2. A *bracket* is a phrase (not a tag) with its span over the remaining words; empty phrases and phrases with a deleted
+   label do not count.
+3. Brackets match when span and label agree. Equal brackets, as in NP over NP, are matched one to one: two against one
+   is one match. *Unlabeled* scores compare spans only, over the same brackets.
 4. A predicted bracket that crosses any gold bracket is one *crossing*.
-5. A sentence is *exact* when all gold and predicted brackets match, and there may be none at all; tags
-   play no part in it. Tags are scored over the words that are left.
-6. The *length* of a sentence is the number of gold words whose tags are not among
-   `delete_labels_for_length`, punctuation included.
+5. A sentence is *exact* when all gold and predicted brackets match, even if there are none; tags are ignored. Tags are
+   scored over the remaining words.
+6. The *length* of a sentence is the number of gold words whose tags are not among `delete_labels_for_length`,
+   punctuation included.
 
-Different from EVALB: labels are compared as they are (EVALB cuts phrase labels at the first `-` or `=`;
-normalise the trees first); equality of labels and of words is transitive; a quotation mark is put back at
-most once (EVALB may do it twice where several stand in a row); there are no limits on lengths; and a
-sentence without a prediction is *failed*: it has no predicted brackets, so it costs recall, tag accuracy
-and exact matches instead of dropping out.
+Differences from EVALB: labels are compared unchanged (EVALB cuts phrase labels at the first `-` or `=`; normalise the
+trees first); equality of labels and of words is transitive; a quotation mark is restored at most once (EVALB may do so
+twice in a row of several); lengths are unlimited; and a sentence without a prediction is *failed*: it has no predicted
+brackets, so it lowers recall, tag accuracy and exact matches instead of being ignored.
 """
 
 from __future__ import annotations
@@ -31,22 +30,21 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from sapwood.errors import InputError
-from sapwood.evaluate.mistakes import Bracket, count_mistakes
-from sapwood.evaluate.parameters import PARAMETER_SETS, UNLABELED, EvalbParameters, get_parameters
-from sapwood.evaluate.result import EvaluationResult, LabelScore, Matched
+from sapwood.evaluate.error_types import Bracket, count_mistakes
+from sapwood.evaluate.evalb_params import PARAMETER_SETS, UNLABELED, EvalbParameters, get_parameters
+from sapwood.evaluate.result import PRF, EvaluationResult, LabelScore
 from sapwood.trees.tree import Tree
 
 _QUOTE_WORDS = frozenset({"'", '"', "/"})
 
 
 @dataclass(frozen=True)
-class SentenceScore(Matched):
-    """The counts of one sentence, all zero but `length` when it is skipped or in error.
+class SentenceScore(PRF):
+    """Counts of one sentence, all zero except `length` when it is skipped or in error.
 
-    `gold` and `predicted` are the numbers of brackets; they are the same for labeled and unlabeled
-    figures. `matched` obeys the parameter `labeled`; `unlabeled_matched` compares spans alone.
-    `labels` has the counts `(gold, predicted, matched)` of each label, and `mistakes` how many there are
-    of each kind (see `sapwood.evaluate.mistakes`).
+    `gold` and `predicted` are the numbers of brackets, the same for labeled and unlabelled scores. `matched` respects
+    the parameter `labeled`; `unlabelled_matched` compares spans only. `labels` has the counts `(gold, predicted,
+    matched)` of each label, and `mistakes` the number of each kind (see `sapwood.evaluate.error_types`).
     """
 
     status: Literal["ok", "failed", "skipped", "error"]
@@ -57,19 +55,19 @@ class SentenceScore(Matched):
     gold: int = 0
     predicted: int = 0
     matched: int = 0
-    unlabeled_matched: int = 0
+    unlabelled_matched: int = 0
     crossing: int = 0
     labels: Mapping[str, tuple[int, int, int]] = field(default_factory=dict, repr=False)
     mistakes: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @property
     def scored(self) -> bool:
-        """Whether the sentence counts."""
+        """True if the sentence counts."""
         return self.status in ("ok", "failed")
 
     @property
     def exact(self) -> bool:
-        """Whether the sentence was parsed and all brackets match."""
+        """True if the sentence was parsed and all brackets match."""
         return self.status == "ok" and self.gold == self.predicted == self.matched
 
 
@@ -112,7 +110,7 @@ def score_tree(
         gold=len(left.brackets),
         predicted=len(right.brackets),
         matched=matched.total(),
-        unlabeled_matched=(gold_spans & predicted_spans).total(),
+        unlabelled_matched=(gold_spans & predicted_spans).total(),
         crossing=_count_crossing(gold_spans, predicted_spans),
         labels=_by_label(left.brackets, right.brackets, matched),
         mistakes=count_mistakes(gold_brackets, predicted_brackets),
@@ -120,10 +118,9 @@ def score_tree(
 
 
 class Scorer:
-    """Adds up the scores of sentences; `parameters` say what counts (see `get_parameters`).
+    """Accumulator of sentence scores, with the given `parameters` (see `get_parameters`).
 
-    `scores` holds the score of each sentence in the order they were added, for whoever wants to
-    compare two parsers sentence by sentence.
+    `scores` holds the score of each sentence in the order of addition, to compare two parsers sentence by sentence.
     """
 
     def __init__(self, parameters: EvalbParameters | str = "default") -> None:
@@ -135,12 +132,12 @@ class Scorer:
     def add(self, gold: Tree, predicted: Tree | None, place: str = "") -> SentenceScore:
         """Score a sentence and return its score; None for `predicted` counts as a failure to parse.
 
-        `place` says where the trees are from, if they cannot be compared.
+        `place` names the source of the trees in messages.
 
         Raises
         ------
         InputError
-            When this makes more sentences in error than the parameter `max_error` allows.
+            If more sentences are in error than the parameter `max_error` allows.
         """
         score = score_tree(gold, predicted, self.parameters)
         if place and score.status == "error":
@@ -159,7 +156,7 @@ class Scorer:
         return score
 
     def result(self) -> EvaluationResult:
-        """Return the figures over all sentences added so far."""
+        """Return the scores over all sentences added so far."""
         labels: dict[str, list[int]] = {}
         for score in self.scores:
             for label, counts in score.labels.items():
@@ -177,7 +174,7 @@ class Scorer:
 def counted_brackets(
     tree: Tree, parameters: EvalbParameters = PARAMETER_SETS["default"]
 ) -> tuple[list[str], list[Bracket]]:
-    """Return the words of a tree that count, and its brackets over them, as `(start, end, label)`.
+    """Return the words of a tree that count, and its brackets over them as `(start, end, label)`.
 
     Examples
     --------
@@ -189,10 +186,10 @@ def counted_brackets(
 
 
 class _Flat(NamedTuple):
-    """A tree as scoring sees it.
+    """A tree, flattened for scoring.
 
-    `brackets` has `(start, end, label)`, children before parents. `quotes` has, for each word that may
-    be misquoted, `(number of words kept before it, tag, number of words before it)`.
+    `brackets` has `(start, end, label)`, children before parents. `quotes` has `(number of words kept before it, tag,
+    number of words before it)` for each potentially misquoted word.
     """
 
     words: list[str]
@@ -203,7 +200,7 @@ class _Flat(NamedTuple):
 
 
 def _flatten(tree: Tree, parameters: EvalbParameters, keep: frozenset[int] = frozenset()) -> _Flat:
-    """Delete what does not count, except the words numbered in `keep`."""
+    """Delete words and brackets that do not count, except the words with indices in `keep`."""
     deleted_tags, deleted_phrases = parameters.delete_labels, parameters.deleted_phrases
     not_in_length, quote_labels = parameters.delete_labels_for_length, parameters.quote_labels
     names, labeled = parameters.label_names, parameters.labeled
@@ -212,7 +209,7 @@ def _flatten(tree: Tree, parameters: EvalbParameters, keep: frozenset[int] = fro
     brackets: list[Bracket] = []
     quotes: list[tuple[int, str, int]] = []
     length = seen = 0
-    # A frame is (node, -1) before its children are visited and (node, its start) after.
+    # A frame is (node, -1) before its children are visited and (node, start) after.
     stack = [(tree, -1)]
     while stack:
         node, start = stack.pop()
@@ -235,10 +232,10 @@ def _flatten(tree: Tree, parameters: EvalbParameters, keep: frozenset[int] = fro
 
 
 def _misquoted(gold: _Flat, predicted: _Flat, parameters: EvalbParameters) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the numbers of the gold and of the predicted words to keep although their tags are deleted.
+    """Return the indices of the gold and of the predicted words to keep although their tags are deleted.
 
-    These are the quotation marks that stand at the same place in both trees and that only one of them
-    deletes. A word that is put back moves the later ones of its tree by one place.
+    These are the quotation marks at the same position in both trees that only one of them deletes. A restored word
+    shifts later words of its tree by one position.
     """
     deleted = parameters.delete_labels
     keep_gold: set[int] = set()
@@ -258,7 +255,7 @@ def _misquoted(gold: _Flat, predicted: _Flat, parameters: EvalbParameters) -> tu
 
 
 def _difference(gold: list[str], predicted: list[str], parameters: EvalbParameters) -> str:
-    """Return what is different between the words of the two trees, or nothing."""
+    """Return a description of the difference between the words of the two trees, empty if there is none."""
     if len(gold) != len(predicted):
         return f"length mismatch: {len(gold)} gold words, {len(predicted)} predicted, after deletion"
     if gold != predicted:
@@ -285,18 +282,18 @@ def _by_label(
 
 
 def _count_crossing(gold: Counter[tuple[int, int]], predicted: Counter[tuple[int, int]]) -> int:
-    """Return how many predicted brackets cross a gold bracket, in one sweep over the sentence.
+    """Return the number of predicted brackets that cross a gold bracket, in one sweep over the sentence.
 
-    Of the gold brackets around the boundary at `start`, which are nested, the innermost one ends
-    first: the span `start, end` crosses one there exactly when that one ends before `end`. In the
-    same way it crosses one at `end` exactly when the innermost one there begins after `start`.
+    The gold brackets around the boundary at `start` are nested, so the innermost one ends first: the span `start, end`
+    crosses one of them exactly when the innermost ends before `end`. Likewise it crosses one at `end` exactly when the
+    innermost there begins after `start`.
     """
     strangers = [(span, count) for span, count in predicted.items() if span not in gold]
     if not strangers:
         return 0
     size = max(end for (_, end), _ in strangers)
     innermost = [(-1, size)] * (size + 1)
-    # Gold spans yet to be opened; the last one begins first and, of those, is the longest.
+    # Unopened gold spans; the last one begins first and, among ties, is the longest.
     waiting = sorted(gold, key=lambda span: (-span[0], span[1]))
     around: list[tuple[int, int]] = []
     for boundary in range(1, size + 1):

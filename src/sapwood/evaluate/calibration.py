@@ -1,8 +1,7 @@
-"""Whether probabilities mean what they say: of phrases to which a parser gives 0.8, eight in ten should be right.
+"""Calibration of phrase probabilities: eight in ten phrases with a probability of 0.8 should be correct.
 
-The phrases of its trees are put into bins by their probabilities; the expected calibration error (Guo et al. 2017) is
-the mean distance between how sure the parser is in a bin and how often it is right there, weighted by how many phrases
-are in it.
+Predicted phrases are binned by probability; the expected calibration error (Guo et al. 2017) is the mean absolute
+difference between confidence and accuracy in a bin, weighted by its number of phrases.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sapwood.evaluate.tables import format_table
 from sapwood.inference.result import Marginal
-from sapwood.shapes import Array, Float64, Int64
+from sapwood.runtime.tables import format_table
+from sapwood.storage.shapes import Array, Float64, Int64
 from sapwood.trees.tree import Tree
 
 _BINS = 10
 
 
 class Bin(NamedTuple):
-    """Phrases with probabilities from `low` to `high`: how many, how probable on average, and what part is right."""
+    """Phrases with probabilities from `low` to `high`: their number, mean probability, and fraction correct."""
 
     low: float
     high: float
@@ -32,7 +31,7 @@ class Bin(NamedTuple):
 
 
 class Reliability:
-    """Collects how sure a parser is of its phrases, and whether it is right.
+    """Accumulator of the confidence and accuracy of a parser's phrases.
 
     Examples
     --------
@@ -49,8 +48,8 @@ class Reliability:
         self._sure: Float64[Array, "bins"] = np.zeros(bins)
 
     def add(self, gold: Tree, phrases: Iterable[Marginal]) -> None:
-        """Add the phrases of a parse (not its tags), which the gold tree has or has not."""
-        left = Counter(gold.spans())  # as often as it has them
+        """Add the phrases of a parse (not its tags), correct if the gold tree has them."""
+        left = Counter(gold.spans())  # with multiplicity
         for start, end, label, probability in phrases:
             key = start, end, label
             place = min(int(probability * len(self._count)), len(self._count) - 1)
@@ -62,7 +61,7 @@ class Reliability:
 
     @property
     def bins(self) -> list[Bin]:
-        """The bins that are not empty, from the most improbable on."""
+        """Non-empty bins, by increasing probability."""
         size = len(self._count)
         return [
             Bin(place / size, (place + 1) / size, int(count), float(sure / count), float(right / count))
@@ -72,7 +71,7 @@ class Reliability:
 
     @property
     def error(self) -> float:
-        """The expected calibration error, from 0 to 1; 0 of nothing."""
+        """Expected calibration error, from 0 to 1; 0 without phrases."""
         total = int(self._count.sum())
         return float(np.abs(self._sure - self._right).sum()) / total if total else 0.0
 

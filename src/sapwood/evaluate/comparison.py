@@ -1,4 +1,4 @@
-"""Two parsers on the same sentences: which is better, how surely, and where they differ."""
+"""Comparison of two parsers on the same sentences: differences, their significance, and where they occur."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 
 from sapwood.errors import InputError
-from sapwood.evaluate.mistakes import MISTAKES
-from sapwood.evaluate.resampling import COLUMNS, FIGURES, Interval, figures, p_values, percentiles, resample
+from sapwood.evaluate.bootstrap import COLUMNS, FIGURES, Interval, figures, p_values, percentiles, resample
+from sapwood.evaluate.error_types import MISTAKES
 from sapwood.evaluate.result import EvaluationResult, LabelScore
-from sapwood.evaluate.tables import format_table
-from sapwood.shapes import Array, Bool, Float64, Int
+from sapwood.runtime.tables import format_table
+from sapwood.storage.shapes import Array, Bool, Float64, Int
 
 _TITLES = {"F1": "f1", "exact match": "exact", "tag accuracy": "tag_accuracy"}
-# Labels that the table of the terminal has.
+# Maximum number of labels in terminal output.
 _MOST_LABELS = 10
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure of two parsers, with the bootstrap interval of B's minus A's and the p-value of no difference."""
+    """A score of two parsers, with the bootstrap interval of B minus A and the p-value of no difference."""
 
     a: float
     b: float
@@ -31,13 +31,13 @@ class Difference:
 
     @property
     def difference(self) -> float:
-        """By how much the figure of B is above that of A."""
+        """Score of B minus score of A."""
         return self.b - self.a
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found.
+    """Result of `compare`.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class Comparison:
     figures
         `f1`, `exact` and `tag_accuracy` over the sentences that count for both.
     paired
-        Which sentences these are.
+        Mask of these sentences.
     confidence, resamples
-        Of the intervals, and the number of samples and rounds.
+        Confidence level of the intervals, and number of samples and rounds.
     """
 
     a: EvaluationResult
@@ -59,21 +59,21 @@ class Comparison:
     resamples: int
 
     def better(self) -> Float64[Array, "sentences"]:
-        """Return by how much each sentence's F1 is better with B; 0.0 where it does not count."""
+        """Return the F1 of B minus that of A for each sentence; 0.0 where it does not count."""
         return np.where(self.paired, self.b.sentence_f1() - self.a.sentence_f1(), 0.0)
 
     def wins(self) -> dict[str, int]:
-        """Return how many sentences A parses better, how many B, and how many they parse equally well."""
+        """Return the numbers of sentences that A parses better, that B parses better, and of ties."""
         better = self.better()[self.paired]
         return {"a": int((better < 0).sum()), "b": int((better > 0).sum()), "ties": int((better == 0).sum())}
 
     def mistakes(self) -> dict[str, tuple[int, int]]:
-        """Return how many mistakes of each kind A and B make (see `sapwood.evaluate.mistakes`)."""
+        """Return the numbers of mistakes of A and B, by kind (see `sapwood.evaluate.error_types`)."""
         sums = [part.counts[self.paired].sum(axis=0).tolist() for part in (self.a, self.b)]
         return {kind: (sums[0][COLUMNS.index(kind)], sums[1][COLUMNS.index(kind)]) for kind in MISTAKES}
 
     def labels(self) -> dict[str, tuple[int, int]]:
-        """Return the missing and spurious brackets of each label in A's and B's trees, the largest difference first."""
+        """Return the numbers of missing and spurious brackets of A and B, by label, largest difference first."""
         nothing = LabelScore(0, 0, 0)
         found = {
             label: (_wrong(self.a.labels.get(label, nothing)), _wrong(self.b.labels.get(label, nothing)))
@@ -82,13 +82,13 @@ class Comparison:
         return dict(sorted(found.items(), key=lambda item: (-abs(item[1][1] - item[1][0]), item[0])))
 
     def most_different(self) -> Int[Array, "different"]:
-        """Return the sentences, from 0, whose F1 is different, the largest difference first."""
+        """Return the indices of sentences whose F1 differs, largest difference first."""
         better = self.better()
         order = np.argsort(-np.abs(better), kind="stable")
         return order[better[order] != 0]
 
     def to_dict(self, sentences: int | None = None) -> dict[str, Any]:
-        """Return everything as plain values for JSON, with the most different sentences (None: all)."""
+        """Return everything as JSON values, with this many of the most different sentences (None: all)."""
         better, scores = self.better(), (self.a.sentence_f1(), self.b.sentence_f1())
         return {
             "parameters": self.a.parameters.name,
@@ -160,11 +160,11 @@ def compare(
     a, b
         The scores.
     confidence
-        Of the intervals of the differences.
+        Confidence level of the intervals.
     resamples
-        Samples of the bootstrap, and rounds of approximate randomisation.
+        Number of bootstrap samples, and of rounds of approximate randomisation.
     seed
-        Of the random numbers.
+        Random seed.
 
     Examples
     --------
@@ -208,7 +208,7 @@ def _check_same_sentences(a: EvaluationResult, b: EvaluationResult) -> None:
     if a.parameters != b.parameters:
         raise InputError(f"A was scored by {a.parameters.name!r}, B by {b.parameters.name!r}; score both by the same")
     if not np.array_equal(a.counts[:, :2], b.counts[:, :2]):
-        return  # not the same sentences or words count for both, and so not the same gold brackets
+        return  # different sentences or words count for the two, and so different gold brackets
     golds = [{label: part.gold for label, part in result.labels.items() if part.gold} for result in (a, b)]
     for label in {**golds[0], **golds[1]}:
         one, other = golds[0].get(label, 0), golds[1].get(label, 0)

@@ -1,4 +1,4 @@
-"""Scores of the trees in one file, or text, against those in another."""
+"""Scoring of the trees in one file, or text, against those in another."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from sapwood.errors import InputError, TreeFormatError
 from sapwood.evaluate.brackets import Scorer
-from sapwood.evaluate.parameters import EvalbParameters
+from sapwood.evaluate.evalb_params import EvalbParameters
 from sapwood.evaluate.result import EvaluationResult
-from sapwood.files import name_of, read_lines
-from sapwood.run.progress import Progress, Silent, track
-from sapwood.trees.brackets import parse_trees
-from sapwood.trees.formats import InputFormat, detect_format, locate_trees
+from sapwood.runtime.progress import Progress, Silent, track
+from sapwood.storage.files import name_of, read_lines
+from sapwood.trees.formats.brackets import parse_trees
+from sapwood.trees.formats.registry import InputFormat, detect_format, locate_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
 
@@ -26,20 +26,20 @@ def score_files(
     parameters: EvalbParameters | str = "default",
     progress: Progress | None = None,
 ) -> EvaluationResult:
-    """Score the trees of one file against those of another, which must line up.
+    """Score the trees of one file against those of another, in the same order.
 
     Parameters
     ----------
     gold, predicted
-        The files. A blank line among the predicted trees is a sentence that was not parsed.
+        The files. A blank line among the predicted trees is a sentence without a parse.
     format
-        Of both.
+        Format of both files.
     normaliser
-        How trees are cleaned before they are compared; None: not at all.
+        Cleans trees before they are compared; None: no cleaning.
     parameters
-        What counts: see `get_parameters`.
+        Scoring parameters: see `get_parameters`.
     progress
-        What to report to.
+        Receives progress reports.
     """
     one, other = (_Side(name_of(path), read_lines(path)) for path in (gold, predicted))
     return _score(one, other, format, normaliser, parameters, progress or Silent())
@@ -66,7 +66,7 @@ def score_texts(
 
 
 def refuse_nothing(result: EvaluationResult, gold: str) -> None:
-    """Raise `InputError` if no sentence could be compared: then there is no result."""
+    """Raise `InputError` if no sentence could be compared."""
     if result.sentences == 0:
         raise InputError(f"{gold}: no trees to score")
     if result.messages and result.errors == result.sentences:
@@ -77,7 +77,7 @@ def refuse_nothing(result: EvaluationResult, gold: str) -> None:
 
 
 class _Side(NamedTuple):
-    """What is compared: its name, and its lines with their numbers."""
+    """One input: its name, and its numbered lines."""
 
     name: str
     lines: Iterable[tuple[int, str]]
@@ -118,7 +118,7 @@ def _place_of_first_alone(*sides: tuple[str, Sequence[tuple[Tree | None, int]]])
 
 
 def _read_predictions(side: _Side, input_format: InputFormat, expected: int) -> list[tuple[Tree | None, int]]:
-    """Read predicted trees, with their lines; in a file of one tree a line a blank line (or `()`) is a missing one."""
+    """Read predicted trees and their line numbers; with one tree per line, a blank line (or `()`) is a missing tree."""
     lines = list(side.lines)
     brackets = input_format == "brackets" or (input_format == "auto" and detect_format(lines) == "brackets")
     if brackets and len(lines) == expected:
@@ -134,5 +134,5 @@ def _read_predictions(side: _Side, input_format: InputFormat, expected: int) -> 
             else:
                 return trees
         except TreeFormatError:
-            pass  # perhaps trees over several lines: read them as such, and let that complain
+            pass  # perhaps trees over several lines: read them as such, and raise there if need be
     return list(locate_trees(lines, source=side.name, format=input_format))

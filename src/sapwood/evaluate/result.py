@@ -1,8 +1,8 @@
-"""The figures of an evaluation, as numbers, as a dictionary for JSON and as text.
+"""Evaluation results, as numbers, as a dictionary for JSON and as text.
 
-Every figure is in per cent except counts and the average number of crossings. Where there is nothing to
-divide by, a figure is 0.0, as in EVALB. Sentences that were skipped or are in error count in no figure;
-failed ones (no prediction) count in all but those of crossing, which are over parsed sentences alone.
+All scores are in per cent except counts and the average number of crossings. A score with a zero denominator is 0.0, as
+in EVALB. Skipped sentences and those in error do not count; failed ones (no prediction) count in all scores but those
+of crossings, which are over parsed sentences only.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sapwood.evaluate.mistakes import MISTAKES
-from sapwood.evaluate.parameters import EvalbParameters
-from sapwood.evaluate.resampling import COLUMNS, COUNTED, FIGURES, Interval, figures, intervals
-from sapwood.evaluate.tables import format_table
-from sapwood.run.notebook import html_table
-from sapwood.shapes import Array, Float64, Int, Int64
+from sapwood.evaluate.bootstrap import COLUMNS, COUNTED, FIGURES, Interval, figures, intervals
+from sapwood.evaluate.error_types import MISTAKES
+from sapwood.evaluate.evalb_params import EvalbParameters
+from sapwood.runtime.tables import format_table, html_table
+from sapwood.storage.shapes import Array, Float64, Int, Int64
 
 if TYPE_CHECKING:
     from sapwood.evaluate.brackets import SentenceScore
 
-# The longest sentence of each bucket; what is longer goes into one more.
+# Maximum length of each bucket; longer sentences go into one more.
 _BUCKET_ENDS = (10, 20, 30, 40, 60)
 BUCKETS = ("1-10", "11-20", "21-30", "31-40", "41-60", "61+")
 
 
 def percent(part: int, whole: int) -> float:
-    """Return `part` of `whole` in per cent, 0.0 of nothing."""
+    """Return `part` of `whole` in per cent, 0.0 if `whole` is 0."""
     return 100.0 * part / whole if whole else 0.0
 
 
-class Matched:
-    """What follows from the numbers of brackets: in the gold trees, predicted, and the same in both."""
+class PRF:
+    """Precision, recall and F1 from the numbers of gold, predicted and matching brackets."""
 
     gold: int
     predicted: int
@@ -43,23 +42,23 @@ class Matched:
 
     @property
     def precision(self) -> float:
-        """Per cent of predicted brackets that match."""
+        """Percentage of predicted brackets that match."""
         return percent(self.matched, self.predicted)
 
     @property
     def recall(self) -> float:
-        """Per cent of gold brackets that match."""
+        """Percentage of gold brackets that match."""
         return percent(self.matched, self.gold)
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of precision and recall."""
+        """Harmonic mean of precision and recall."""
         return percent(2 * self.matched, self.gold + self.predicted)
 
 
 @dataclass(frozen=True)
-class LabelScore(Matched):
-    """The brackets of one label."""
+class LabelScore(PRF):
+    """Bracket counts of one label."""
 
     gold: int
     predicted: int
@@ -67,10 +66,10 @@ class LabelScore(Matched):
 
 
 @dataclass(frozen=True)
-class Summary(Matched):
-    """Figures over a set of sentences: the counts they come from are fields, the figures properties.
+class Summary(PRF):
+    """Scores over a set of sentences: the underlying counts are fields, the scores properties.
 
-    `sentences` counts all; `scored` those without the skipped and the ones in error.
+    `sentences` counts all; `scored` excludes those that are skipped or in error.
     """
 
     sentences: int
@@ -82,7 +81,7 @@ class Summary(Matched):
     gold: int
     predicted: int
     matched: int
-    unlabeled_matched: int
+    unlabelled_matched: int
     exact_sentences: int
     crossing: int
     no_crossing_sentences: int
@@ -90,7 +89,7 @@ class Summary(Matched):
 
     @classmethod
     def of(cls, scores: Sequence[SentenceScore]) -> Summary:
-        """Add up the scores of sentences."""
+        """Sum the scores of sentences."""
         parsed = [score for score in scores if score.status == "ok"]
         number = Counter(score.status for score in scores)
         return Summary(
@@ -107,62 +106,62 @@ class Summary(Matched):
 
     @property
     def scored(self) -> int:
-        """The number of sentences that the figures are over."""
+        """Number of sentences that count."""
         return self.sentences - self.errors - self.skipped
 
     @property
     def parsed(self) -> int:
-        """The number of scored sentences with a prediction."""
+        """Number of scored sentences with a prediction."""
         return self.scored - self.failed
 
     @property
-    def unlabeled_precision(self) -> float:
-        """Per cent of predicted brackets whose span is that of a gold bracket."""
-        return percent(self.unlabeled_matched, self.predicted)
+    def unlabelled_precision(self) -> float:
+        """Percentage of predicted brackets whose span is that of a gold bracket."""
+        return percent(self.unlabelled_matched, self.predicted)
 
     @property
-    def unlabeled_recall(self) -> float:
-        """Per cent of gold brackets whose span is that of a predicted bracket."""
-        return percent(self.unlabeled_matched, self.gold)
+    def unlabelled_recall(self) -> float:
+        """Percentage of gold brackets whose span is that of a predicted bracket."""
+        return percent(self.unlabelled_matched, self.gold)
 
     @property
-    def unlabeled_f1(self) -> float:
-        """The harmonic mean of unlabeled precision and recall."""
-        return percent(2 * self.unlabeled_matched, self.gold + self.predicted)
+    def unlabelled_f1(self) -> float:
+        """Harmonic mean of unlabelled precision and recall."""
+        return percent(2 * self.unlabelled_matched, self.gold + self.predicted)
 
     @property
     def exact(self) -> float:
-        """Per cent of scored sentences in which all brackets match (EVALB's complete match)."""
+        """Percentage of scored sentences in which all brackets match (EVALB's complete match)."""
         return percent(self.exact_sentences, self.scored)
 
     @property
     def tag_accuracy(self) -> float:
-        """Per cent of words with the right tag."""
+        """Percentage of words with the correct tag."""
         return percent(self.correct_tags, self.words)
 
     @property
     def average_crossing(self) -> float:
-        """The number of crossing brackets per parsed sentence."""
+        """Number of crossing brackets per parsed sentence."""
         return self.crossing / self.parsed if self.parsed else 0.0
 
     @property
     def no_crossing(self) -> float:
-        """Per cent of parsed sentences without crossing brackets."""
+        """Percentage of parsed sentences without crossing brackets."""
         return percent(self.no_crossing_sentences, self.parsed)
 
     @property
     def two_or_less_crossing(self) -> float:
-        """Per cent of parsed sentences with at most two crossing brackets."""
+        """Percentage of parsed sentences with at most two crossing brackets."""
         return percent(self.two_or_less_crossing_sentences, self.parsed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return counts and figures as plain numbers."""
+        """Return counts and scores as plain numbers."""
         counts = (*_COUNT_TITLES.values(), *_SUMS, "exact_sentences", "crossing")
         return {key: getattr(self, key) for key in (*counts, *_FIGURE_TITLES.values())}
 
 
-# Counts of sentences that are added up, and what tables call the other counts and the figures.
-_SUMS = ("words", "correct_tags", "gold", "predicted", "matched", "unlabeled_matched")
+# Counts of sentences to sum, and titles of the other counts and of the scores in tables.
+_SUMS = ("words", "correct_tags", "gold", "predicted", "matched", "unlabelled_matched")
 _COUNT_TITLES = {
     "sentences": "sentences",
     "scored": "scored",
@@ -174,9 +173,9 @@ _FIGURE_TITLES = {
     "precision": "precision",
     "recall": "recall",
     "F1": "f1",
-    "unlabeled precision": "unlabeled_precision",
-    "unlabeled recall": "unlabeled_recall",
-    "unlabeled F1": "unlabeled_f1",
+    "unlabelled precision": "unlabelled_precision",
+    "unlabelled recall": "unlabelled_recall",
+    "unlabelled F1": "unlabelled_f1",
     "exact match": "exact",
     "tag accuracy": "tag_accuracy",
     "average crossing": "average_crossing",
@@ -186,33 +185,33 @@ _FIGURE_TITLES = {
 _LENGTH_FIGURES = ("precision", "recall", "f1", "exact")
 _LABEL_COUNTS = ("gold", "predicted", "matched")
 _LABEL_FIGURES = ("precision", "recall", "f1")
-# How many labels notebooks show.
+# Maximum number of labels in notebooks.
 _SHOWN_LABELS = 20
 
 
 @dataclass(frozen=True, repr=False)
 class EvaluationResult(Summary):
-    """The figures over all sentences, and in parts.
+    """Scores over all sentences, by length and by label.
 
     Attributes
     ----------
     cutoff
-        The summary over sentences up to the length `parameters.cutoff_len`.
+        Summary over sentences up to the length `parameters.cutoff_len`.
     labels
-        Label -> its brackets, the most frequent gold label first. Labels that count as equal are
-        together under the first of them; without `parameters.labeled` there is one, `*`.
+        Label -> its brackets, the most frequent gold label first. Labels that count as equal are merged under the first
+        of them; without `parameters.labeled` there is one, `*`.
     lengths
         Bucket (1-10, 11-20, 21-30, 31-40, 41-60, 61+) -> summary; a length of 0 goes into the first.
     messages
-        What is wrong with each sentence in error, with its number from 1.
+        Error message of each sentence in error, with its number from 1.
     parameters
-        What was counted and what ignored.
+        Scoring parameters.
     counts
-        `sapwood.evaluate.resampling.COLUMNS` of each sentence, all zero where it counts in no score.
+        `sapwood.evaluate.bootstrap.COLUMNS` of each sentence, all zero where it does not count.
     texts
-        The words of each sentence, as in its gold tree.
+        Words of each sentence, as in its gold tree.
     negative
-        How many sentences were parsed by a real-valued grammar that gives them no probability, but a negative weight.
+        Number of sentences to which a real-valued grammar gave a negative weight, not a probability.
     """
 
     cutoff: Summary
@@ -229,7 +228,7 @@ class EvaluationResult(Summary):
         return f"<EvaluationResult: {figures}, tags {self.tag_accuracy:.1f}, {self.scored:,} sentences>"
 
     def _repr_html_(self) -> str:
-        """Return the figures as tables for notebooks: of all sentences, by length, and of the most frequent labels."""
+        """Return tables for notebooks: scores of all sentences, by length, and of the most frequent labels."""
         tables = self._tables()
         hidden = len(self.labels) - _SHOWN_LABELS
         parts = [html_table(rows[: _SHOWN_LABELS + 1] if name == "labels" else rows) for name, rows in tables.items()]
@@ -243,7 +242,7 @@ class EvaluationResult(Summary):
         labels: Mapping[str, LabelScore],
         texts: Sequence[str],
     ) -> EvaluationResult:
-        """Add up the scores of sentences; `labels` has been added up already."""
+        """Sum the scores of sentences; `labels` is already summed."""
         buckets: dict[str, list[SentenceScore]] = {name: [] for name in BUCKETS}
         for score in scores:
             buckets[BUCKETS[sum(1 for end in _BUCKET_ENDS if score.length > end)]].append(score)
@@ -263,7 +262,7 @@ class EvaluationResult(Summary):
         )
 
     def report(self, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> dict[str, Any]:
-        """Return everything and the intervals, for JSON; what the parameters are, `intervals` says."""
+        """Return all scores and their intervals as JSON values; parameters as for `intervals`."""
         found = self.intervals(confidence=confidence, resamples=resamples, seed=seed)
         asked = {"confidence": confidence, "resamples": resamples, "seed": seed}
         return {**self.to_dict(), "intervals": {**asked, **found}}
@@ -274,28 +273,28 @@ class EvaluationResult(Summary):
         Parameters
         ----------
         confidence
-            How probable it should be that the interval has the figure of all sentences like these.
+            Confidence level of the intervals.
         resamples
-            Samples of the sentences that are drawn.
+            Number of samples.
         seed
-            Of the random numbers.
+            Random seed.
         """
         return intervals(self.counts, confidence=confidence, resamples=resamples, seed=seed)
 
     def sentence_f1(self) -> Float64[Array, "sentences"]:
-        """Return the F1 of each sentence; that of an exact one without brackets is 100."""
+        """Return the F1 of each sentence; 100 for an exact one without brackets."""
         exact = self.counts[:, COLUMNS.index("exact")] > 0
         return np.where(exact, 100.0, figures(self.counts)[:, FIGURES.index("f1")])
 
     def worst(self) -> Int[Array, "scored"]:
-        """Return the sentences that count, from 0: the least F1 first and, of the same, the most mistakes."""
+        """Return the indices of sentences that count, by increasing F1 and then by decreasing number of mistakes."""
         wrong = self.counts[:, COLUMNS.index("gold")] + self.counts[:, COLUMNS.index("predicted")]
         wrong = wrong - 2 * self.counts[:, COLUMNS.index("matched")]
         order = np.lexsort((-wrong, self.sentence_f1()))
         return order[self.counts[order, COLUMNS.index("scored")] > 0]
 
     def sentence_dicts(self, chosen: Iterable[int] | None = None) -> list[dict[str, Any]]:
-        """Return the counts of these sentences (without any: all that count, the worst first) for JSON."""
+        """Return the counts of these sentences (by default all that count, worst first) as JSON values."""
         f1 = self.sentence_f1()
         rows = []
         for index in self.worst() if chosen is None else chosen:
@@ -342,7 +341,7 @@ class EvaluationResult(Summary):
         }
 
     def format(self, intervals: Mapping[str, Interval] | None = None, title: str = "interval") -> str:
-        """Return the figures as tables for the terminal, with `intervals` of some in a column of this title."""
+        """Return the scores as tables for the terminal, with `intervals` in a column with this title."""
         parts = [format_table(rows) for rows in self._tables(intervals, title).values()]
         merged = [f"{label} as {name}" for label, name in self.parameters.label_names.items() if label != name]
         if merged and self.parameters.labeled:
@@ -352,7 +351,7 @@ class EvaluationResult(Summary):
     def _tables(
         self, intervals: Mapping[str, Interval] | None = None, title: str = "interval"
     ) -> dict[str, list[list[str]]]:
-        """Return the rows of all tables that are not empty, the headings first."""
+        """Return the rows of all non-empty tables, headings first."""
         both = (self, self.cutoff)
         rows = [[f"parameters: {self.parameters.name}", "all", f"length <= {self.parameters.cutoff_len}"]]
         for name, key in _COUNT_TITLES.items():
@@ -384,5 +383,5 @@ def _row(score: SentenceScore) -> list[int]:
     return [*(getattr(score, name) for name in COUNTED), *(score.mistakes.get(kind, 0) for kind in MISTAKES)]
 
 
-def _figures(part: Matched, keys: Sequence[str]) -> list[str]:
+def _figures(part: PRF, keys: Sequence[str]) -> list[str]:
     return [f"{getattr(part, key):.2f}" for key in keys]

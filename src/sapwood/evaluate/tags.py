@@ -1,4 +1,4 @@
-"""How often a tagger is right: on all words, on those that it knows, and on the others."""
+"""Tagging accuracy: on all words, on known words and on unknown words."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 
 from sapwood.errors import InputError
-from sapwood.evaluate.resampling import Interval, percentiles, resample
-from sapwood.evaluate.tables import format_table
+from sapwood.evaluate.bootstrap import Interval, percentiles, resample
 from sapwood.inference.parser import Parser
-from sapwood.run.progress import Progress, Silent, track
-from sapwood.shapes import Array, Float64, Int64, Num
+from sapwood.runtime.progress import Progress, Silent, track
+from sapwood.runtime.tables import format_table
+from sapwood.storage.shapes import Array, Float64, Int64, Num
 
 KINDS = ("all", "known", "unknown")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaggingResult:
-    """What a tagger got right.
+    """Accuracy of a tagger.
 
     Attributes
     ----------
     counts
-        For each sentence: words and right tags of all words, of those that the model knows, of those that it does not.
+        For each sentence, the numbers of words and of correct tags: over all, known and unknown words.
     """
 
     counts: Int64[Array, "sentences 6"]
@@ -37,7 +37,7 @@ class TaggingResult:
         found: Iterable[Sequence[str]],
         known: Collection[str],
     ) -> TaggingResult:
-        """Compare tags with those of `(word, tag)` sequences; `known` are the words that the tagger knows."""
+        """Compare tags with those of `(word, tag)` sequences; `known` are the words of the tagger's lexicon."""
         counts = []
         for pairs, guesses in zip(gold, found, strict=True):
             row = [0] * 6
@@ -53,20 +53,20 @@ class TaggingResult:
 
     @property
     def accuracy(self) -> float:
-        """How many of all words have the right tag, in per cent."""
+        """Percentage of words with the correct tag."""
         return float(_figures(self.counts.sum(axis=0))[0])
 
     def figures(self) -> dict[str, float]:
-        """Return the same for each of `KINDS`."""
+        """Return the accuracy for each of `KINDS`."""
         return dict(zip(KINDS, _figures(self.counts.sum(axis=0)).tolist(), strict=True))
 
     def intervals(self, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> dict[str, Interval]:
-        """Return bootstrap intervals of these figures (`sapwood.evaluate.resampling`)."""
+        """Return bootstrap intervals of the accuracies (`sapwood.evaluate.bootstrap`)."""
         samples = _figures(resample(self.counts, resamples=resamples, seed=seed))
         return dict(zip(KINDS, percentiles(samples, confidence), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return counts and figures as JSON values."""
+        """Return counts and accuracies as JSON values."""
         sums = self.counts.sum(axis=0).tolist()
         found: dict[str, Any] = {"sentences": len(self.counts)}
         for kind, words, right, figure in zip(KINDS, sums[::2], sums[1::2], self.figures().values(), strict=True):
@@ -94,20 +94,20 @@ def _figures(sums: Num[Array, "*samples 6"]) -> Float64[Array, "*samples 3"]:
 def evaluate_tagger(
     parser: Parser, sequences: Iterable[Sequence[tuple[str, str]]], *, progress: Progress | None = None
 ) -> TaggingResult:
-    """Tag the words of `(word, tag)` sequences, and count what is right; empty ones are left out.
+    """Tag the words of `(word, tag)` sequences, and count correct tags; empty sequences are skipped.
 
     Examples
     --------
     >>> import sapwood
     >>> sequences = [[("rain", "N"), ("fell", "V")], [("snow", "N"), ("fell", "V"), ("again", "R")]]
-    >>> grammar = sapwood.train(sequences * 5, sequences=True, method="pcfg").grammar
-    >>> evaluate_tagger(sapwood.Parser(grammar), sequences)
+    >>> model = sapwood.train(sequences * 5, sequences=True, method="pcfg")
+    >>> evaluate_tagger(sapwood.Parser(model), sequences)
     <TaggingResult: 100.00 % of 5 words>
     """
     gold = [list(sequence) for sequence in sequences if len(sequence)]
     if not gold:
         raise InputError("no sequences to measure a tagger on")
     words = ([word for word, _ in pairs] for pairs in gold)
-    results = track(parser.parse(words), progress or Silent(), "tagging", len(gold), "sentences")
+    results = track(parser.parse(words, check_tokens=False), progress or Silent(), "tagging", len(gold), "sentences")
     found = (result.tree.tags() for result in results if result.tree is not None)
     return TaggingResult.of(gold, found, set(parser.grammar.lexicon.words))

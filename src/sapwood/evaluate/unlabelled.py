@@ -1,14 +1,14 @@
-"""Scores of trees without labels, as work on learning without trees gives them.
+"""Unlabelled scores of trees, as reported in work on grammar induction.
 
-**Spans** (Klein and Manning 2002, 2004). Punctuation is taken out of gold and predicted trees by its tags
-(`sapwood.trees.punctuation`) before anything is counted, so that lengths are without it, too. Spans of a single word
-do not count, nor how often a span is there (NP over NP). The span of the whole sentence does count: every tree has it.
-Precision, recall and F1 are over all sentences of at least two words together. Later work leaves the whole sentence
-out and takes the mean of each sentence's F1; both are here as well (`proper_f1`, `sentence_f1`). A sentence of which
-there is nothing to find and nothing found has an F1 of 100.
+**Spans** (Klein and Manning 2002, 2004). Punctuation is removed from gold and predicted trees by its tags
+(`sapwood.trees.punctuation`) before anything is counted, so lengths exclude it too. Spans of a single word do not
+count, nor does the multiplicity of a span (NP over NP). The span of the whole sentence does count, although every tree
+has it. Precision, recall and F1 are over all sentences of at least two words together. Later work ignores the span of
+the whole sentence and takes the mean of each sentence's F1; both are available (`proper_f1`, `sentence_f1`). A sentence
+with neither gold nor predicted spans has an F1 of 100.
 
-**Heads.** Directed accuracy is the part of words whose head is right, the root's (no head) among them. Undirected
-accuracy lets a word also have its head among its arguments: an edge counts, whichever end is above.
+**Heads.** Directed accuracy is the fraction of words whose head is correct, including the root (no head). Undirected
+accuracy ignores the direction of edges: a word's predicted head may also be one of its gold dependents.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from sapwood.errors import InputError
-from sapwood.evaluate.resampling import Interval
-from sapwood.evaluate.tables import format_table
-from sapwood.shapes import Array, Int64
+from sapwood.evaluate.bootstrap import Interval
+from sapwood.runtime.tables import format_table
+from sapwood.storage.shapes import Array, Int64
 from sapwood.trees.punctuation import without_punctuation
 from sapwood.trees.tree import Tree
 
 Span = tuple[int, int]
-# What is counted of a sentence.
+# Counts of each sentence.
 COUNTS = ("length", "gold", "predicted", "matched", "right", "edges")
-# The longest sentences of the groups that are reported.
+# Maximum sentence lengths of the reported groups.
 LENGTHS = (10, 20, 40)
 
 
 def spans_of(tree: Tree) -> set[Span]:
-    """Return the spans of two words and more of a tree, whatever stands there.
+    """Return the spans of two or more words of a tree, whatever their labels.
 
     >>> sorted(spans_of(Tree.parse("(ROOT (S (NP (NN time)) (VP (VBZ flies) (NP (NN now)))))")))
     [(0, 3), (1, 3)]
@@ -42,7 +42,7 @@ def spans_of(tree: Tree) -> set[Span]:
 
 
 class UnlabelledScorer:
-    """Adds up what is right in sentences: spans, heads, or both of each."""
+    """Accumulator of correct spans, correct heads, or both."""
 
     def __init__(self) -> None:
         self._rows: list[list[int]] = []
@@ -55,16 +55,16 @@ class UnlabelledScorer:
         spans: tuple[Collection[Span], Collection[Span]] | None = None,
         heads: tuple[Sequence[int], Sequence[int]] | None = None,
     ) -> None:
-        """Count what is right in a sentence.
+        """Count the correct spans and heads of a sentence.
 
         Parameters
         ----------
         length
-            How many words it has.
+            Number of words.
         spans
-            Of the gold tree and of the predicted one; those of single words are left out.
+            Spans of the gold tree and of the predicted one; single words are ignored.
         heads
-            Of the gold tree and of the predicted one: numbers of words from 0, -1 for the root's.
+            Heads in the gold tree and in the predicted one: indices of words, -1 for the root.
         """
         row = [length, 0, 0, 0, 0, 0]
         if spans is not None:
@@ -83,7 +83,7 @@ class UnlabelledScorer:
         self._rows.append(row)
 
     def add_trees(self, gold: Tree, predicted: Tree | None) -> None:
-        """Count the spans of two trees over the same words, once punctuation is out; None found nothing."""
+        """Count the spans of two trees over the same words, without punctuation; None predicts no spans."""
         clean = without_punctuation(gold)
         if clean is None:
             return
@@ -93,12 +93,12 @@ class UnlabelledScorer:
         self.add(len(clean), spans=(spans_of(clean), set() if own is None else spans_of(own)))
 
     def result(self) -> UnlabelledResult:
-        """Return the figures over all that was added."""
+        """Return the scores over all sentences added so far."""
         return UnlabelledResult(np.array(self._rows, np.int64).reshape(-1, len(COUNTS)), *self._has)
 
 
 def _with_tags(tree: Tree, gold: Tree) -> Tree:
-    """Return the tree with the tags of another over the same words: what is punctuation there is so here."""
+    """Return the tree with the tags of another over the same words, to remove the same punctuation."""
     tags = iter(gold.tags())
     if len(tree) != len(gold):
         raise InputError(f"the words of a tree and of its prediction differ: {' '.join(gold.words())!r}")
@@ -109,14 +109,14 @@ def _with_tags(tree: Tree, gold: Tree) -> Tree:
 
 @dataclass(frozen=True, eq=False)
 class UnlabelledResult:
-    """Figures over sentences, in per cent.
+    """Scores over sentences, in per cent.
 
     Attributes
     ----------
     counts
         `COUNTS` of each sentence.
     has_spans, has_heads
-        Of what there are figures.
+        Availability of scores of spans and of heads.
     """
 
     counts: Int64[Array, "sentences counts"]
@@ -124,12 +124,12 @@ class UnlabelledResult:
     has_heads: bool = False
 
     def up_to(self, length: int) -> UnlabelledResult:
-        """Return the figures of sentences of up to so many words."""
+        """Return the scores of sentences of up to `length` words."""
         return UnlabelledResult(self.counts[self.counts[:, 0] <= length], self.has_spans, self.has_heads)
 
     @property
     def sentences(self) -> int:
-        """How many sentences there are, of one word or more."""
+        """Number of sentences, of one word or more."""
         return len(self.counts)
 
     def _sum(self, name: str) -> int:
@@ -137,28 +137,28 @@ class UnlabelledResult:
 
     @property
     def precision(self) -> float:
-        """Per cent of the predicted spans that are in the gold trees."""
+        """Percentage of predicted spans that are in the gold trees."""
         return _percent(self._sum("matched"), self._sum("predicted"))
 
     @property
     def recall(self) -> float:
-        """Per cent of the gold trees' spans that are predicted."""
+        """Percentage of gold spans that are predicted."""
         return _percent(self._sum("matched"), self._sum("gold"))
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both, over all sentences together, the spans of whole sentences included."""
+        """Harmonic mean of both, over all sentences together, including spans of whole sentences."""
         return _percent(2 * self._sum("matched"), self._sum("gold") + self._sum("predicted"))
 
     @property
     def proper_f1(self) -> float:
-        """The same without the spans of whole sentences, which are always right."""
+        """F1 without the spans of whole sentences, which are always correct."""
         matched, both = _proper(self.counts)
         return _percent(2 * int(matched.sum()), int(both.sum()))
 
     @property
     def sentence_f1(self) -> float:
-        """The mean of the sentences' F1 without the spans of whole sentences, of sentences of two words and more."""
+        """Mean F1 of sentences of two or more words, without the spans of whole sentences."""
         rows = self.counts[self.counts[:, 0] > 1]
         matched, both = _proper(rows)
         each = np.where(both > 0, 2 * matched / np.maximum(both, 1), 1.0)
@@ -166,16 +166,16 @@ class UnlabelledResult:
 
     @property
     def directed(self) -> float:
-        """Per cent of words with the right head."""
+        """Percentage of words with the correct head."""
         return _percent(self._sum("right"), self._sum("length"))
 
     @property
     def undirected(self) -> float:
-        """Per cent of words whose edge upwards is an edge of the gold tree, in either direction."""
+        """Percentage of words whose edge to the head is an edge of the gold tree, in either direction."""
         return _percent(self._sum("edges"), self._sum("length"))
 
     def interval(self, figure: str, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
-        """Return a bootstrap interval of a figure: that of samples of the sentences."""
+        """Return a bootstrap interval of a score, over samples of the sentences."""
         rng = np.random.default_rng(seed)
         found = []
         for _ in range(resamples):
@@ -186,19 +186,19 @@ class UnlabelledResult:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The names of the figures that there are."""
+        """Names of the available scores."""
         spans = ("precision", "recall", "f1", "proper_f1", "sentence_f1") if self.has_spans else ()
         return spans + (("directed", "undirected") if self.has_heads else ())
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures by length, for JSON."""
+        """Return the scores by length, as JSON values."""
         return {
             name: {"sentences": part.sentences, **{figure: getattr(part, figure) for figure in self.figures}}
             for name, part in self._parts()
         }
 
     def format(self) -> str:
-        """Return the figures as a table for the terminal."""
+        """Return the scores as a table for the terminal."""
         rows = [["words", "sentences", *(_TITLES[figure] for figure in self.figures)]]
         for name, part in self._parts():
             shown = [f"{getattr(part, figure):.1f}" for figure in self.figures]
@@ -226,16 +226,16 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _proper(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return matches, and gold and predicted spans together, without those of whole sentences."""
+    """Return the numbers of matches, and of gold and predicted spans together, without those of whole sentences."""
     length, gold, predicted, matched = counts[:, :4].T
-    # A sentence of two words and more has its whole span in any tree; nothing is predicted where there is no tree.
+    # Every tree of two or more words has the span of the whole sentence; without a tree, nothing is predicted.
     own = (length > 1).astype(np.int64)
     found = own * (predicted > 0)
     return matched - own * found, gold - own + predicted - found
 
 
 def kept_heads(heads: Sequence[int], keep: Sequence[bool]) -> list[int]:
-    """Return the heads of the words that are kept, renumbered; a head that goes gives way to its own.
+    """Return the heads of the kept words, renumbered; a removed head is replaced by its own head.
 
     >>> kept_heads([1, 2, -1, 1], [True, False, True, True])
     [1, -1, 1]
@@ -244,7 +244,7 @@ def kept_heads(heads: Sequence[int], keep: Sequence[bool]) -> list[int]:
     found: list[int] = []
     for word, head in enumerate(heads):
         if keep[word]:
-            for _ in heads:  # in a circle there is no end
+            for _ in heads:  # bounded, in case of a cycle
                 if head < 0 or keep[head]:
                     break
                 head = heads[head]

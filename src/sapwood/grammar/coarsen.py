@@ -1,4 +1,4 @@
-"""The one-state grammar over base symbols that a grammar implies.
+"""Coarse grammar: the one-state grammar over base symbols that a grammar implies.
 
 Symbols that differ only in their ancestors or siblings (`NP^S`, `NP^VP`) become one (`NP`), all states become one. Rule
 probabilities are the relative frequencies of the stored rule counts: for a probabilistic grammar these are its own
@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse
 
 from sapwood.grammar.emissions import Emissions
-from sapwood.grammar.groups import group_symbols
+from sapwood.grammar.symbol_groups import group_symbols
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.shapes import Array, Float, Int, Int32
+from sapwood.storage.shapes import Array, Float, Int, Int32
 
-# Coarse weights never vanish where the fine grammar has a rule.
+# Minimum of coarse weights where the fine grammar has a rule.
 _FLOOR = 1e-12
 
 
@@ -26,7 +26,7 @@ def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, Int32[Array, "symbol
     groups = group_symbols(grammar)
     coarse_of, rules = groups.group, groups.rules
     n_coarse, n_coarse_inner = len(groups.symbols), groups.n_interminals
-    # (of nothing, the sums are integers)
+    # Without rules, `bincount` returns integers.
     counts = np.bincount(groups.rule_of, weights=np.maximum(grammar.rule_counts, 0), minlength=len(rules)).astype(float)
     totals = np.bincount(rules[:, 0], weights=counts, minlength=n_coarse)
     tensors = np.maximum(counts / np.where(totals > 0, totals, 1)[rules[:, 0]], _FLOOR)
@@ -53,7 +53,7 @@ def coarsen(grammar: TensorGrammar) -> tuple[TensorGrammar, Int32[Array, "symbol
 
 
 def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: int, n_coarse: int) -> Emissions:
-    """Average the lexical vectors of all states that become one; linear, so term by term."""
+    """Average the lexical vectors of all states that are merged; linear, so term by term."""
     fine = grammar.emissions
     leaf_of = coarse_of[grammar.n_interminals :] - n_inner
     n_leaf = n_coarse - n_inner
@@ -83,9 +83,9 @@ def _coarse_emissions(grammar: TensorGrammar, coarse_of: np.ndarray, n_inner: in
 
 
 def expected_symbols(grammar: TensorGrammar) -> Float[Array, "symbols"]:
-    """Return how often each symbol is expected, in whatever basis the grammar's states are.
+    """Return the expected count of each symbol, in any basis of the grammar's states.
 
-    An interminal occurs as often as its rules do; a preterminal's occupancy is applied to all its words together.
+    The count of an interminal is that of its rules; the occupancy of a preterminal is applied to the sum of its words.
     """
     counts = np.zeros(len(grammar.symbols))
     np.add.at(counts, grammar.rules[:, 0], np.maximum(grammar.rule_counts, 0))
@@ -97,11 +97,11 @@ def expected_symbols(grammar: TensorGrammar) -> Float[Array, "symbols"]:
 
 
 def _root_weights(grammar: TensorGrammar, symbol_counts: np.ndarray) -> np.ndarray:
-    """Return how probable each symbol is at the root, and something wherever it is possible at all."""
+    """Return the probability of each symbol at the root, positive wherever it is possible."""
     offsets = grammar.state_offsets
     if grammar.probabilistic:
         return np.add.reduceat(grammar.root, offsets[:-1])
-    # A symbol is at the root as often as it is nobody's child.
+    # A symbol is at the root whenever it is not a child.
     children = np.zeros(len(grammar.symbols))
     for column in (1, 2):
         np.add.at(children, grammar.rules[:, column], np.maximum(grammar.rule_counts, 0))
@@ -112,7 +112,7 @@ def _root_weights(grammar: TensorGrammar, symbol_counts: np.ndarray) -> np.ndarr
 def averaging_weights(
     grammar: TensorGrammar, owner: Int[Array, "leaf_states"], n_owners: int
 ) -> Float[Array, "leaf_states"]:
-    """Return each preterminal state's weight in the average over all states of its owner."""
+    """Return the weight of each preterminal state in the average over all states of its owner."""
     occupancy = grammar.occupancy[grammar.state_offsets[grammar.n_interminals] :].astype(float)
     totals = np.bincount(owner, weights=occupancy * grammar.emissions.totals(), minlength=n_owners)
     members = np.bincount(owner, minlength=n_owners)

@@ -1,4 +1,4 @@
-"""A grammar in words and figures, for terminals and notebooks."""
+"""Summary of a grammar as text or HTML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.run.notebook import html_table
+from sapwood.runtime.tables import html_table
 
 
 def describe(grammar: TensorGrammar, *, top: int) -> str:
@@ -27,8 +27,24 @@ def describe_html(grammar: TensorGrammar, *, top: int = 5) -> str:
     return "".join(tables)
 
 
+def label_counts(grammar: TensorGrammar) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the phrase labels and the tags of a grammar with their counts in the treebank, without the root."""
+    phrases: dict[str, float] = {}
+    tags: dict[str, float] = {}
+    for number, symbol in enumerate(grammar.symbols):
+        begin, end = grammar.state_offsets[number : number + 2]
+        count = float(grammar.occupancy[begin:end].sum())
+        is_tag = number >= grammar.n_interminals
+        if is_tag:
+            tags[symbol.chain[-1]] = tags.get(symbol.chain[-1], 0.0) + count
+        for label in symbol.chain[:-1] if is_tag else symbol.chain:
+            if label != grammar.transform.root:
+                phrases[label] = phrases.get(label, 0.0) + count
+    return phrases, tags
+
+
 def _facts(grammar: TensorGrammar) -> list[tuple[str, str]]:
-    """Return sizes and how the grammar was made, by name."""
+    """Return sizes and training information, by name."""
     transform = grammar.transform
     states, n_inner = grammar.states, grammar.n_interminals
     spread = f"{states.min()}" if states.min() == states.max() else f"{states.min()} to {states.max()}"
@@ -47,7 +63,7 @@ def _facts(grammar: TensorGrammar) -> list[tuple[str, str]]:
 
 
 def _most_frequent(grammar: TensorGrammar, top: int) -> dict[str, list[tuple[str, float]]]:
-    """Return the most frequent symbols and rules, each with how often it is expected."""
+    """Return the most frequent symbols and rules with their expected counts."""
     occupancy = np.add.reduceat(grammar.occupancy, grammar.state_offsets[:-1])
     found: dict[str, list[tuple[str, float]]] = {}
     for title, numbers in (
@@ -62,7 +78,7 @@ def _most_frequent(grammar: TensorGrammar, top: int) -> dict[str, list[tuple[str
 
 
 def _in_words(value: Any) -> str:
-    """Return a JSON value for reading: `name value` pairs for an object."""
+    """Return a readable form of a JSON value: `name value` pairs for an object."""
     if isinstance(value, Mapping):
         pairs = [(name, inner) for name, inner in value.items() if not isinstance(inner, Mapping | list)]
         lists = [f"{len(inner)} {name}" for name, inner in value.items() if isinstance(inner, list)]

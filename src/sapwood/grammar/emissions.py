@@ -1,18 +1,18 @@
 """Lexical weights: the vectors `q(a -> x)` of every preterminal `a` over words and signatures.
 
-Most of them are never stored. For a terminal `x` (a known word, or the signature of an unknown one)
-with signature `s(x)`, the vector of preterminal `a` with tag `t(a)` is
+Most of them are never stored. For a terminal `x` (a known word, or the signature of an unknown one) with signature
+`s(x)`, the vector of preterminal `a` with tag `t(a)` is
 
     q(a -> x) = E[a, x] + backoff[x] E*[a, s(x)] + share[a] (G[t(a), x] + backoff[x] G*[t(a), s(x)])
 
-where `E` holds vectors of the preterminal's own states and `G` numbers of its tag, shared by all
-composite preterminals that end in that tag (`NN`, `NP|NN`, `S|VP|NN`, ...). The first and third terms
-exist only for words. Signatures lean on coarser ones, `E*[a, s] = E[a, s] + climb[s] E*[a, parent(s)]`,
-and so does `G*`. All terms are linear in the vectors, so smoothing works the same for
-probabilities and for spectral weights, and a change of basis touches `E` and `share` alone.
+where `E` holds vectors of the preterminal's own states and `G` scalars of its tag, shared by all composite preterminals
+that end in that tag (`NN`, `NP|NN`, `S|VP|NN`, ...). The first and third terms exist only for words. Signatures back
+off to coarser ones, `E*[a, s] = E[a, s] + climb[s] E*[a, parent(s)]`, and likewise `G*`. All terms are linear in the
+vectors, so smoothing works the same for probabilities and for spectral weights, and a change of basis affects only `E`
+and `share`.
 
-Preterminals that emit words alike (`NN` and `NP|NN`, where the unary step says nothing of the word) can have one
-*emitter* among them, whose vectors serve all.
+Preterminals with the same emissions (`NN` and `NP|NN`, where the unary step does not depend on the word) can share one
+*emitter*, whose vectors serve all.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sapwood import kernels
-from sapwood.grammar.packing import as_halves, from_halves, to_halves
-from sapwood.schema import Column
-from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64, Num, Shaped
-from sapwood.storage import pack_strings, unpack_strings
-from sapwood.trees.lexicon import LEXICON, Lexicon
+from sapwood.grammar.io.codec import as_halves, from_halves, to_halves
+from sapwood.storage.arrays import pack_strings, unpack_strings
+from sapwood.storage.schema import Column
+from sapwood.storage.shapes import Array, Float, Float64, Int, Int32, Int64, Num, Shaped
+from sapwood.trees.lexicon.lexicon import LEXICON, Lexicon
 
-# The columns that are stored as they are.
+# Columns that are stored without conversion.
 _STORED = (
     "offsets", "symbol", "values", "backoff", "climb", "tag_of", "share", "tag_offsets", "tag", "tag_values",
 )  # fmt: skip
-# The arrays in a file; messages about `values` name the rule (`grammar.validate`).
+# Arrays in a file; messages about `values` name the rule (`grammar.validate`).
 EMISSIONS = (
     *LEXICON,
     Column("emissions.tags", "text", "tags"),
@@ -58,17 +58,17 @@ EMISSIONS = (
 
 
 def offsets_of(sizes: Num[Array, "runs"]) -> Int64[Array, "runs+1"]:
-    """Return where runs of the given sizes begin, and where the last one ends."""
+    """Return the offsets of runs of the given sizes, with the total at the end."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def run_offsets(sorted_numbers: Int[Array, "entries"], size: int) -> Int64[Array, "numbers"]:
-    """Return where the run of each number below `size` begins in a sorted array."""
+    """Return the start of the run of each number below `size` in a sorted array."""
     return np.searchsorted(sorted_numbers, np.arange(size + 1)).astype(np.int64)
 
 
-class Columns(NamedTuple):
-    """The columns of `Emissions` that make up a row, as the kernel takes them (`src/native/grammar/emissions.cpp`)."""
+class EmissionColumns(NamedTuple):
+    """Columns of `Emissions` that make up a row, as the kernel takes them (`src/native/grammar/emissions.cpp`)."""
 
     offsets: Int64[Array, "terminal_bounds"]
     symbol: Int32[Array, "entries"]
@@ -84,7 +84,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Emissions:
-    """See the module's text; preterminals have `m_a` states each.
+    """Lexical weights, see the module docstring; preterminals have `m_a` states each.
 
     Attributes
     ----------
@@ -93,21 +93,21 @@ class Emissions:
     states
         Number of states of each preterminal.
     offsets, symbol, values
-        `E` by terminal: `symbol[offsets[x]:offsets[x + 1]]` are preterminals (numbered from 0), their
-        vectors stand one after another in `values`.
+        `E` by terminal: `symbol[offsets[x]:offsets[x + 1]]` are preterminals (numbered from 0), their vectors are
+        concatenated in `values`.
     backoff
-        How much of its signature's weights a terminal takes.
+        Back-off weight of each terminal: its share of its signature's weights.
     climb
-        How much of the next coarser signature's weights a signature takes.
+        Back-off weight of each signature: its share of the next coarser signature's weights.
     tags, tag_of
         Tag names, and the tag of each preterminal.
     share
-        Each preterminal state's part of its tag's weights.
+        Share of each preterminal state in the weights of its tag.
     tag_offsets, tag, tag_values
         `G` by terminal.
     emitter
-        The preterminal whose `E` and `share` each preterminal uses, with as many states; an emitter is its own. None:
-        every preterminal has its own.
+        The preterminal whose `E` and `share` each preterminal uses, with the same number of states; an emitter is its
+        own. None: every preterminal has its own.
     """
 
     lexicon: Lexicon
@@ -127,22 +127,22 @@ class Emissions:
 
     @cached_property
     def state_offsets(self) -> Int64[Array, "preterminal_bounds"]:
-        """Where each preterminal's states begin in a dense row, and where the last one's end."""
+        """Offset of each preterminal's states in a dense row, with the total at the end."""
         return offsets_of(self.states)
 
     @cached_property
     def value_offsets(self) -> Int64[Array, "entry_bounds"]:
-        """Where each entry's vector begins in `values`, and where the last one ends."""
+        """Offset of each entry's vector in `values`, with the total at the end."""
         return offsets_of(self.states[self.symbol])
 
     @cached_property
     def symbol_of_state(self) -> Int64[Array, "leaf_states"]:
-        """The preterminal of each position of a dense row."""
+        """Preterminal of each position of a dense row."""
         return np.repeat(np.arange(len(self.states)), self.states)
 
     @cached_property
     def emitting_state(self) -> Int64[Array, "leaf_states"]:
-        """The emitter's state that each position of a dense row stands for."""
+        """State of the emitter at each position of a dense row."""
         positions = np.arange(self.state_offsets[-1])
         if self.emitter is None:
             return positions
@@ -156,25 +156,25 @@ class Emissions:
         return row if self.emitter is None else row[self.emitting_state]
 
     def tagged_row(self, terminal: int, tag: str) -> Float64[Array, "leaf_states"]:
-        """Return the same with the weights of all other tags left out."""
+        """Return the same with zero weights for all other tags."""
         row = self.row(terminal)
         allowed = (self.tag_of == self.tags.index(tag))[self.symbol_of_state]
         restricted = np.where(allowed, row, 0.0)
-        if not restricted.any():  # a tag that the lexicon has never seen on such a word
+        if not restricted.any():  # a tag that was never seen on such a word
             restricted = np.where(allowed, np.abs(row).max() * 1e-3, 0.0)
         return restricted
 
     @cached_property
-    def _columns(self) -> Columns:
-        """What the kernel takes."""
-        return Columns(
+    def _columns(self) -> EmissionColumns:
+        """Columns for the kernel."""
+        return EmissionColumns(
             self.offsets, self.symbol, self.value_offsets, self.values.astype(np.float64, copy=False),
             self.state_offsets, self.tag_offsets, self.tag, self.tag_values.astype(np.float64, copy=False), self.tag_of,
             self.share.astype(np.float64, copy=False),
         )  # fmt: skip
 
     def _terms(self, terminal: int) -> tuple[list[int], list[float]]:
-        """Return the terminals whose own weights make up those of a terminal, and how much of each."""
+        """Return the terminals whose own weights make up those of a terminal, with their coefficients."""
         terminals, weights = [], []
         n_words = self.lexicon.n_words
         signature = terminal - n_words
@@ -205,7 +205,7 @@ class Emissions:
         vectors = self.tag_values[entries][:, None] * self.share[at : at + size]
         np.add.at(own, np.repeat(terminals, np.diff(self.tag_offsets))[entries], vectors)
         signatures = own[n_words:].copy()
-        for signature in range(len(signatures) - 2, -1, -1):  # parents come after their children
+        for signature in range(len(signatures) - 2, -1, -1):  # children precede their parents
             signatures[signature] += self.climb[signature] * signatures[lexicon.parent[signature]]
         own[:n_words] += self.backoff[:n_words, None] * signatures[lexicon.word_signature]
         own[n_words:] = self.backoff[n_words:, None] * signatures
@@ -218,12 +218,12 @@ class Emissions:
     @cached_property
     def _totals(self) -> np.ndarray:
         n_words, n_terminals = self.lexicon.n_words, self.lexicon.n_terminals
-        # How much of each terminal's own entries is used in all: once as a word, and by back-off.
+        # Total coefficient of each terminal's own entries: 1 as a word, plus back-off.
         used = np.zeros(n_terminals)
         used[:n_words] = 1.0
         np.add.at(used, n_words + self.lexicon.word_signature, self.backoff[:n_words])
         used[n_words:] += self.backoff[n_words:]
-        for signature, above in enumerate(self.lexicon.parent[:-1]):  # parents come after their children
+        for signature, above in enumerate(self.lexicon.parent[:-1]):  # children precede their parents
             used[n_words + above] += used[n_words + signature] * self.climb[signature]
         weight = np.repeat(used, np.diff(self.offsets))
         row = np.zeros(self.state_offsets[-1])
@@ -260,7 +260,7 @@ class Emissions:
         )
 
     def explicit(self) -> Emissions:
-        """Return the same weights with a vector of its own for each preterminal and terminal: no back-off, no tags."""
+        """Return the same weights as separate vectors of each preterminal and terminal, without back-off or tags."""
         n_terminals, n_symbols = self.lexicon.n_terminals, len(self.states)
         columns = [self.column(number) for number in range(n_symbols)]
         present = np.stack([column.any(axis=1) for column in columns], axis=1)
@@ -275,7 +275,7 @@ class Emissions:
             offsets=run_offsets(terminal, n_terminals),
             symbol=symbol.astype(np.int32),
             values=values,
-            # A signature has its weights where it is a terminal, and is no part of another one's.
+            # A signature has its weights where it is a terminal, and is not part of another one's.
             backoff=np.concatenate([np.zeros(self.lexicon.n_words), np.ones(n_terminals - self.lexicon.n_words)]),
             climb=np.zeros_like(self.climb),
             tag_of=np.zeros(n_symbols, np.int32),
@@ -287,18 +287,18 @@ class Emissions:
         )
 
     def in_halves(self) -> Emissions:
-        """Return the weights in single precision, those of words rounded to half precision, which files hold so."""
+        """Return the weights in single precision, those of words rounded to half precision, as stored in files."""
         values = self.values.astype(np.float32)
         values[: self._word_values] = to_halves(values[: self._word_values])
         return replace(self, values=values)
 
     @property
     def _word_values(self) -> int:
-        """How many of `values` are of words; those of signatures, behind, are not below 1."""
+        """Number of `values` that belong to words; those of signatures follow, and can be above 1."""
         return int(self.value_offsets[self.offsets[self.lexicon.n_words]])
 
     def _packed_values(self) -> dict[str, np.ndarray]:
-        """Return `values` as they are stored: those of words as halves, if they are such."""
+        """Return `values` as they are stored: those of words in half precision, if exact."""
         words = self.values[: self._word_values]
         halves = as_halves(words)
         if halves is None:
@@ -306,7 +306,7 @@ class Emissions:
         return {"emissions.values.half": halves, "emissions.values": self.values[len(words) :]}
 
     def to_arrays(self, *, as_it_is: bool = False) -> dict[str, Shaped[Array, "..."]]:
-        """Return everything as arrays, for storage; with `as_it_is`, no weights as halves."""
+        """Return the arrays to be stored; with `as_it_is`, no weights in half precision."""
         shared = {} if self.emitter is None else {"emissions.emitter": self.emitter}
         return {
             **self.lexicon.to_arrays(),
@@ -318,7 +318,7 @@ class Emissions:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]], states: Int32[Array, "preterminals"]) -> Emissions:
-        """Build from `to_arrays`' result."""
+        """Inverse of `to_arrays`."""
         columns: dict[str, Any] = {name: arrays[f"emissions.{name}"] for name in _STORED}
         if (halves := arrays.get("emissions.values.half")) is not None:
             columns["values"] = np.concatenate([from_halves(halves), columns["values"]])

@@ -1,7 +1,7 @@
-"""How often each state and rule is expected in a tree of a probabilistic grammar.
+"""Expected counts of states and rules in a tree of a probabilistic grammar.
 
-The expected numbers `e` of states solve the linear system `e = pi + M^T e`, where `M` holds the
-expected numbers of child states below a state.
+The expected numbers `e` of states solve the linear system `e = pi + M^T e`, where `M` holds the expected numbers of
+child states below a state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import scipy.sparse.linalg
 
 from sapwood.errors import GrammarError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.shapes import Array, Float
+from sapwood.storage.shapes import Array, Float
 
 
 def expected_counts(grammar: TensorGrammar) -> tuple[Float[Array, "all_states"], Float[Array, "rules"]]:
@@ -35,7 +35,7 @@ def expected_counts(grammar: TensorGrammar) -> tuple[Float[Array, "all_states"],
             (np.concatenate(values), (np.concatenate(columns), np.concatenate(rows))), shape=(size, size)
         )
         with warnings.catch_warnings():
-            # A singular system gives numbers that are not finite, which are reported below.
+            # A singular system gives numbers that are not finite; reported below.
             warnings.simplefilter("ignore", scipy.sparse.linalg.MatrixRankWarning)
             states = scipy.sparse.linalg.spsolve(scipy.sparse.eye_array(size, format="csc") - below, grammar.root)
     else:

@@ -1,4 +1,4 @@
-"""Drawing trees from a probabilistic grammar, top down."""
+"""Sampling of trees from a probabilistic grammar, top down."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ _TRIES = 1000
 
 
 class Sampler:
-    """Draws skeletal trees; tables for a state are made when it is first met."""
+    """Sampler of skeletal trees; the tables of a state are built on first use.
 
-    def __init__(self, grammar: TensorGrammar) -> None:
+    Parameters
+    ----------
+    grammar
+        A probabilistic grammar.
+    unknown
+        Whether to draw unknown words, as their signatures. Without them, a tag draws from its known words only, if it
+        has any.
+    """
+
+    def __init__(self, grammar: TensorGrammar, *, unknown: bool = True) -> None:
         if not grammar.probabilistic:
             raise GrammarError("only a probabilistic grammar can be sampled from; this one has real-valued weights")
-        self.grammar = grammar
+        self.grammar, self.unknown = grammar, unknown
         self._expansions: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
         self._words: dict[int, np.ndarray] = {}
         order = np.searchsorted(grammar.rules[:, 0], np.arange(grammar.n_interminals + 1))
@@ -25,7 +34,7 @@ class Sampler:
         self._root = np.cumsum(grammar.root)
 
     def tree(self, rng: np.random.Generator, max_words: int) -> Tree | None:
-        """Draw one tree; None when it grows beyond `max_words` words."""
+        """Sample one tree; None if it grows beyond `max_words` words."""
         grammar = self.grammar
         flat = int(np.searchsorted(self._root, rng.random() * self._root[-1], side="right"))
         symbol = int(np.searchsorted(grammar.state_offsets, flat, side="right")) - 1
@@ -68,30 +77,30 @@ class Sampler:
     def _draw_word(self, symbol: int, state: int, rng: np.random.Generator) -> str:
         if symbol not in self._words:
             column = self.grammar.emissions.column(symbol - self.grammar.n_interminals)
+            if not self.unknown:
+                known = column[: len(self.grammar.lexicon.words)]
+                has_words = known.sum(axis=0) > 0
+                column = np.where(has_words, np.vstack([known, np.zeros_like(column[len(known) :])]), column)
             self._words[symbol] = np.cumsum(column.T, axis=1)
         cumulative = self._words[symbol][state]
         terminal = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
         return self.grammar.lexicon.name(terminal)
 
+    def accepted_tree(self, rng: np.random.Generator, max_words: int) -> Tree:
+        """Sample trees until one has at most `max_words` words."""
+        for _ in range(_TRIES):
+            if (tree := self.tree(rng, max_words)) is not None:
+                return tree
+        raise GrammarError(f"{_TRIES} trees in a row grew beyond {max_words} words; raise max_words")
+
 
 def sample_trees(
     grammar: TensorGrammar, count: int, *, random_state: int | np.random.Generator | None = None, max_words: int = 200
 ) -> list[Tree]:
-    """Draw skeletal trees; those with more than `max_words` words are drawn again.
+    """Sample skeletal trees; those with more than `max_words` words are rejected.
 
     Unknown words appear as their signature in angle brackets, `<Aa *ing>`.
     """
     rng = np.random.default_rng(random_state)
     sampler = Sampler(grammar)
-    trees: list[Tree] = []
-    failures = 0
-    while len(trees) < count:
-        tree = sampler.tree(rng, max_words)
-        if tree is not None:
-            trees.append(tree)
-            failures = 0
-        else:
-            failures += 1
-            if failures >= _TRIES:
-                raise GrammarError(f"{_TRIES} trees in a row grew beyond {max_words} words; raise max_words")
-    return trees
+    return [sampler.accepted_tree(rng, max_words) for _ in range(count)]

@@ -1,4 +1,4 @@
-"""The one central type: a tree grammar whose symbols carry vectors and whose rules are small tensors.
+"""Tensor grammar: a tree grammar whose symbols carry vectors and whose rules are small tensors.
 
 With one state per symbol it is a PCFG; with `m_a` states and non-negative normalised weights an
 L-PCFG (Cohen et al., long paper, section 4.1: `T^{a -> b c}`, `q_{a -> x}`, `pi^a`); with any real weights
@@ -16,23 +16,21 @@ from typing import Any, TypedDict
 import numpy as np
 
 from sapwood.errors import GrammarError, ModelError
-from sapwood.grammar.closing import CLOSING, Closing, ClosingMetadata
 from sapwood.grammar.emissions import EMISSIONS, Emissions, offsets_of
-from sapwood.grammar.layer import LAYER, Layer, LayerMetadata
-from sapwood.grammar.network import NETWORK, Network, NetworkMetadata
-from sapwood.grammar.packing import RULE_WEIGHTS, pack_weights, unpack_weights
-from sapwood.schema import Column, Schema, check_json
-from sapwood.shapes import Array, Float, Int, Int32, Int64
-from sapwood.storage import content_digest, read_header
-from sapwood.trees.corpus import Preparation
-from sapwood.trees.lexicon import Lexicon
+from sapwood.grammar.io.codec import RULE_WEIGHTS, pack_weights, unpack_weights
+from sapwood.storage.arrays import content_digest, read_header
+from sapwood.storage.schema import Column, Notes, Schema, check_json
+from sapwood.storage.shapes import Array, Float, Int, Int32, Int64
+from sapwood.trees.corpus import PreparationMetadata
+from sapwood.trees.lexicon.lexicon import Lexicon
+from sapwood.trees.lexicon.signatures import UNKNOWN, SignatureModel
 from sapwood.trees.normalise import Normaliser
-from sapwood.trees.signatures import UNKNOWN, SignatureModel
 from sapwood.trees.symbols import SYMBOLS, SymbolTable
 from sapwood.trees.transform import TreeTransform
 
+# Format of files with one grammar; a whole model (`sapwood.model.file`) has the next one.
 FORMAT_VERSION = 4
-# Files with several grammars (`sapwood.grammar.bundle`) say that they are of this kind.
+# Kind of files with several grammars (`sapwood.model.file`).
 BUNDLE_KIND = "bundle"
 
 
@@ -42,26 +40,23 @@ class _Tokeniser(TypedDict, total=False):
     split_hyphens: bool
 
 
-# What programs look at of how a grammar was made; the rest is for people.
+# Keys of `info` that programs use; the rest is for people.
 _INFO = {"iterations": int, "threshold": float, "tokeniser": _Tokeniser}
 
 
-class _Required(Preparation):
+class _Required(PreparationMetadata):
     probabilistic: bool
-    info: dict[str, Any]
+    info: Notes
 
 
 class GrammarMetadata(_Required, total=False):
-    """What a file says of a grammar beside its arrays."""
+    """Metadata of a grammar in a model file."""
 
     weights: int
     levels: int
-    layer: LayerMetadata
-    network: NetworkMetadata
-    closing: ClosingMetadata
 
 
-MODEL = Schema(
+GRAMMAR = Schema(
     kind="model",
     version=FORMAT_VERSION,
     title="model",
@@ -76,9 +71,6 @@ MODEL = Schema(
         Column("rule_counts", "float", "rules"),
         Column("level.*", "int32", "states", least=-1),
         *EMISSIONS,
-        *LAYER,
-        *NETWORK,
-        *CLOSING,
     ),
     metadata=GrammarMetadata,
 )
@@ -86,43 +78,35 @@ MODEL = Schema(
 
 @dataclass(frozen=True, eq=False)
 class TensorGrammar:
-    """Symbols with states, binary-rule tensors, lexical and root vectors.
+    """Latent-variable grammar: symbols with states, binary-rule tensors, lexical and root vectors.
 
     Attributes
     ----------
     symbols
         Interminals `0 .. n_interminals - 1`, then preterminals. Plain names become a table (`SymbolTable.from_names`).
     states
-        States `m_a` of each symbol.
+        Number of states `m_a` of each symbol.
     rules
         `a -> b c`, sorted.
     tensors
-        All rule tensors, each `(m_a, m_b, m_c)` in C order, one after another.
+        All rule tensors, each `(m_a, m_b, m_c)` in C order, concatenated.
     root
         The vectors `pi^a` of all symbols, zero where a symbol cannot be a root.
     emissions
         Lexical vectors and the lexicon.
     probabilistic
-        Whether weights claim to be probabilities (checked by `validate`).
+        True if the weights are probabilities (checked by `validate`).
     occupancy
-        How often each state is expected in the training trees; weights for averaging over states and for deriving
-        coarser grammars.
+        Expected count of each state in the training trees; used to average over states and to derive coarser grammars.
     rule_counts
-        How often each rule occurs (or is expected) in the training trees.
+        Count (or expected count) of each rule in the training trees.
     levels
-        Coarser versions of the states, the coarsest first: for each, the number of each state's group among the groups
-        of its symbol, not falling within a symbol. Parsers prune with them. In a real-valued grammar the last states of
-        a symbol can be left out, -1.
+        Coarser versions of the states, used for pruning, the coarsest first: for each, the group index of each state
+        within its symbol, non-decreasing. In a real-valued grammar the last states of a symbol can be dropped, -1.
     normaliser, transform
-        How training trees were prepared, and so how parses are turned back into trees.
+        Preprocessing of the training trees, and so postprocessing of parses.
     info
-        How the grammar was made: JSON values only.
-    layer
-        Weights of features on top of the grammar's posteriors, and of those of others that parse with it.
-    network
-        What scores spans beside them; the layer says what that counts.
-    closing
-        Which cells of charts are closed before any rule is applied.
+        Training information: JSON values only.
     """
 
     symbols: SymbolTable
@@ -139,9 +123,6 @@ class TensorGrammar:
     normaliser: Normaliser = field(default_factory=Normaliser)
     transform: TreeTransform = field(default_factory=TreeTransform)
     info: Mapping[str, Any] = field(default_factory=dict)
-    layer: Layer | None = None
-    network: Network | None = None
-    closing: Closing | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "symbols", SymbolTable.from_names(self.symbols))
@@ -153,12 +134,12 @@ class TensorGrammar:
 
     @cached_property
     def state_offsets(self) -> Int64[Array, "symbol_bounds"]:
-        """Where each symbol's states begin in `root` and `occupancy`, and where the last one's end."""
+        """Offset of each symbol's states in `root` and `occupancy`, with the total at the end."""
         return offsets_of(self.states)
 
     @cached_property
     def tensor_offsets(self) -> Int64[Array, "rule_bounds"]:
-        """Where each rule's tensor begins in `tensors`, and where the last one ends."""
+        """Offset of each rule's tensor in `tensors`, with the total at the end."""
         return offsets_of(self.states[self.rules].astype(np.int64).prod(axis=1))
 
     @cached_property
@@ -166,7 +147,7 @@ class TensorGrammar:
         return {(name, number >= self.n_interminals): number for number, name in enumerate(self.symbols)}
 
     def symbol_number(self, name: str, *, preterminal: bool = False) -> int:
-        """Return the number of a symbol; raises KeyError if there is none."""
+        """Return the index of a symbol; raises KeyError if there is none."""
         return self._symbol_ids[name, preterminal]
 
     def tensor(self, rule: int) -> Float[Array, "m_a m_b m_c"]:
@@ -204,7 +185,7 @@ class TensorGrammar:
         return describe_html(self)
 
     def __eq__(self, other: object) -> bool:
-        """Compare everything but `info`: names, shapes and weights to the last bit."""
+        """Compare everything but `info`: names, shapes and weights, bit by bit."""
         if not isinstance(other, TensorGrammar):
             return NotImplemented
         ours, theirs = self._content(), other._content()
@@ -216,24 +197,24 @@ class TensorGrammar:
     __hash__ = None  # type: ignore[assignment]
 
     def with_info(self, **values: Any) -> TensorGrammar:
-        """Return the grammar with more said about its making."""
+        """Return the grammar with additional `info`."""
         return replace(self, info={**self.info, **values})
 
     def validate(self, tolerance: float = 1e-6) -> TensorGrammar:
-        """Check shapes, finiteness and (if probabilistic) normalisation; returns the grammar itself."""
+        """Check shapes, finiteness and (if probabilistic) normalisation; return the grammar itself."""
         from sapwood.grammar.validate import validate
 
         validate(self, tolerance)
         return self
 
     def describe(self, *, top: int = 10) -> str:
-        """Return a readable summary: sizes, how it was made, the most frequent symbols and rules."""
+        """Return a readable summary: sizes, training information, the most frequent symbols and rules."""
         from sapwood.grammar.describe import describe
 
         return describe(self, top=top)
 
     def sample(self, count: int, *, random_state: int | np.random.Generator | None = None, max_words: int = 200) -> Any:
-        """Return `count` skeletal trees drawn from a probabilistic grammar (see `sampling.sample_trees`)."""
+        """Return `count` skeletal trees sampled from a probabilistic grammar (see `sampling.sample_trees`)."""
         from sapwood.grammar.sampling import sample_trees
 
         return sample_trees(self, count, random_state=random_state, max_words=max_words)
@@ -247,7 +228,7 @@ class TensorGrammar:
         shapes = [matrix.shape for matrix in matrices]
         if shapes != [(m, m) for m in self.states]:
             raise GrammarError("a change of basis takes one square matrix for each symbol, as large as it has states")
-        from sapwood.grammar.states import change_states
+        from sapwood.grammar.state_ops import change_states
 
         inverses = [np.linalg.inv(matrix) for matrix in matrices]
         return change_states(self, inverses, [np.ascontiguousarray(matrix.T) for matrix in matrices])
@@ -257,26 +238,33 @@ class TensorGrammar:
         return content_digest(*self._content())
 
     def save(self, path: str | Path) -> None:
-        """Write the grammar to one file: whole or not at all (several: `sapwood.grammar.bundle.save_models`)."""
+        """Write the grammar to one file, atomically (several: `sapwood.model.file.save_models`)."""
         arrays, metadata = self._content()
         metadata["info"] = dict(self.info)
-        MODEL.write(path, arrays, metadata)
+        GRAMMAR.write(path, arrays, metadata)
 
     @classmethod
     def load(cls, path: str | Path) -> TensorGrammar:
-        """Read a saved grammar; a damaged file raises `ModelError`, never gives a wrong grammar."""
-        if read_header(path).get("kind") == BUNDLE_KIND:
+        """Read the grammar of a file, without the components of a model (`sapwood.model.ParserModel` has them all).
+
+        A damaged file raises `ModelError`, never gives a wrong grammar.
+        """
+        from sapwood.model.file import load_models
+
+        several = read_header(path).get("kind") == BUNDLE_KIND
+        grammars = [] if several else load_models(path)
+        if len(grammars) != 1:
             raise ModelError(
-                f"{path}: holds several grammars, not one; load them with sapwood.grammar.bundle.load_models, "
-                "or parse with all of them: Parser(path)"
+                f"{path}: holds several grammars, not one; choose a model with one grammar, or load all of them "
+                "with sapwood.load"
             )
-        return MODEL.read(path, cls._from_content)
+        return grammars.pop()
 
     @classmethod
     def _from_content(
         cls, arrays: dict[str, np.ndarray], metadata: Mapping[str, Any], *, check: bool = True
     ) -> TensorGrammar:
-        """Build from `_content`'s result, with `info` in its metadata, which fits `MODEL`, and check the rest."""
+        """Inverse of `_content`, given metadata with `info` that fits `GRAMMAR`; check the rest."""
         from sapwood.grammar.validate import check_meaning
 
         for name in _INFO.keys() & metadata["info"].keys():
@@ -286,7 +274,6 @@ class TensorGrammar:
             raise ModelError(f"level.{len(levels)}: missing, or one too many")
         n_interminals = metadata["n_interminals"]
         emissions = Emissions.from_arrays(arrays, arrays["states"][n_interminals:])
-        classes = emissions.lexicon.classes
         grammar = cls(
             symbols=SymbolTable.from_arrays(arrays),
             n_interminals=n_interminals,
@@ -302,16 +289,13 @@ class TensorGrammar:
             normaliser=Normaliser.from_dict(metadata["normaliser"]),
             transform=TreeTransform.from_dict(metadata["transform"]),
             info=metadata["info"],
-            layer=Layer.from_arrays(arrays, metadata.get("layer"), classes),
-            network=Network.from_arrays(arrays, metadata.get("network"), classes),
-            closing=Closing.from_arrays(arrays, metadata.get("closing")),
         )
         if check:
             check_meaning(grammar, tolerance=1e-3)
         return grammar
 
     def _content(self, *, as_it_is: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return what is stored; with `as_it_is`, all weights, as they are."""
+        """Return arrays and metadata to be stored; with `as_it_is`, all weights without conversion."""
         arrays = {
             **self.symbols.to_arrays(),
             "states": self.states,
@@ -331,15 +315,6 @@ class TensorGrammar:
         weights, told = pack_weights(self.tensors, as_it_is=as_it_is)
         if self.levels:
             metadata["levels"] = len(self.levels)
-        if self.layer is not None:
-            arrays |= self.layer.to_arrays()
-            metadata["layer"] = self.layer.metadata()
-        if self.network is not None:
-            arrays |= self.network.to_arrays()
-            metadata["network"] = self.network.metadata()
-        if self.closing is not None:
-            arrays |= self.closing.to_arrays()
-            metadata["closing"] = self.closing.metadata()
         return {**arrays, **weights}, {**metadata, **told}
 
     @classmethod
@@ -351,7 +326,7 @@ class TensorGrammar:
         words: Mapping[tuple[str, str], Any],
         probabilistic: bool = True,
     ) -> TensorGrammar:
-        """Build a grammar by hand: weights by name, numbers for one state, arrays for more.
+        """Build a grammar by hand from weights by name: scalars for one state, arrays for more.
 
         Left-hand sides of `rules` are interminals, those of `words` preterminals.
 
@@ -423,7 +398,7 @@ class TensorGrammar:
 
 
 def weights_of(states: Int[Array, "symbols"], rules: Int[Array, "rules 3"]) -> float:
-    """Return how many weights the rules have; a float, as their number may be beyond any integer of numpy's."""
+    """Return the number of rule weights, as a float, as it may exceed any NumPy integer."""
     return float(states[rules].astype(np.float64).prod(axis=1).sum())
 
 
@@ -433,7 +408,7 @@ def plain_emissions(
     states: Int[Array, "preterminals"],
     vectors: Mapping[tuple[int, int], Float[Array, "m_a"]],
 ) -> Emissions:
-    """Return emissions without back-off or sharing: `(preterminal, word) -> vector` and nothing else."""
+    """Return emissions without back-off or sharing, given `(preterminal, word) -> vector`."""
     lexicon = Lexicon(list(words), [UNKNOWN], np.zeros(1, np.int32), np.zeros(len(words), np.int32), SignatureModel())
     keys = sorted(vectors, key=lambda key: (key[1], key[0]))
     counts = np.bincount([word for _, word in keys], minlength=lexicon.n_terminals)

@@ -1,4 +1,4 @@
-"""Checks that a grammar is what it says, with messages that name the symbol or rule at fault."""
+"""Validation of a grammar, with messages that name the symbol or rule at fault."""
 
 from __future__ import annotations
 
@@ -9,27 +9,22 @@ import numpy as np
 from sapwood import kernels
 from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.emissions import Emissions
-from sapwood.grammar.layer import Layer
-from sapwood.grammar.network import Network
-from sapwood.grammar.tensor_grammar import MODEL, TensorGrammar, weights_of
-from sapwood.shapes import Array, Float64
+from sapwood.grammar.tensor_grammar import GRAMMAR, TensorGrammar, weights_of
+from sapwood.storage.shapes import Array, Float64
 
 
 def validate(grammar: TensorGrammar, tolerance: float) -> None:
-    """Raise `GrammarError` for the first thing that is wrong."""
+    """Raise `GrammarError` for the first defect."""
     arrays, metadata = grammar._content(as_it_is=True)
     try:
-        MODEL.check(arrays, {**metadata, "info": dict(grammar.info)})
-        # What their arrays have to do with each other is checked where they are read.
-        Layer.from_arrays(arrays, metadata.get("layer"))
-        Network.from_arrays(arrays, metadata.get("network"))
+        GRAMMAR.check(arrays, {**metadata, "info": dict(grammar.info)})
     except ModelError as error:
         raise GrammarError(str(error)) from error
     check_meaning(grammar, tolerance)
 
 
 def check_meaning(grammar: TensorGrammar, tolerance: float) -> None:
-    """Raise `GrammarError` for the first thing that is wrong with a grammar whose arrays fit `MODEL`."""
+    """Raise `GrammarError` for the first defect of a grammar whose arrays fit `GRAMMAR`."""
     _check_symbols(grammar)
     _check_emissions(grammar)
     _check_finite(grammar)
@@ -77,7 +72,7 @@ def _check_emissions(grammar: TensorGrammar) -> None:
 
 
 def check_emissions(emissions: Emissions) -> None:
-    """Raise `GrammarError` for the first thing that is wrong with lexical weights whose arrays fit `EMISSIONS`."""
+    """Raise `GrammarError` for the first defect of lexical weights whose arrays fit `EMISSIONS`."""
     sizes = {"share": int(emissions.states.sum()), "values": int(emissions.value_offsets[-1])}
     for name, size in sizes.items():
         found = len(getattr(emissions, name))
@@ -94,7 +89,7 @@ def check_emissions(emissions: Emissions) -> None:
 
 
 def _check_finite(grammar: TensorGrammar) -> None:
-    # Looked for only where there are any: rule weights are many.
+    # Located only if there are any: there are many rule weights.
     if not np.isfinite(grammar.tensors.sum(dtype=np.float64)) and len(
         bad := np.flatnonzero(~np.isfinite(grammar.tensors))
     ):

@@ -1,238 +1,242 @@
-"""EM for parsing models from sentences without trees: the baseline of unmixing, and what its results are polished by.
+"""EM for models of sentences without trees: length curriculum, restarts, checkpoints.
 
-The expected number of times that a parameter is used is the parameter times the derivative of the log-likelihood with
-respect to it, so one pass back over the dynamic program is the E-step of any model. The M-step makes distributions of
-these counts. Where a model's likelihood is not a polynomial in its parameters (`dep-ies`, whose root follows from `A`;
-`pcfg-ies`, which is conditioned on lengths) this is only a direction, and the step is halved until the likelihood does
-not fall. Either way each iteration makes the sentences more probable, or no less, and ends where it ends: which
-maximum it finds depends on the start.
+Training starts with short sentences and raises the maximum length in stages: short sentences are more informative about
+structure than long ones, which have too many trees (Spitkovsky, Alshawi and Jurafsky 2010). The start with the best
+objective (`sapwood.induction.em_model`) is kept. A state depends only on the text and the settings, so a run resumed
+from a checkpoint ends in the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from sapwood.errors import UsageError
-from sapwood.induction.fields import Reals
-from sapwood.induction.model import Model, by_length, different, one_hot
-from sapwood.induction.simplices import Parameters, inwards, to_tensors
-from sapwood.induction.tape import constant, gradients
-from sapwood.run.progress import Progress, Silent
-from sapwood.shapes import Array, Float, Int
+from sapwood.errors import GrammarError, ModelError
+from sapwood.induction.em_model import Counts, EMModel, Iteration
+from sapwood.numerics.convergence import ConvergenceMonitor, halved_steps
+from sapwood.runtime.checkpoint import Checkpoint, Content, checkpoint_schema
+from sapwood.runtime.log import Log, NoLog
+from sapwood.runtime.progress import Progress, Silent
+from sapwood.storage.arrays import Arrays
+from sapwood.storage.schema import Column
 
-# How many different sentences to take at once.
-_SENTENCES = 2048
-# By what part of itself rounding may make the log-likelihood fall.
-_ROUNDING = 1e-12
+# Relative decrease of the objective that rounding may cause.
+_ROUNDING = 1e-9
+# Number of times that a step is halved.
+_HALVINGS = 9
+_NUMBERS = ("start", "stage", "iteration", "step")
+_FIGURES = ("objective", "best_objective", "log_likelihood")
+
+
+CHECKPOINT = checkpoint_schema(
+    "induction-checkpoint",
+    Column("counts", "float64", "counts", least=0),
+    Column("best", "float64", "best_counts", least=0),
+    Column("figures", "float64", str(len(_FIGURES)), unchecked=True),
+    metadata=dict.fromkeys(_NUMBERS, int),
+)
 
 
 @dataclass(frozen=True, eq=False)
-class EMResult:
-    """Where EM ended.
+class EMState(ConvergenceMonitor):
+    """State of a run; `iteration` and `objective` are those of a stage.
 
     Attributes
     ----------
-    parameters
-        The best that were found.
-    log_likelihoods
-        Of all sentences, before each iteration and after the last one, for the start that ended best.
-    converged
-        Whether that start ended because there was nothing to gain any more.
+    counts
+        The counts.
+    start, stage
+        Current start and stage.
+    step
+        Number of all iterations done.
+    log_likelihood
+        Log-likelihood of the counts before the last iteration.
+    best, best_objective
+        Final counts of the best start so far, and its last objective.
     """
 
-    parameters: dict[str, Float[Array, "outcomes *conditions"]]
-    log_likelihoods: list[float]
-    converged: bool
-
-
-class _Data:
-    """Different sentences with their counts, by length, as weights of words."""
-
-    def __init__(self, model: Model, sentences: Sequence[Sequence[int]] | np.ndarray) -> None:
-        self.model = model
-        self.groups = []
-        self.total = 0
-        # Weights that keep products of many small probabilities in range.
-        self.scale = max(model.words / 4, 1.0)
-        for length, (_, rows) in by_length(sentences, model.words).items():
-            kinds, counts = different(rows, model.words)
-            self.groups.append((length, kinds, counts.astype(float)))
-            self.total += len(rows)
-        if not self.total:
-            raise UsageError("there are no sentences to learn from")
-
-    def expectations(self, parameters: Parameters) -> tuple[float, dict[str, np.ndarray]]:
-        """Return the log-likelihood, and its derivatives, if it is not minus infinity."""
-        field, blocks = Reals(), self.model.blocks
-        tensors = to_tensors(blocks, parameters)
-        inputs = list(tensors.values())
-        total, slopes = 0.0, [np.zeros(tensor.shape[1:]) for tensor in inputs]
-        for length, rows, counts in self.groups:
-            for begin in range(0, len(rows), _SENTENCES):
-                part = slice(begin, begin + _SENTENCES)
-                weights = constant(field, self.scale * one_hot(rows[part], self.model.words))
-                value = self.model.expectation(tensors, weights)[:, 0]
-                if np.any(value.value <= 0):
-                    return -np.inf, {}
-                logarithms = np.log(value.value) - length * np.log(self.scale)
-                total += float(counts[part] @ logarithms)
-                weighted = value * constant(field, counts[part] / value.value)
-                for slope, gradient in zip(slopes, gradients(weighted, inputs, rows=False), strict=True):
-                    slope += gradient[0]
-        return total, {block.name: slope.reshape(block.shape) for block, slope in zip(blocks, slopes, strict=True)}
-
-
-def fit_em(
-    model: Model,
-    sentences: Sequence[Sequence[int]] | Int[Array, "sentences length"],
-    *,
-    start: Parameters | None = None,
-    iterations: int = 200,
-    tolerance: float = 1e-9,
-    restarts: int = 1,
-    accelerate: bool = True,
-    random_state: int = 0,
-    progress: Progress | None = None,
-) -> EMResult:
-    """Learn the parameters of a model from sentences by EM.
-
-    Parameters
-    ----------
-    model
-        The model.
-    sentences
-        Rows of word numbers; they may have different lengths.
-    start
-        Where to begin; at random, if not given. Zeros stay zeros, so a start with any is moved a little inwards.
-    iterations
-        The most iterations.
-    tolerance
-        End when an iteration gains less than this for each sentence.
-    restarts
-        How many random starts; the one that ends best is returned.
-    accelerate
-        Whether each iteration tries to go further in the direction of EM's steps, at the cost of one more pass.
-    random_state
-        Seed of the starts.
-    progress
-        What to report to.
-
-    Examples
-    --------
-    >>> from sapwood.induction.models import make_model
-    >>> model = make_model("dep-ie", words=2)
-    >>> found = fit_em(model, [[0, 0], [1, 1], [0, 0], [0, 1]], iterations=50)
-    >>> bool(found.log_likelihoods[-1] > found.log_likelihoods[0])
-    True
-    """
-    for name, value in (("iterations", iterations), ("restarts", restarts)):
-        if value < 1:
-            raise UsageError(f"{name} must be at least 1, not {value}")
-    data = _Data(model, sentences)
-    starts = restarts if start is None else 1
-    best: EMResult | None = None
-    with (progress or Silent()).stage("em", starts * iterations, "iterations") as stage:
-        for number in range(starts):
-            if start is None:
-                begin = model.random(np.random.default_rng([random_state, number]))
-            else:
-                model.check(start)
-                begin = _inwards(start)
-            found = _climb(data, begin, iterations, tolerance * data.total, accelerate, stage.step)
-            if best is None or found.log_likelihoods[-1] > best.log_likelihoods[-1]:
-                best = found
-    assert best is not None
-    return best
+    counts: Counts
+    start: int = 0
+    stage: int = 0
+    step: int = 0
+    log_likelihood: float = np.nan
+    best: Counts | None = None
+    best_objective: float = -np.inf
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
-    """Parameters with their log-likelihood and its derivatives."""
+class EMRun:
+    """Result of EM.
 
-    parameters: dict[str, np.ndarray]
-    value: float
-    slopes: dict[str, np.ndarray]
-
-
-def _climb(
-    data: _Data,
-    parameters: dict[str, np.ndarray],
-    iterations: int,
-    least: float,
-    accelerate: bool,
-    report: Callable[..., None],
-) -> EMResult:
-    """Iterate from one start."""
-    here = _Place(parameters, *data.expectations(parameters))
-    if here.value == -np.inf:
-        raise UsageError("a sentence has probability zero under the starting point; start elsewhere")
-    values, converged = [here.value], False
-    for _ in range(iterations):
-        there = _step(data, here)
-        if accelerate and there.value > here.value:
-            there = _leap(data, here, there)
-        report(log_likelihood=round(there.value, 3))
-        gain = there.value - here.value
-        if gain > 0:
-            here = there
-            values.append(here.value)
-        if gain <= least:
-            converged = True
-            break
-    return EMResult(here.parameters, values, converged)
-
-
-def _step(data: _Data, here: _Place) -> _Place:
-    """Return where an iteration of EM leads, the step halved while the likelihood would fall."""
-    target = {name: _distributions(here.parameters[name], slope) for name, slope in here.slopes.items()}
-    size = 1.0
-    while True:
-        moved = {name: (1 - size) * here.parameters[name] + size * target[name] for name in target}
-        there = _Place(moved, *data.expectations(moved))
-        if there.value >= here.value - _ROUNDING * abs(here.value):
-            return there
-        if size < 1e-4:
-            return here
-        size /= 2
-
-
-def _leap(data: _Data, here: _Place, there: _Place) -> _Place:
-    """Return a place further in the direction in which two steps of EM lead, if that is better than one step.
-
-    The length is that of Varadhan and Roland (2008): from how much shorter the second step is than the first.
+    Attributes
+    ----------
+    counts
+        The expected counts of the best start.
+    objectives
+        For each start and stage, the objective before each iteration that this call has made.
+    steps
+        Number of all iterations.
+    log_likelihood
+        Value for the last state that was measured.
     """
-    names = list(here.parameters)
-    second = {name: _distributions(there.parameters[name], there.slopes[name]) for name in names}
-    first = {name: there.parameters[name] - here.parameters[name] for name in names}
-    bend = {name: second[name] - there.parameters[name] - first[name] for name in names}
-    squares = [sum(float(np.sum(part[name] ** 2)) for name in names) for part in (first, bend)]
-    if not squares[1] > 0:
-        return there
-    length = max(1.0, float(np.sqrt(squares[0] / squares[1])))
-    moved = {}
-    for name in names:
-        far = here.parameters[name] + 2 * length * first[name] + length**2 * bend[name]
-        far = np.maximum(far, 0.1 * np.minimum(here.parameters[name], second[name]))  # zeros would stay zeros
-        moved[name] = far / far.sum(0)
-    reached = _Place(moved, *data.expectations(moved))
-    return reached if reached.value > there.value else there
+
+    counts: Counts
+    objectives: dict[tuple[int, int], list[float]] = field(default_factory=dict)
+    steps: int = 0
+    log_likelihood: float = np.nan
 
 
-def _distributions(parameters: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Return the expected counts as distributions; what was never used stays what it was.
+@dataclass(frozen=True)
+class Schedule:
+    """Stopping criteria and restarts of EM.
 
-    Counts that are not those of a polynomial can be negative. Adding a constant to all slopes of a distribution changes
-    the step's length but not where it ends, so one is added that makes them positive.
+    Parameters
+    ----------
+    iterations
+        Maximum number of iterations of a stage.
+    tolerance
+        A stage ends when an iteration gains no more than this per word.
+    restarts
+        Number of starts.
+    random_state
+        The seed of all starts.
     """
-    counts = parameters * (slopes + 2 * np.maximum(-slopes.min(0), 0))
-    totals = counts.sum(0)
-    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1), parameters)
+
+    iterations: int = 30
+    tolerance: float = 1e-4
+    restarts: int = 1
+    random_state: int = 0
 
 
-def _inwards(parameters: Parameters, amount: float = 1e-3) -> dict[str, np.ndarray]:
-    """Return parameters without zeros, if there were any."""
-    found = {name: np.asarray(array, float) for name, array in parameters.items()}
-    return {name: array if np.all(array > 0) else inwards(array, amount) for name, array in found.items()}
+def run_em(
+    problem: EMModel,
+    schedule: Schedule,
+    *,
+    key: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+    log: Log | None = None,
+    checkpoint: str | Path | None = None,
+    name: str = "learning",
+) -> EMRun:
+    """Run EM from each start, through all stages.
+
+    Parameters
+    ----------
+    problem
+        The model and the text.
+    schedule
+        Stopping criteria and restarts.
+    key
+        Everything that the run depends on, for the checkpoint.
+    progress, log
+        Progress display and log.
+    checkpoint
+        File to keep the state in; if it exists, the run resumes from it.
+    name
+        Title of the progress bar.
+    """
+    log = log or NoLog()
+    to_arrays, from_arrays = partial(_to_arrays, problem), partial(_from_arrays, problem, schedule)
+    kept = Checkpoint(checkpoint, key or {}, CHECKPOINT, data="text", to_arrays=to_arrays, from_arrays=from_arrays)
+    state = kept.load() or EMState(_begun(problem, schedule, 0))
+    costs = [problem.steps(stage) for stage in range(len(problem.lengths))]
+    whole = schedule.restarts * sum(costs) * schedule.iterations
+    objectives: dict[tuple[int, int], list[float]] = {}
+    last = state.log_likelihood
+    with (progress or Silent()).stage(name, 100, "%") as stage, kept:
+        done = state.start * sum(costs) + sum(costs[: state.stage])
+        stage.step(round(100 * (done * schedule.iterations + state.iteration * costs[state.stage]) / whole, 3))  # type: ignore[arg-type]
+        while state.start < schedule.restarts:
+            before = state
+            when = Iteration(state.start, state.stage, state.iteration + state.stage * schedule.iterations)
+            state = _advance(problem, state, when)
+            objectives.setdefault((before.start, before.stage), []).append(state.objective)
+            length, last = problem.lengths[before.stage], state.log_likelihood
+            log.write(
+                "iteration", step=state.step, cycle=before.start, phase=f"{length} words", iteration=state.iteration,
+                objective=state.objective, log_likelihood=last,
+            )  # fmt: skip
+            words = max(len(problem.sentences(before.stage).word), 1)
+            settled = problem.is_final(when._replace(iteration=when.iteration - 1)) and problem.is_final(when)
+            converged = settled and state.has_converged(schedule.tolerance * words)
+            over = converged or state.iteration >= schedule.iterations
+            skipped = schedule.iterations - state.iteration if over else 0
+            if over:
+                state = _next_stage(problem, schedule, state)
+            kept.keep(state)
+            amount = round(100 * (1 + skipped) * costs[before.stage] / whole, 3)
+            shown = {"words": length, "iteration": before.iteration + 1, "logL": f"{last:.6g}"}
+            stage.step(amount, **shown)  # type: ignore[arg-type]
+    assert state.best is not None
+    return EMRun(state.best, objectives, state.step, last)
+
+
+def _begun(problem: EMModel, schedule: Schedule, start: int) -> Counts:
+    counts = problem.begin(np.random.default_rng([schedule.random_state, start]))
+    assert all(counts[one.name].shape == one.shape for one in problem.families)
+    return counts
+
+
+def _advance(problem: EMModel, state: EMState, when: Iteration) -> EMState:
+    """Return the state one iteration later."""
+    value, objective, new = problem.em_step(state.counts, when)
+    if not np.isfinite(objective):
+        raise GrammarError("a sentence has no probability under the model; a larger prior may help")
+    step = state.after(objective, step=state.step + 1, log_likelihood=value)
+    if problem.exact:
+        return replace(step, counts=new)
+    # The step may be too long: halve it while the objective would fall.
+    for moved in halved_steps(state.counts, new, _HALVINGS):
+        if problem.em_step(moved, when)[1] >= objective - _ROUNDING * abs(objective):
+            return replace(step, counts=moved)
+    return step
+
+
+def _next_stage(problem: EMModel, schedule: Schedule, state: EMState) -> EMState:
+    """Return the state at the beginning of the next stage or start."""
+    if state.stage + 1 < len(problem.lengths):
+        return replace(state, stage=state.stage + 1, iteration=0, objective=-np.inf)
+    if state.best is None or state.objective > state.best_objective:
+        state = replace(state, best=state.counts, best_objective=state.objective)
+    start = state.start + 1
+    counts = _begun(problem, schedule, start) if start < schedule.restarts else state.counts
+    return replace(state, counts=counts, start=start, stage=0, iteration=0, objective=-np.inf)
+
+
+def _to_arrays(problem: EMModel, state: EMState) -> Content:
+    def flat(counts: Counts) -> np.ndarray:
+        return np.concatenate([counts[one.name].ravel() for one in problem.families])
+
+    arrays = {
+        "counts": flat(state.counts),
+        "best": np.zeros(0) if state.best is None else flat(state.best),
+        "figures": np.array([getattr(state, name) for name in _FIGURES]),
+    }
+    return arrays, {name: getattr(state, name) for name in _NUMBERS}
+
+
+def _from_arrays(problem: EMModel, schedule: Schedule, arrays: Arrays, numbers: dict[str, Any]) -> EMState:
+    sizes = [int(np.prod(one.shape)) for one in problem.families]
+
+    def whole(flat: np.ndarray) -> Counts:
+        if sum(sizes) != len(flat):
+            raise ModelError("counts: do not fit the text")
+        parts = np.split(flat, np.cumsum(sizes)[:-1])
+        return {one.name: part.reshape(one.shape) for one, part in zip(problem.families, parts, strict=True)}
+
+    figures = dict(zip(_FIGURES, arrays["figures"].tolist(), strict=True))
+    best = whole(arrays["best"]) if len(arrays["best"]) else None
+    possible = (
+        numbers["start"] <= schedule.restarts
+        and numbers["stage"] < len(problem.lengths)
+        and numbers["iteration"] < schedule.iterations
+        and (best is not None) == (numbers["start"] > 0)
+    )
+    if not possible:
+        raise ModelError("start, stage, iteration: no run comes there")
+    return EMState(whole(arrays["counts"]), best=best, **numbers, **figures)

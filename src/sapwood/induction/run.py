@@ -1,6 +1,6 @@
-"""A whole run of learning without trees, noted in a log, resumable after an interruption.
+"""Induction runs: logged, and resumable after an interruption.
 
-`induce` is what `sapwood induce` does, as a function: the same arguments give the same bytes.
+`induce` is `sapwood induce` as a function: the same arguments give the same bytes.
 """
 
 from __future__ import annotations
@@ -11,27 +11,43 @@ from pathlib import Path
 from typing import Any
 
 from sapwood.errors import GrammarError, UsageError
-from sapwood.induction.inducers import DEFAULT_MODEL, Inducer, Learned, make_inducer
-from sapwood.induction.prospects import prospects
+from sapwood.identifiability.identify import check_identifiability
+from sapwood.identifiability.models.zoo import MODELS, make_model
+from sapwood.induction.em import CHECKPOINT
+from sapwood.induction.learners import (
+    CCM,
+    DEFAULT_MODEL,
+    DMV,
+    DMVCCM,
+    Inducer,
+    InductionResult,
+    TensorPCFG,
+    make_inducer,
+)
 from sapwood.induction.text import Sentence, Text, make_text
-from sapwood.run.checkpoint import KeptFiles
-from sapwood.run.progress import Progress, Silent
+from sapwood.runtime.checkpoint import RunFiles
+from sapwood.runtime.log import LogSection
+from sapwood.runtime.progress import Progress, Silent
 from sapwood.trees.punctuation import Punctuation
+
+# With more parameters than this, computing the rank takes more than some seconds.
+_MOST_PARAMETERS = 600
+_CHECKED_LENGTH = 3
 
 
 @dataclass(frozen=True)
 class Induced:
-    """What a run gives.
+    """Result of a run.
 
     Attributes
     ----------
     model
-        A `TensorGrammar` of a constituency model, an `InducedModel` of the others.
+        A `TensorGrammar` for constituency models, an `InducedModel` for the others.
     text
-        What it was learned from.
+        The text it was learned from.
     """
 
-    model: Learned
+    model: InductionResult
     text: Text
 
     def save(self, path: str | Path) -> None:
@@ -57,20 +73,19 @@ def induce(
     Parameters
     ----------
     sentences
-        Words, (word, tag) pairs, trees of which no more than that is used, or a text.
+        Words, (word, tag) pairs, trees of which only words and tags are used, or a text.
     model
-        The name of a model, whose `settings` may follow: `induce(sentences, model="dmv", lengths=10)`; or how to learn
-        it.
+        The name of a model, followed by its `settings`: `induce(sentences, model="dmv", lengths=10)`; or an inducer.
     tags, classes, punctuation
-        What is learned from: see `sapwood.induction.text.make_text`.
+        Choice of terminals: see `sapwood.induction.text.make_text`.
     output
-        Where to write the model. What is done is kept beside it until then, so that
+        File to write the model to. Until then a checkpoint is kept next to it.
     resume
-        can go on after an interruption, to the same bytes.
+        Whether to continue from the checkpoint of an interrupted run, to the same bytes.
     log
-        Where to write a line for each iteration.
+        File to write a line for each iteration to.
     progress
-        What to report to: first of all whether the model can be found at all.
+        Progress display; it first reports whether the model is identifiable.
 
     Examples
     --------
@@ -84,7 +99,7 @@ def induce(
     run = InductionRun(inducer, output=output, resume=resume, log=log)
     if isinstance(sentences, Text):
         if tags or classes is not None or punctuation != "drop":
-            raise UsageError("tags, classes and punctuation are what a Text is made with; leave them out here")
+            raise UsageError("tags, classes and punctuation are settings of the Text; omit them here")
         text = sentences
     else:
         text = make_text(sentences, tags=tags, classes=classes, punctuation=punctuation, progress=progress)
@@ -92,19 +107,19 @@ def induce(
 
 
 class InductionRun:
-    """A run whose progress is kept in a file beside the model.
+    """A run that keeps its progress in a file next to the model.
 
     Parameters
     ----------
     inducer
-        How to learn.
+        The inducer.
     output, resume, log
         As for `induce`.
 
     Attributes
     ----------
     kept
-        The files beside the model.
+        The files next to the model.
     """
 
     def __init__(
@@ -116,27 +131,73 @@ class InductionRun:
         log: str | Path | None = None,
     ) -> None:
         if resume and output is None:
-            raise UsageError("resume: goes with output, beside which the state is kept")
-        self.inducer, self.output, self.resume, self.log = inducer, output, resume, log
-        self.kept = KeptFiles(output)
-        self.kept.check(resume=resume, log=log)
+            raise UsageError("resume: requires output, next to which the state is kept")
+        self.inducer, self.output = inducer, output
+        self.kept = RunFiles(output, resume=resume, log=log)
+        self.kept.check()
 
-    def __call__(self, text: Text, progress: Progress | None = None) -> Learned:
-        """Learn, save, and clear away what was kept for the case of an interruption."""
+    def __call__(self, text: Text, progress: Progress | None = None) -> InductionResult:
+        """Learn and save the model, then remove the checkpoint."""
         progress = progress or Silent()
-        progress.note(prospects(self.inducer, text))
-        with self.kept.open_log(self.log, resume=self.resume) as log:
+        progress.note(summarise_identifiability(self.inducer, text))
+        with self.kept.open_log() as log:
             if getattr(log, "is_new", True):
                 figures = {"sentences": text.n_sentences, "words": len(text.word), "terminals": len(text.terminals)}
                 method = f"induce {self.inducer.model}"
                 log.write("start", step=0, method=method, settings=self.inducer.settings(), **figures)
             try:
-                model = self.inducer.fit(text, progress=progress, log=log, checkpoint=self.kept.checkpoint())
-            except GrammarError:  # which would come again, however often one goes on
-                self.kept.forget()
+                section = LogSection(log)
+                model = self.inducer.fit(text, progress=progress, log=section, checkpoint=self.kept.checkpoint())
+            except GrammarError:  # resuming would raise it again
+                self.kept.discard_checkpoints()
                 raise
-            log.write("end", step=int(model.info.get("iterations", 0)))
+            # Iterations before an interruption are in the checkpoint only.
+            log.write("end", step=max(section.iterations, self.kept.iterations_so_far(CHECKPOINT.kind)))
         if self.output is not None:
             model.save(self.output)
             self.kept.clear()
         return model
+
+
+def summarise_identifiability(inducer: Inducer, text: Text) -> str:
+    """Return in a sentence or two whether a text determines the model's parameters.
+
+    For the models of Hsu, Kakade and Liang (2012) the rank of a matrix decides (`sapwood.identifiability.identify`). It
+    is computed for sentences of three words, or of the longest available: parameters that these determine remain
+    determined when longer sentences are added. A PCFG over hidden states has a further ambiguity: its states can be
+    mixed by `G`, and by its inverse where they were generated, without changing the probability of any sentence. So
+    k (k - 1) dimensions remain open, whatever the rank of its rules. This changes the meaning of states but not the
+    trees: the probability of a bracketing is the same for all of them.
+
+    >>> text = make_text([[("dogs", "N"), ("see", "V"), ("cats", "N")]], tags=True)
+    >>> print(summarise_identifiability(make_inducer("pcfg-ie", states=2), text))
+    pcfg-ie is identifiable from sentences of 3 words over 2 tags: almost every point is the only one near it ...
+    >>> print(summarise_identifiability(make_inducer("ccm"), text))
+    identifiability does not apply to ccm: it is not a generative model
+    """
+    if isinstance(inducer, CCM | DMVCCM):
+        return f"identifiability does not apply to {inducer.model}: it is not a generative model"
+    if isinstance(inducer, DMV):
+        return f"whether {inducer.model} can be found from sentences is not known: its trees are not equally probable"
+    if isinstance(inducer, TensorPCFG):
+        k = inducer.states
+        return (
+            f"{inducer.model} is not identifiable: its {k} states can be mixed in at least {k * (k - 1):,} dimensions; "
+            "trees without labels are the same for all of these"
+        )
+    if inducer.model not in MODELS:
+        return f"whether {inducer.model} can be found from sentences is not known"
+    words, states = len(text.terminals), getattr(inducer, "states", None)
+    model = make_model(inducer.model, words, states)
+    used = text.lengths[(text.lengths > 0) & (text.lengths <= inducer.stages[-1])]
+    length = min(_CHECKED_LENGTH, int(used.max(initial=1)))
+    hidden = "" if states is None else f" --states {states}"
+    if model.n_parameters > _MOST_PARAMETERS:
+        return (
+            f"whether {inducer.model} can be found was not checked: it has {model.n_parameters:,} parameters; `sapwood "
+            f"identify --model {inducer.model} --words {words}{hidden} --length {length} --moments all` takes its time"
+        )
+    found = check_identifiability(model, "all", length=length)
+    answer = found.describe().split("\n", 1)[0]
+    verdict, _, reason = answer.partition(": ")
+    return f"{inducer.model} is {verdict} from sentences of {length} words over {words} {text.kind}: {reason}"

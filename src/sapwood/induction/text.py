@@ -1,8 +1,8 @@
-"""Sentences to learn from without trees: words, and what is learned from instead of them.
+"""Sentences to induce from: words, and the terminals that stand for them.
 
-What a model is over are *terminals*: the tags of the words, where there are any and they are to be used; classes that
-words were sorted into by the company they keep (`sapwood.lm.exchange`); or the words themselves. Punctuation is set
-aside (`sapwood.trees.punctuation`), but classes are found with it: it is company like any other.
+Models are defined over *terminals*: the tags of the words, if available and requested; distributional word classes
+(`sapwood.lm.clusters.exchange`); or the words themselves. Punctuation is removed (`sapwood.trees.punctuation`), but
+classes are learned with it, because it is context like any other word.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from sapwood.errors import InputError, UsageError
-from sapwood.files import name_of, read_lines
-from sapwood.lm.exchange import exchange_classes
-from sapwood.run.progress import Progress, Silent, track
-from sapwood.shapes import Array, Bool, Int, Int32, Int64
-from sapwood.storage import content_digest
-from sapwood.trees.conllu import parse_conllu
-from sapwood.trees.formats import detect_format, locate_trees, parse_tagged, parse_tokens
+from sapwood.lm.clusters.exchange import exchange_classes
+from sapwood.runtime.progress import Progress, Silent, track
+from sapwood.storage.arrays import content_digest
+from sapwood.storage.files import name_of, read_lines
+from sapwood.storage.shapes import Array, Bool, Int, Int32, Int64
+from sapwood.trees.formats.conllu import parse_conllu
+from sapwood.trees.formats.registry import detect_format, locate_trees, parse_tagged, parse_tokens
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.punctuation import PUNCTUATION, Punctuation, Token, is_punctuation
 from sapwood.trees.tree import Tree
@@ -32,9 +32,9 @@ from sapwood.trees.tree import Tree
 Terminals = Literal["tags", "classes", "words"]
 TextFormat = Literal["auto", "text", "tagged", "conllu", "brackets", "export"]
 TEXT_FORMATS: tuple[TextFormat, ...] = ("auto", "text", "tagged", "conllu", "brackets", "export")
-# A sentence as it may be given: a tree, of which no more than words and tags are looked at, words, or pairs with tags.
+# An input sentence: a tree, of which only words and tags are used, words, or (word, tag) pairs.
 Sentence: TypeAlias = Tree | Sequence[str | tuple[str, str]]
-# How many words of a text are looked at to tell what it is.
+# Number of words of a text inspected to detect its format.
 _FIRST_LINES = 50
 CLASSES = 48
 # How a line with a tree begins.
@@ -43,22 +43,22 @@ _TREE = re.compile(r"\s*\(\s*[^\s()]*\s*\(")
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """Sentences as numbers, each array one behind the other for all of them.
+    """Sentences as numbers, concatenated.
 
     Attributes
     ----------
     terminals
-        The names of what is learned from.
+        The names of the terminals.
     terminal
-        That of each token.
+        The terminal of each token.
     words, word
         The different words, and that of each token.
     offsets
         Where each sentence begins, and where the last one ends.
     kind
-        What terminals are.
+        Kind of the terminals.
     punctuation
-        Whether punctuation was set aside.
+        Whether punctuation was removed.
     """
 
     terminals: tuple[str, ...]
@@ -71,17 +71,17 @@ class Text:
 
     @property
     def n_sentences(self) -> int:
-        """How many sentences there are; some may be empty."""
+        """Number of sentences; some may be empty."""
         return len(self.offsets) - 1
 
     @cached_property
     def lengths(self) -> Int64[Array, "sentences"]:
-        """How many tokens each sentence has."""
+        """Number of tokens of each sentence."""
         return np.diff(self.offsets)
 
     @cached_property
     def start(self) -> Int64[Array, "tokens"]:
-        """The place of each token in its sentence."""
+        """The position of each token in its sentence."""
         return np.arange(len(self.word)) - np.repeat(self.offsets[:-1], self.lengths)
 
     def part(self, chosen: Int[Array, "chosen"] | Bool[Array, "sentences"]) -> Text:
@@ -93,13 +93,13 @@ class Text:
         return replace(self, terminal=self.terminal[tokens], word=self.word[tokens], offsets=offsets)
 
     def trimmed(self) -> Text:
-        """Return the same sentences without terminals and words that are in none of them."""
+        """Return the same sentences without unused terminals and words."""
         terminals, terminal = _renumbered(self.terminals, self.terminal)
         words, word = _renumbered(self.words, self.word)
         return replace(self, terminals=terminals, terminal=terminal, words=words, word=word)
 
     def up_to(self, length: int, least: int = 1) -> Text:
-        """Return the sentences of `least` to so many words."""
+        """Return the sentences of `least` to `length` words."""
         return self.part((self.lengths <= length) & (self.lengths >= least))
 
     def sentence(self, number: int) -> Int32[Array, "length"]:
@@ -132,15 +132,15 @@ def make_text(
     Parameters
     ----------
     sentences
-        Words, pairs of word and tag, or trees. An empty one stays an empty one.
+        Words, (word, tag) pairs, or trees. Empty sentences stay empty.
     tags
         Learn from tags, which all words must have.
     classes
-        Else how many classes to sort words into; 0 learns from the words themselves. None is `CLASSES`.
+        Otherwise the number of word classes; 0 learns from the words themselves. None is `CLASSES`.
     punctuation
         Whether to `drop` or to `keep` punctuation.
     progress
-        What to report to.
+        Progress display.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def make_text(
         all_terminals, labels = np.array(terminal, np.int32), list(names)
     keep = np.array(kept, bool)
     inside = np.repeat(np.arange(len(lengths)), lengths)[keep]
-    # Words and classes that only punctuation had are gone with it.
+    # Drop words and classes that only punctuation had.
     return Text(
         *_renumbered(labels, all_terminals[keep]),
         *_renumbered(words, all_words[keep]),
@@ -199,7 +199,7 @@ def _renumbered(names: Sequence[str], numbers: np.ndarray) -> tuple[tuple[str, .
 
 
 def tokens_of(sentence: Sentence) -> list[Token]:
-    """Return the words of a sentence with their tags, None for those without."""
+    """Return the words of a sentence with their tags, None if missing."""
     if isinstance(sentence, Tree):
         return list(zip(sentence.words(), sentence.tags(), strict=True))
     if isinstance(sentence, str):
@@ -216,7 +216,7 @@ def tokens_of(sentence: Sentence) -> list[Token]:
 def read_sentences(path: str | Path, format: TextFormat = "auto") -> Iterator[Sentence]:
     """Yield the sentences of a file: lines of tokens or of word/TAG, CoNLL-U, or a treebank, whose trees come cleaned.
 
-    `auto` tells them by the first lines: brackets or `#FORMAT`, ten columns, or a slash in every token.
+    `auto` detects the format from the first lines: brackets or `#FORMAT`, ten columns, or a slash in every token.
     """
     if format not in TEXT_FORMATS:
         raise UsageError(f"there is no format of text {format!r}; the formats are {', '.join(TEXT_FORMATS)}")
@@ -239,15 +239,17 @@ def read_sentences(path: str | Path, format: TextFormat = "auto") -> Iterator[Se
 
 def _first(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
+    seen = 0
     for line in lines:
         found.append(line)
-        if sum(1 for _, text in found if text.strip()) >= _FIRST_LINES:
+        seen += bool(line[1].strip())
+        if seen >= _FIRST_LINES:
             break
     return found
 
 
 def _told(first: Sequence[tuple[int, str]]) -> TextFormat:
-    """Return the format that a file's first lines show."""
+    """Return the format detected from a file's first lines."""
     texts = [text for _, text in first if text.strip()]
     if not texts:
         return "text"

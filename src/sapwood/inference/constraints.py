@@ -1,14 +1,14 @@
-"""Constraints on parses: phrases that must be there, or must not, and parts of which the whole tree is known.
+"""Constraints on parses: required phrases, forbidden phrases, and subtrees that are fully known.
 
 A required phrase `(start, end, label)` forbids every span that crosses it, and over its own span allows only symbols
-that stand for a phrase (of that label, if one is given). As skeletal trees are binary, that is enough: a tree in
-which nothing crosses a span has a node over it. A phrase that must be absent, `(start, end, label, True)`, allows over
-its span only symbols that do not stand for it: without a label, intermediate ones and bare tags.
+that stand for a phrase (of that label, if given). As skeletal trees are binary, that is enough: a tree in which nothing
+crosses a span has a node over it. A forbidden phrase, `(start, end, label, True)`, allows over its span only symbols
+that do not stand for it: without a label, intermediate ones and bare tags.
 
-A `Subtree` is all that stands over its words: of the spans inside only those of its skeletal tree are allowed, each
-with its own symbol. Above it unary labels may be added, unless it is the tree of the whole sentence.
+A `Subtree` is fully specified: of the spans inside it, only those of its skeletal tree are allowed, each with its own
+symbol. Unary labels may be added above it, unless it is the tree of the whole sentence.
 
-`requirements` reads these off a partial tree (`sapwood.trees.partial`).
+`requirements` extracts these from a partial tree (`sapwood.trees.partial`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from sapwood import kernels
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.shapes import Array, Bool, Int32
+from sapwood.storage.shapes import Array, Bool, Int32
 from sapwood.trees.partial import UNKNOWN
 from sapwood.trees.symbols import as_symbol
 from sapwood.trees.tree import Tree
 
-FREE, FORBIDDEN = -1, -2
+FREE, FORBIDDEN = kernels.FREE, kernels.FORBIDDEN
 
 
 class Phrase(NamedTuple):
-    """A phrase over words `start .. end - 1` that must be there or, if `absent`, must not; None is any label."""
+    """Phrase over words `start .. end - 1` that is required or, if `absent`, forbidden; None stands for any label."""
 
     start: int
     end: int
@@ -39,7 +40,7 @@ class Phrase(NamedTuple):
 
 
 class Subtree(NamedTuple):
-    """The tree over the words from `start` on, all of it."""
+    """Complete tree over the words from `start` on."""
 
     start: int
     tree: Tree
@@ -49,25 +50,25 @@ Requirement: TypeAlias = Phrase | Subtree
 
 
 class Constraints(NamedTuple):
-    """What each cell may hold: `cells` is FREE, FORBIDDEN or a row of `allowed`; empty if all are free.
+    """Constraints on cells: `cells` is FREE, FORBIDDEN or a row of `allowed`; empty if all are free.
 
-    `close` is whether the grammar may close others (`sapwood.grammar.closing`).
+    `prune_cells` is True if the grammar may prune other cells (`sapwood.model.cell_pruner`).
     """
 
     cells: Int32[Array, "cells_or_none"]
     allowed: Bool[Array, "rows symbols"]
-    close: bool = True
+    prune_cells: bool = True
 
 
 def as_requirements(given: Iterable[Requirement | tuple[int, int, str | None]]) -> list[Requirement]:
-    """Return what must hold of a parse: plain tuples are phrases."""
+    """Return requirements; plain tuples become phrases."""
     return [one if isinstance(one, Subtree) else Phrase(*one) for one in given]
 
 
 def requirements(tree: Tree, root: str) -> tuple[list[tuple[str, str | None]], list[Requirement]]:
-    """Return the words of a clean partial tree with their tags, None where they are unknown, and what else must hold.
+    """Return the `(word, tag)` pairs of a clean partial tree, with None for unknown tags, and its other requirements.
 
-    The label `root` at the top says nothing, for all trees have it.
+    The label `root` at the top is ignored, as all trees have it.
     """
     words = [(node.word or "", None if node.label == UNKNOWN else node.label) for node in tree.preterminals()]
     found: list[Requirement] = []
@@ -96,11 +97,15 @@ def requirements(tree: Tree, root: str) -> tuple[list[tuple[str, str | None]], l
 
 
 def compile_constraints(
-    given: Sequence[Requirement | tuple[int, int, str | None]], n: int, coarse: TensorGrammar, *, close: bool = True
+    given: Sequence[Requirement | tuple[int, int, str | None]],
+    n: int,
+    coarse: TensorGrammar,
+    *,
+    prune_cells: bool = True,
 ) -> Constraints:
-    """Turn what must hold into tables for the coarse pass over a sentence of `n` words."""
+    """Compile requirements into tables for the coarse pass over a sentence of `n` words."""
     if not given:
-        return Constraints(np.zeros(0, np.int32), np.zeros((0, len(coarse.symbols)), bool), close)
+        return Constraints(np.zeros(0, np.int32), np.zeros((0, len(coarse.symbols)), bool), prune_cells)
     table = _Table(n, coarse)
     for one in as_requirements(given):
         if isinstance(one, Subtree):
@@ -108,18 +113,18 @@ def compile_constraints(
         else:
             table.add_phrase(one)
     allowed = np.array(table.rows) if table.rows else np.zeros((0, len(coarse.symbols)), bool)
-    return Constraints(table.cells, allowed, close)
+    return Constraints(table.cells, allowed, prune_cells)
 
 
 class _Table:
-    """What each cell of a chart may hold, one requirement after the other."""
+    """Table of allowed symbols per cell, built up requirement by requirement."""
 
     def __init__(self, n: int, coarse: TensorGrammar) -> None:
         self.n, self.coarse = n, coarse
         self.cells = np.full(n * (n + 1) // 2, FREE, np.int32)
         self.rows: list[np.ndarray] = []
         self.leaf = np.arange(len(coarse.symbols)) >= coarse.n_interminals
-        # A preterminal's lowest label is its tag, no phrase.
+        # The lowest label of a preterminal is its tag, not a phrase.
         self.chains = [
             chain[:-1] if leaf else chain for chain, leaf in zip(coarse.symbols.chain, self.leaf, strict=True)
         ]
@@ -135,7 +140,7 @@ class _Table:
         else:
             self._forbid_crossing(start, end)
             if end - start == 1 and label is None:
-                allowed[:] = True  # every word is a phrase of its own, or may be
+                allowed[:] = True  # every word is or may be a phrase of its own
         self._allow(start, end, allowed)
 
     def add_subtree(self, part: Subtree) -> None:
@@ -156,7 +161,7 @@ class _Table:
         self.cells[~kept] = FORBIDDEN
 
     def _like(self, node: Tree, *, above: bool) -> np.ndarray:
-        """Return which symbols stand for a node of a skeletal tree; with `above`, also those with more labels above."""
+        """Return a mask of the symbols that match a skeletal node; with `above`, they may have more labels above."""
         labels, intermediate = as_symbol(node.label).parts.labels, as_symbol(node.label).parts.intermediate
         last = len(labels) if above and not intermediate else 0  # 0: all of them
         right = [

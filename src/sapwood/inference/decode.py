@@ -1,24 +1,25 @@
-"""Choosing a tree from a chart.
+"""Decoders: choose a tree from a chart.
 
 `max-rule`
     The tree whose product of rule posteriors is largest (Petrov and Klein 2007), rules taken between base symbols.
 `max-rule-sum`
     The same with the sum of rule posteriors: the largest expected number of correct rules.
 `recall`
-    The tree of the grammar's rules with the largest expected number of correct nodes, intermediate ones
-    included (labelled recall, Goodman 1996; what the spectral papers use).
+    The tree licensed by the grammar with the largest expected number of correct nodes, intermediate ones
+    included (labelled recall, Goodman 1996; used in the papers on spectral learning).
 `f1`
-    The tree with the largest expected number of right phrases, less 0.45 for each phrase that it has: a phrase raises
-    the F1 to be expected if it is more probable than half of that F1 (Lipton et al. 2014). Phrases are those of
-    the treebank: intermediate nodes are none, unary chains are several.
+    The tree with the largest expected number of correct phrases, less 0.45 per phrase: a phrase raises the expected F1
+    if its probability exceeds half of that F1 (Lipton et al. 2014). Phrases are those of the treebank: intermediate
+    nodes do not count, unary chains count several times.
 `max-rule-absolute`
-    `max-rule` by the absolute values of posteriors, for real-valued grammars.
+    `max-rule` on the absolute values of posteriors, for real-valued grammars.
 `viterbi`
-    The single most probable derivation, states included; with a layer, which has no states, its best tree.
+    The single most probable derivation, including states; with a CRF, which has no states, its best tree.
 
-Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, `max-rule-absolute` takes their size,
-the others count them as zero. For several grammars (`sapwood.inference.product`), `max-rule` takes the product of their
-posteriors, `max-rule-sum`, `recall` and `f1` their mean; `max-rule-absolute` and `viterbi` are for one grammar only.
+Posteriors of real-valued grammars can be negative: `max-rule` ignores such rules, `max-rule-absolute` takes their
+absolute value, the others count them as zero. With several grammars (`sapwood.inference.ensemble`), `max-rule` takes
+the product of their posteriors, `max-rule-sum`, `recall` and `f1` their mean; `max-rule-absolute` and `viterbi` require
+a single grammar.
 
 Other packages can add decoders: functions like those here, `(chart, words) -> skeletal tree`, as entry points of the
 group `sapwood.decoders`.
@@ -28,27 +29,54 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from sapwood import kernels
-from sapwood.errors import UsageError
-from sapwood.inference.chart import Chart, Forest, Posteriors
-from sapwood.run.plugins import named
-from sapwood.shapes import Array, Float64
-from sapwood.trees.tree import Tree, from_preorder
+from sapwood.inference.chart.chart import Forest, Posteriors
+from sapwood.runtime.registry import named
+from sapwood.storage.shapes import Array, Float64
+from sapwood.trees.tree import Tree, binary_from_preorder
 
-# Chooses a skeletal tree (base symbols; the grammar's own for `viterbi`), None if there is none.
+
+@runtime_checkable
+class ParseDistribution(Protocol):
+    """Distribution over the parses of a sentence.
+
+    `Chart` is that of a grammar, `ProductChart` that of several, `CRFChart` that of a CRF over the forest of either.
+    Entropies are those of packed forests (`sapwood.inference.forest.packed.entropy`), k-best trees those of
+    `sapwood.inference.forest.kbest.k_best`.
+    """
+
+    @property
+    def log_probability(self) -> float:
+        """Natural logarithm of the sentence's probability under the grammars."""
+
+    @property
+    def log_partition(self) -> float:
+        """Natural logarithm of the sum of the weights of all trees."""
+
+    def label_posteriors(self) -> dict[tuple[int, int, str], float]:
+        """Return the marginal probability of each phrase `(start, end, label)`."""
+
+    def best(self, words: Sequence[str]) -> Tree | None:
+        """Return the best skeletal tree, None if there is none."""
+
+    def sample(self, words: Sequence[str], count: int, rng: np.random.Generator) -> list[Tree]:
+        """Sample skeletal trees."""
+
+
+# Function that chooses a skeletal tree (base symbols; the grammar's own for `viterbi`), or None if there is none.
 Decoder: TypeAlias = Callable[[Posteriors, list[str]], Tree | None]
-# Those that work with several grammars: states of different grammars have nothing to do with each other.
+# Decoders that work with several grammars: states of different grammars are unrelated.
 PRODUCT_DECODERS = ("max-rule", "max-rule-sum", "recall", "f1")
 DECODERS = (*PRODUCT_DECODERS, "max-rule-absolute", "viterbi")
 GROUP = "sapwood.decoders"
 
 
 def find_decoder(name: str) -> Decoder:
-    """Return the decoder of that name, of those above or of other packages."""
+    """Return the built-in or plugged-in decoder of that name."""
     own: dict[str, Decoder] = {name: partial(_by_edges, decoder=name) for name in DECODERS if name != "viterbi"}
     return named(name, own | {"viterbi": _viterbi}, GROUP, "decoder")
 
@@ -60,13 +88,13 @@ def _by_edges(chart: Posteriors, words: list[str], decoder: str) -> Tree | None:
 
 def best_tree(
     chart: Posteriors,
-    words: list[str],
+    words: Sequence[str],
     leaf_score: Float64[Array, "nodes"],
     score: Float64[Array, "edges"],
     gain: Float64[Array, "nodes"],
     root_score: Float64[Array, "nodes"] | None = None,
 ) -> Tree | None:
-    """Return the skeletal tree that scores most: sums over its leaves, its edges, its inner nodes, and its root."""
+    """Return the skeletal tree with the largest score, summed over its leaves, edges, inner nodes and root."""
     forest, coarse = chart.forest, chart.compiled.coarse
     best, choice = kernels.best_by_edges(kernels.forest(*forest), leaf_score, score, gain)
     if root_score is not None:
@@ -88,7 +116,7 @@ def best_tree(
 def edge_scores(
     chart: Posteriors, decoder: str
 ) -> tuple[Float64[Array, "nodes"], Float64[Array, "edges"], Float64[Array, "nodes"]]:
-    """Return what leaves, edges and inner nodes score."""
+    """Return the scores of leaves, edges and inner nodes."""
     is_leaf = chart.forest.node_symbol >= chart.compiled.coarse.n_interminals
     if decoder == "max-rule":
         log_nodes, log_edges = chart.log_posteriors()
@@ -116,23 +144,8 @@ def forest_edges(forest: Forest) -> dict[int, list[int]]:
     return found
 
 
-def _viterbi(chart: Posteriors, words: list[str]) -> Tree | None:
-    from sapwood.inference.layered import LayeredChart
-
-    if isinstance(chart, LayeredChart):
-        return best_tree(
-            chart, words, chart.leaf_score, chart.edge_score, np.zeros(len(chart.leaf_score)), chart.root_score
-        )
-    if not isinstance(chart, Chart):
-        raise UsageError(f"viterbi takes one grammar; for several choose from {', '.join(PRODUCT_DECODERS)}")
-    compiled = chart.compiled
-    places, leaves = kernels.viterbi(
-        compiled.native, kernels.forest(*chart.forest), compiled.coarse.n_interminals, chart.vector_offsets,
-        chart.inside,
-    )  # fmt: skip
-    names = compiled.grammar.symbols
-    symbols = [names[symbol] for symbol in compiled.symbol_of_place[places].tolist()]
-    return binary_tree(list(zip(symbols, leaves.tolist(), strict=True)), words) if symbols else None
+def _viterbi(chart: ParseDistribution, words: list[str]) -> Tree | None:
+    return chart.best(words)
 
 
 def _assemble(
@@ -147,10 +160,4 @@ def _assemble(
         order.append((name(node), below is None))
         if below is not None:
             stack += [below[1], below[0]]
-    return binary_tree(order, words)
-
-
-def binary_tree(order: list[tuple[str, bool]], words: Sequence[str]) -> Tree:
-    """Build a binary tree over the words from `(label, whether it is a leaf)` of its nodes in preorder."""
-    remaining = iter(words)
-    return from_preorder([(label, next(remaining), 0) if leaf else (label, None, 2) for label, leaf in order])
+    return binary_from_preorder(order, words)

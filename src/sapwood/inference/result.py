@@ -1,25 +1,29 @@
-"""What a parser says about a sentence."""
+"""Parse result of a sentence."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sapwood.errors import InputError
-from sapwood.inference.compiled import CompiledGrammar, Leaf
-from sapwood.inference.forest_trees import Derivation
-from sapwood.inference.tree_states import NodeState, show_states, tree_states
-from sapwood.trees.svg import format_svg
+from sapwood.inference.chart.compiled import CompiledGrammar, Leaf
+from sapwood.inference.forest.kbest import Derivation
+from sapwood.trees.drawing.svg import format_svg
+from sapwood.trees.heads.rules import HeadRules, head_positions
+from sapwood.trees.normalise import cut_function_tag
 from sapwood.trees.transform import base_tree
 from sapwood.trees.tree import Tree
 
-Status = Literal["parsed", "loosened", "coarse", "fallback", "too long", "out of memory", "timed out", "empty"]
+if TYPE_CHECKING:
+    from sapwood.inference.forest.tree_states import NodeState
+
+Status = Literal["parsed", "relaxed", "coarse", "flat", "too long", "out of memory", "timed out", "empty"]
 
 
 class Marginal(NamedTuple):
-    """How probable it is that words `start` to `end - 1` are a phrase of that label, or one word of that tag."""
+    """Probability that words `start` to `end - 1` are a phrase with that label, or one word with that tag."""
 
     start: int
     end: int
@@ -27,35 +31,66 @@ class Marginal(NamedTuple):
     probability: float
 
 
+class ParsedPhrase(NamedTuple):
+    """A phrase of a parse.
+
+    Attributes
+    ----------
+    label
+        Its label.
+    start, end
+        It has the words `start .. end - 1`.
+    text
+        Its words, separated by spaces.
+    head, head_position
+        Its head word, and the position of that word in the sentence.
+    start_char, end_char
+        Its characters `start_char .. end_char - 1` in the original text; None if the sentence was given as words.
+    probability
+        Its marginal probability, if it was computed.
+    """
+
+    label: str
+    start: int
+    end: int
+    text: str
+    head: str
+    head_position: int
+    start_char: int | None
+    end_char: int | None
+    probability: float | None
+
+
 @dataclass(frozen=True, repr=False)
 class ParseResult:
-    """One sentence's parse.
+    """Parse of one sentence.
 
     Attributes
     ----------
     words
         The sentence.
     tree
-        The tree, labels and all as in the treebank; None for an empty sentence.
+        The tree, labelled as in the treebank; None for an empty sentence.
     log_probability
-        Natural logarithm of the sentence's probability under the grammar (the mean of its probabilities under several
-        ones); None where it has no parse.
+        Natural logarithm of the sentence's probability under the grammar (the mean over several grammars), or under the
+        coarse grammar if the status is `coarse`; None without a parse, or if a real-valued grammar gives a negative
+        weight.
     status
-        `parsed`; `loosened` (pruning had left no parse and was loosened); `coarse` (the grammar has no parse, the
-        coarse grammar that it implies has); `fallback` (no parse at all: a flat tree over the best tags); `too long`
-        (beyond the parser's `max_words`: likewise flat); `out of memory`, `timed out` (beyond its `max_memory` or
-        `timeout`, or what memory there is: likewise flat); `empty`.
+        `parsed`; `relaxed` (pruning had left no parse and was relaxed, or a CP decomposition had none and the rules
+        parsed); `coarse` (no parse with the grammar, but with
+        the coarse grammar that it implies); `flat` (no parse at all: a flat tree over the best tags); `too long`
+        (beyond the parser's `max_words`: also flat); `out of memory`, `timed out` (beyond its `max_memory` or
+        `timeout`, or the available memory: also flat); `empty`.
     marginals
-        How probable each phrase of the tree and each tag is, if the parser was asked for it; means of the posteriors
-        of several grammars.
+        Marginal probability of each phrase and tag of the tree, if requested; means over several grammars.
     alternatives
-        The best trees with `log p(tree)`, if the parser was asked for them (see `Parser.k_best`).
+        The best trees with `log p(tree)`, if requested (see `Parser.k_best`).
     offsets
-        Where each word stands in the text that it comes from, if there was one (`Parser.parse_text`): characters
-        `start .. end - 1`, however the treebank writes them.
+        Character offsets `start .. end - 1` of each word in the original text, if there was one (`Parser.parse_text`),
+        however the treebank spells it.
     states, alternative_states
-        The hidden states of the tree, and of each alternative, if the parser was asked for them: those of its skeletal
-        tree's nodes, parents before children. None for a tree that the grammar does not have.
+        Hidden states of the tree, and of each alternative, if requested: those of its skeletal tree's nodes, parents
+        before children. None for a tree that the grammar cannot build.
     """
 
     words: list[str]
@@ -70,20 +105,58 @@ class ParseResult:
 
     @property
     def failed(self) -> bool:
-        """Whether the tree comes from no grammar at all."""
-        return self.status not in ("parsed", "loosened", "coarse")
+        """True if the tree comes from no grammar at all."""
+        return self.status not in ("parsed", "relaxed", "coarse")
 
     @property
     def state_tree(self) -> Tree | None:
-        """The tree with the hidden state behind each label, `NP-3`; None where there are no states."""
+        """The tree with the hidden state after each label, `NP-3`; None without states."""
         if self.tree is None or self.states is None:
             return None
+        from sapwood.inference.forest.tree_states import show_states
+
         return show_states(self.states, self.words, self.tree.label)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result in lists, numbers and strings: what `sapwood parse --json` prints.
+    def phrases(self, *labels: str, heads: HeadRules | None = None) -> list[ParsedPhrase]:
+        """Return the phrases with one of these labels, parents before children.
 
-        Trees are in brackets, probabilities rounded to six places, and what there is none of is left out.
+        Parameters
+        ----------
+        labels
+            Labels, with or without function tags: `NP` also selects `NP-SBJ`. None selects every phrase.
+        heads
+            Head rules. Default: `HeadRules.english()`.
+
+        Examples
+        --------
+        >>> import sapwood
+        >>> [result] = sapwood.Parser().parse_text("She saw the old dog in the garden.")
+        >>> for phrase in result.phrases("NP", "PP"):
+        ...     print(phrase.label, phrase.start_char, phrase.end_char, phrase.head, "|", phrase.text)
+        NP 0 3 She | She
+        NP 8 33 dog | the old dog in the garden
+        NP 8 19 dog | the old dog
+        PP 20 33 in | in the garden
+        NP 23 33 garden | the garden
+        """
+        if self.tree is None:
+            return []
+        positions = head_positions(self.tree, HeadRules.english() if heads is None else heads)
+        inner = (place for place, node in zip(positions, self.tree.nodes(), strict=True) if node.word is None)
+        probability = {(one.start, one.end, one.label): one.probability for one in self.marginals or ()}
+        found = []
+        for (start, end, label), head in zip(self.tree.spans(), inner, strict=True):
+            if not labels or label in labels or cut_function_tag(label) in labels:
+                first = None if self.offsets is None else self.offsets[start][0]
+                last = None if self.offsets is None else self.offsets[end - 1][1]
+                text, sure = " ".join(self.words[start:end]), probability.get((start, end, label))
+                found.append(ParsedPhrase(label, start, end, text, self.words[head], head, first, last, sure))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as lists, numbers and strings: the output of `sapwood parse --json`.
+
+        Trees are in brackets, probabilities rounded to six places, and missing values omitted.
         """
         value: dict[str, Any] = {"words": list(self.words)}
         if self.offsets is not None:
@@ -102,7 +175,7 @@ class ParseResult:
         return value
 
     def _repr_svg_(self) -> str | None:
-        """Return a picture for notebooks, with the less probable phrases shaded if there are marginals."""
+        """Return an SVG picture for notebooks, with less probable phrases shaded if there are marginals."""
         if self.tree is None:
             return None
         try:
@@ -121,21 +194,23 @@ def _state_rows(states: Sequence[NodeState]) -> list[list[Any]]:
     return [[*node, round(probability, 6)] for *node, probability in states]
 
 
-def known_log_probability(status: Status, log_probability: float) -> float | None:
-    """Return the log probability if it is the grammar's, and a number."""
-    return None if status == "coarse" or math.isnan(log_probability) else log_probability
+def known_log_probability(log_probability: float) -> float | None:
+    """Return the log probability unless it is NaN, as for negative weights of real-valued grammars."""
+    return None if math.isnan(log_probability) else log_probability
 
 
 def marginals_of(tree: Tree, posterior: Mapping[tuple[int, int, str], float]) -> list[Marginal]:
-    """Return the tree's phrases (without the root label, if it was added) and tags with their posteriors."""
+    """Return the phrases of the tree (without the root label, if it was added) and its tags with their posteriors."""
     tags = [(position, position + 1, label) for position, label in enumerate(tree.tags())]
     found = [key for key in tree.spans() if key in posterior] + tags
     return [Marginal(*key, posterior.get(key, 0.0)) for key in found]
 
 
 def with_states(result: ParseResult, compiled: CompiledGrammar, leaves: Sequence[Leaf]) -> ParseResult:
-    """Return the result with the hidden states of its trees, given its words' lexical weights."""
+    """Return the result with the hidden states of its trees, given the lexical weights of its words."""
     transform = compiled.grammar.transform
+
+    from sapwood.inference.forest.tree_states import tree_states
 
     def states_of(tree: Tree) -> list[NodeState] | None:
         return tree_states(compiled, leaves, base_tree(transform(tree)))

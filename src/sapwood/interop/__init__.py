@@ -1,1 +1,1 @@
-"""sapwood inside other packages, and their grammars in sapwood; modules are named after the package that they need."""
+"""Integration with other packages; modules are named after the package that they need."""

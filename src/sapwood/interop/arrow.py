@@ -1,20 +1,21 @@
 """Tables: a column of sentences in, columns of trees out, for Parquet, Arrow and Hugging Face `datasets`.
 
-A row stays a row: all its columns are kept, in their order, and new ones come behind them. A cell can be a string,
-whose tokens stand apart by blanks, or a list of words, and gets
+All rows and columns are kept, in order, and new columns are appended. A cell is a string of tokens separated by spaces,
+or a list of words, and gets
 
     tree              brackets, or null if there are no words
     log_probability   natural logarithm, or null
     status            as in `ParseResult`
 
-With `raw` a cell is plain text, which may have several sentences, and gets the column `parses`: a list with what
-`ParseResult.to_dict` has of each sentence. A cell that is null gets nulls. Files are read and written a batch of rows
-at a time, so their size does not matter.
+With `raw`, a cell is raw text of one or more sentences, and gets the column `parses`: a list with
+`ParseResult.to_dict` of each sentence. A null cell gets nulls. Files are read and written in batches of rows, so they
+can be of any size.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,32 +24,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sapwood.errors import InputError, UsageError, listed
-from sapwood.files import atomic_write, explained
 from sapwood.inference.parser import Parser
 from sapwood.inference.result import ParseResult
-from sapwood.run.progress import Progress, Silent
-from sapwood.trees.brackets import TOKENS
+from sapwood.runtime.progress import Progress, Silent
+from sapwood.storage.files import atomic_write, explained
+from sapwood.storage.limits import ReadLimits
+from sapwood.trees.formats.brackets import TOKENS
+from sapwood.trees.tokenise.attached import PlainTextWarning
+from sapwood.trees.tokenise.lines import Lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# How the names of files end that are tables.
+# File name suffixes of tables.
 TABLES = (".parquet", ".arrow", ".feather")
 _TOKEN = re.compile(r"\S+", re.ASCII)
 _ROWS = 1024
 
 
 class ColumnParser:
-    """Parses a column of batches of rows, as `datasets.Dataset.map(..., batched=True)` hands them over.
+    """Parser of a column in batches of rows, for `datasets.Dataset.map(..., batched=True)`.
+
+    Without `batched=True` it parses row by row, which is slower.
 
     Parameters
     ----------
     parser
-        What parses; its threads share the sentences of a batch.
+        Parser, whose threads share the sentences of a batch.
     column
-        The name of the column.
+        Name of the column.
     raw
-        Whether cells are plain text.
+        Whether cells are raw text.
+    lines
+        The way to read the lines of raw text (`Parser.tokenise`).
+    warn
+        Warn of cells that look like raw text if `raw` is false.
+
+    Attributes
+    ----------
+    finding
+        The reason for that warning, empty if there is none.
 
     Examples
     --------
@@ -57,23 +72,31 @@ class ColumnParser:
     ['(ROOT (S (NP (PRP It)) (VP (VBD rained)) (. .)))', None]
     """
 
-    def __init__(self, parser: Parser, column: str = "text", *, raw: bool = False) -> None:
-        self.parser, self.column, self.raw = parser, column, raw
+    def __init__(
+        self, parser: Parser, column: str = "text", *, raw: bool = False, lines: Lines | None = None, warn: bool = True
+    ) -> None:
+        self.parser, self.column, self.raw, self.lines = parser, column, raw, lines
+        self.finding, self._warns = "", warn
 
     def __repr__(self) -> str:
         return f"<ColumnParser: column {self.column!r}, {'plain text' if self.raw else 'tokens'}, {self.parser!r}>"
 
     @property
     def columns(self) -> list[str]:
-        """The names of the new columns."""
+        """Names of the new columns."""
         return ["parses"] if self.raw else [name for name in self._fields() if name not in ("words", "offsets")]
 
-    def __call__(self, batch: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-        """Return the new columns of a batch, given as lists by name."""
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the new columns of a batch, given as lists by name, or the new cells of a single row."""
         try:
             cells = batch[self.column]
         except KeyError:
             raise UsageError(f"there is no column {self.column!r}; there are: {listed(batch)}") from None
+        if _is_row(batch, cells):
+            return {name: values[0] for name, values in self._parse_cells([cells]).items()}
+        return self._parse_cells(cells)
+
+    def _parse_cells(self, cells: Sequence[Any]) -> dict[str, list[Any]]:
         rows = self._texts(cells) if self.raw else self._sentences(cells)
         found: dict[str, list[Any]] = {name: [] for name in self.columns}
         for row in rows:
@@ -82,7 +105,12 @@ class ColumnParser:
         return found
 
     def _sentences(self, cells: Sequence[Any]) -> Iterator[dict[str, Any] | None]:
-        results = self.parser.parse(_words(cell, self.column) for cell in cells if cell is not None)
+        sentences = [_words(cell, self.column) for cell in cells if cell is not None]
+        if not self.finding and (finding := self.parser.attached_punctuation().finding(sentences)):
+            self.finding = f"column {self.column!r}: {finding}"
+            if self._warns:
+                warnings.warn(f"{self.finding}; use raw=True to tokenise it", PlainTextWarning, stacklevel=4)
+        results = self.parser.parse(sentences, check_tokens=False)
         for cell in cells:
             yield None if cell is None else self._row(next(results))
 
@@ -90,8 +118,8 @@ class ColumnParser:
         for cell in cells:
             if cell is not None and not isinstance(cell, str):
                 raise InputError(f"column {self.column!r}: plain text is a string, not {type(cell).__name__}")
-        # All texts of a batch at once, so that threads have enough to do.
-        cut = [None if cell is None else list(self.parser.tokenise(cell)) for cell in cells]
+        # All texts of a batch at once, to keep all threads busy.
+        cut = [None if cell is None else list(self.parser.tokenise(cell, lines=self.lines)) for cell in cells]
         results = self.parser.parse_tokens(chain.from_iterable(sentences or () for sentences in cut))
         for sentences in cut:
             yield None if sentences is None else {"parses": [self._row(next(results)) for _ in sentences]}
@@ -106,7 +134,7 @@ class ColumnParser:
         return value
 
     def _fields(self) -> dict[str, Any]:
-        """Return the names and kinds of what there is of a sentence."""
+        """Return the names and types of the fields of a parsed sentence."""
         fields: dict[str, Any] = {"words": ["string"], "offsets": [["int32"]]}
         fields |= {"tree": "string", "log_probability": "float64", "status": "string"}
         if self.parser.marginals:
@@ -130,6 +158,13 @@ class ColumnParser:
         return arrow.schema([(name, kind(fields[name])) for name in self.columns])
 
 
+def _is_row(batch: Mapping[str, Any], cells: Any) -> bool:
+    """Return whether this is a single row: `datasets` says so, the cell is not a list, or another column is not one."""
+    if type(batch).__name__ in ("LazyRow", "LazyBatch"):
+        return type(batch).__name__ == "LazyRow"
+    return any(value is None or isinstance(value, str | int | float) for value in (cells, *batch.values()))
+
+
 def _words(cell: Any, column: str) -> list[str]:
     if isinstance(cell, str):
         return [TOKENS.read(token) for token in _TOKEN.findall(cell)]
@@ -139,7 +174,7 @@ def _words(cell: Any, column: str) -> list[str]:
 
 
 def import_arrow() -> Any:
-    """Return the package pyarrow, or say what to do without it."""
+    """Return the package pyarrow; raises `UsageError` if it is not installed."""
     try:
         import pyarrow
     except ImportError:
@@ -150,23 +185,23 @@ def import_arrow() -> Any:
 def parse_table(
     parse: ColumnParser, source: str | Path, target: str | Path, *, progress: Progress | None = None, rows: int = _ROWS
 ) -> Counter[str]:
-    """Parse a column of a table, and write the table with the new columns, whole or not at all.
+    """Parse a column of a table, and write the table with the new columns atomically.
 
     Parameters
     ----------
     parse
-        What to parse, and how.
+        Parser of the column.
     source, target
-        Files whose names end in `.parquet`, `.feather` (Arrow's file format) or `.arrow` (a stream of Arrow's is
-        written, either is read).
+        Files that end in `.parquet`, `.feather` (Arrow file format) or `.arrow` (written as an Arrow stream, read as
+        either).
     progress
-        What is told of the work.
+        Progress to report to.
     rows
-        How many rows to read at a time.
+        Number of rows to read at a time.
 
     Returns
     -------
-    How many sentences had each status.
+    Number of sentences by status.
     """
     arrow = import_arrow()
     statuses: Counter[str] = Counter()
@@ -179,7 +214,8 @@ def parse_table(
             (progress or Silent()).stage("parsing", total, "rows") as stage,
         ):
             for batch in batches:
-                batch.validate(full=True)  # whatever the file says, no value lies outside of it
+                batch.validate(full=True)  # no offset may point outside the file
+                _check_cells(batch.column(parse.column), source)
                 found = parse({parse.column: batch.column(parse.column).to_pylist()})
                 new = [arrow.array(found[field.name], field.type) for field in parse.schema()]
                 write(arrow.record_batch([*batch.columns, *new], schema=whole))
@@ -187,6 +223,16 @@ def parse_table(
                 statuses.update(one["status"] for row in rows_found for one in row or [] if one["status"] is not None)
                 stage.step(batch.num_rows)
     return statuses
+
+
+def _check_cells(column: Any, source: str | Path) -> None:
+    """Refuse a text that is longer than a line may be."""
+    from pyarrow import compute
+
+    texts = compute.list_flatten(column) if hasattr(column.type, "value_type") else column
+    longest, limit = compute.max(compute.binary_length(texts)).as_py() or 0, ReadLimits.from_environment().line
+    if longest > limit:
+        raise InputError(f"{source}: a cell of more than {limit:,} bytes; split it, or set SAPWOOD_MAX_LINE")
 
 
 def _check_columns(parse: ColumnParser, schema: Any, source: str | Path) -> None:
@@ -197,7 +243,7 @@ def _check_columns(parse: ColumnParser, schema: Any, source: str | Path) -> None
     if names.count(parse.column) > 1:
         raise InputError(f"{source}: there are {names.count(parse.column)} columns {parse.column!r}")
     if taken := set(parse.columns) & set(names):
-        raise InputError(f"{source}: there is a column {min(taken)!r} already; rename it, or leave it out")
+        raise InputError(f"{source}: there is a column {min(taken)!r} already; rename or drop it")
     kind = schema.field(parse.column).type
     is_text = arrow.types.is_string(kind) or arrow.types.is_large_string(kind)
     is_list = arrow.types.is_list(kind) or arrow.types.is_large_list(kind)
@@ -209,14 +255,17 @@ def _check_columns(parse: ColumnParser, schema: Any, source: str | Path) -> None
 
 @contextmanager
 def _reading(path: str | Path, rows: int) -> Iterator[tuple[Any, int | None, Iterator[Any]]]:
-    """Open a table: its schema, how many rows it has if that is known, and batches of rows."""
+    """Open a table: its schema, its number of rows if known, and batches of rows."""
     arrow = import_arrow()
     try:
         with explained(path), Path(path).open("rb") as raw:
+            limits, size = ReadLimits.from_environment(), Path(path).stat().st_size
             if str(path).endswith(".parquet"):
                 from pyarrow import parquet
 
                 file = parquet.ParquetFile(raw)
+                groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
+                limits.check_decompressed(str(path), sum(group.total_byte_size for group in groups), size)
                 yield file.schema_arrow, file.metadata.num_rows, file.iter_batches(batch_size=rows)
                 return
             try:
@@ -226,11 +275,18 @@ def _reading(path: str | Path, rows: int) -> Iterator[tuple[Any, int | None, Ite
                 raw.seek(0)
                 reader = arrow.ipc.open_stream(raw)
                 whole = iter(reader)
-            yield reader.schema, None, _cut(whole, rows)
-    except (arrow.ArrowException, MemoryError) as error:
-        raise InputError(
-            f"{path}: no table that can be read: {error or 'it needs more memory than there is'}"
-        ) from error
+            checked = _within_limits(whole, str(path), size, limits)
+            yield reader.schema, None, _cut(checked, rows)
+    except (arrow.ArrowException, MemoryError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a readable table: {error or 'it needs more memory than there is'}") from error
+
+
+def _within_limits(batches: Iterator[Any], name: str, size: int, limits: ReadLimits) -> Iterator[Any]:
+    held = 0
+    for batch in batches:
+        held += batch.get_total_buffer_size()
+        limits.check_decompressed(name, held, size)
+        yield batch
 
 
 def _cut(batches: Iterator[Any], rows: int) -> Iterator[Any]:
@@ -241,7 +297,7 @@ def _cut(batches: Iterator[Any], rows: int) -> Iterator[Any]:
 
 @contextmanager
 def _writing(path: str | Path, schema: Any) -> Iterator[Any]:
-    """Open a table for writing: a function that takes batches of rows."""
+    """Open a table for writing; yields a function that writes a batch of rows."""
     arrow = import_arrow()
     with atomic_write(path) as raw:
         if str(path).endswith(".parquet"):

@@ -1,4 +1,4 @@
-"""sapwood as a parser of NLTK, and NLTK's grammars as models: needs NLTK (the extra `nltk`).
+"""NLTK interface: sapwood as an NLTK parser, and NLTK grammars as models (requires the extra `nltk`).
 
 >>> from nltk import PCFG
 >>> grammar = PCFG.fromstring("S -> N V [1.0]\\nN -> 'dogs' [0.5] | 'cats' [0.5]\\nV -> 'sleep' [1.0]")
@@ -14,8 +14,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sapwood.automata.wcfg import WeightedGrammar
-from sapwood.automata.wcfg_files import format_grammar
+from sapwood.automata.wcfg.files import format_grammar
+from sapwood.automata.wcfg.wcfg import WeightedGrammar
 from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser, ParseResult
@@ -30,7 +30,7 @@ except ImportError as error:
 
 
 def model_from_nltk(grammar: nltk.CFG) -> TensorGrammar:
-    """Return the model of an `nltk.PCFG`, or of an `nltk.CFG`, whose rules are then equally probable.
+    """Return the model of an `nltk.PCFG`, or of an `nltk.CFG` with equally probable rules.
 
     Parse it with `Parser(model, decoder="viterbi", threshold=0)` for NLTK's own answers, or with `SapwoodParser`.
     """
@@ -52,8 +52,8 @@ def model_to_nltk(grammar: TensorGrammar, *, probabilities: bool = True) -> nltk
 
     There is a nonterminal for each state of each symbol.
 
-    Names are those of `WeightedGrammar.from_tensor_grammar`: `NP_3` is a state, signatures of unknown words stand in
-    angle brackets. Signs that NLTK's notation has no place for become `_`.
+    Names are those of `WeightedGrammar.from_tensor_grammar`: `NP_3` is a state, and signatures of unknown words are in
+    angle brackets. Characters that NLTK's notation does not allow become `_`.
     """
     if not grammar.probabilistic:
         raise UsageError("only a probabilistic model is a PCFG; this one has real-valued weights")
@@ -64,15 +64,15 @@ def model_to_nltk(grammar: TensorGrammar, *, probabilities: bool = True) -> nltk
 
 
 class SapwoodParser(ParserI):  # type: ignore[misc]
-    """A parser with the methods of NLTK's: `parse`, `parse_sents`, `parse_one`, `parse_all`, `grammar`.
+    """A parser with NLTK's interface: `parse`, `parse_sents`, `parse_one`, `parse_all`, `grammar`.
 
     Parameters
     ----------
     model
-        What `Parser` takes, or an `nltk.CFG` or `nltk.PCFG`, of which the most probable trees are found exactly.
-        Default: the included English model.
+        A model as for `Parser`, or an `nltk.CFG` or `nltk.PCFG`, whose most probable trees are found exactly. Default:
+        the included English model.
     trees
-        How many trees to give, at most, the most probable first. With one it is the tree that the decoder chooses.
+        Maximum number of trees, most probable first. A single tree is that of the decoder.
     options
         Further settings of `Parser`.
 
@@ -94,11 +94,11 @@ class SapwoodParser(ParserI):  # type: ignore[misc]
         return self._given or model_to_nltk(self.parser.grammar)
 
     def parse(self, sent: Iterable[str], *_: Any, **__: Any) -> Iterator[nltk.Tree]:
-        """Return an iterator over the trees of a sentence, the most probable first."""
+        """Return an iterator over the trees of a sentence, most probable first."""
         return self._trees(self.parser.parse_one(list(sent)))
 
     def parse_sents(self, sents: Iterable[Iterable[str]], *_: Any, **__: Any) -> Iterator[Iterator[nltk.Tree]]:
-        """Return an iterator over the sentences, in order; several are parsed at the same time with `threads`."""
+        """Return an iterator over the trees of each sentence, in order; `threads` parses several at a time."""
         return map(self._trees, self.parser.parse(map(list, sents)))
 
     def _trees(self, result: ParseResult) -> Iterator[nltk.Tree]:
@@ -120,6 +120,6 @@ class SapwoodParser(ParserI):  # type: ignore[misc]
     def _node(self, node: Tree, below: list[Any]) -> Any:
         if node.word is None:
             return nltk.Tree(node.label, below)
-        # A word that stands beside other symbols in a rule of NLTK's has no tag.
+        # In NLTK rules, a word next to other symbols has no tag.
         untagged = self._given is not None and node.label == quoted_word(node.word)
         return node.word if untagged else nltk.Tree(node.label, [node.word])

@@ -1,10 +1,10 @@
-"""A model of a context-free grammar that was written by hand: rules of any length, unary rules, words among phrases.
+"""Hand-written context-free grammars as models: rules of any length, unary rules, words among phrases.
 
-A symbol of a model has two children or a word, and stands for a chain of labels. So for each nonterminal `X` there are
+A symbol of a model has two children or a word, and stands for a chain of labels. So each nonterminal `X` has
 *variants*: every chain of unary rules from `X` to some `Z`, once over `Z`'s longer rules and once over its words, with
-the probability that `X` is rewritten so; what is below is then conditioned on it. Rules with more than two children get
-intermediate symbols, and a word beside others a tag of its own (`'word'`, quotes included). All derivations keep their
-probabilities.
+the probability that `X` is rewritten so, on which the subtree is then conditioned. Rules with more than two children
+get intermediate symbols, and a word next to other symbols a tag of its own (`'word'`, quotes included). All derivations
+keep their probabilities.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import Symbol, SymbolTable, make_symbol
 from sapwood.trees.transform import TreeTransform
 
-# The most binary rules of a model.
+# Maximum number of binary rules of a model.
 _LARGEST = 1_000_000
-# A right-hand side: nonterminals and, with True, words.
+# A right-hand side: nonterminals, and words with True.
 Side = tuple[tuple[str, bool], ...]
 # A symbol of the model, and whether it is a tag.
 _Variant = tuple[Symbol, bool]
 
 
 def quoted_word(word: str) -> str:
-    """Return the tag of a word that stands beside other symbols in a rule."""
+    """Return the tag of a word next to other symbols in a rule."""
     return f"'{word}'"
 
 
 def model_of_productions(start: str, productions: Iterable[tuple[str, Side, float]]) -> TensorGrammar:
     """Return the model of a grammar given by its start symbol and rules `(parent, children, probability)`.
 
-    Rules of one parent should sum to 1. Refused are rules without children, unary rules in a circle, and nonterminals
-    without rules.
+    The probabilities of a parent's rules should sum to 1. Empty rules, cycles of unary rules, and nonterminals without
+    rules are refused.
     """
     rules: dict[str, dict[Side, float]] = defaultdict(dict)
     for parent, side, weight in productions:
@@ -55,7 +55,7 @@ def model_of_productions(start: str, productions: Iterable[tuple[str, Side, floa
 class _Maker:
     def __init__(self, start: str, rules: dict[str, dict[Side, float]]) -> None:
         self.start = start
-        # What is left of a rule below an intermediate symbol.
+        # The rest of a rule below an intermediate symbol.
         self.rests: dict[Symbol, Side] = {}
         self.unary: dict[str, dict[str, float]] = {}
         self.words: dict[str, dict[str, float]] = {}
@@ -71,7 +71,7 @@ class _Maker:
 
     @lru_cache(None)  # noqa: B019
     def variants(self, name: str, is_word: bool = False) -> list[tuple[_Variant, float]]:
-        """Return what a child can be in the model, with probabilities."""
+        """Return the variants of a child, with probabilities."""
         if is_word:
             return [((make_symbol((quoted_word(name),)), True), 1.0)]
         found: list[tuple[_Variant, float]] = []
@@ -82,7 +82,7 @@ class _Maker:
             for below, step in self.unary[last].items():
                 if below in chain:
                     circle = " -> ".join((*chain[chain.index(below) :], below))
-                    raise GrammarError(f"unary rules go in a circle: {circle}; remove one of them")
+                    raise GrammarError(f"unary rules form a cycle: {circle}; remove one of them")
                 waiting.append(((*chain, below), weight * step))
             for is_tag, mass in ((False, sum(self.longer[last].values())), (True, sum(self.words[last].values()))):
                 if mass > 0:
@@ -161,7 +161,7 @@ def _assembled(
         probabilistic=True,
         occupancy=np.ones(len(number)),
         rule_counts=np.ones(len(keys)),
-        # Labels are what they are.
+        # Labels are kept as they are.
         normaliser=Normaliser(function_tags="none", empties=False, repeated_unaries=False, drop=(), root=start),
         transform=TreeTransform(root=start),
         info={"method": "by hand"},

@@ -1,30 +1,33 @@
-"""sapwood as a component of spaCy: `nlp.add_pipe("sapwood")`; needs spaCy (the extra `spacy`).
+"""spaCy component: `nlp.add_pipe("sapwood")` (requires the extra `spacy`).
 
-Each sentence of a document is parsed as spaCy has cut it into tokens (white space is left out); a document without
-sentences is one. What is found goes into `doc.user_data` as lists, numbers and strings, so that it is saved with the
-document, and is read from there by extensions:
+Each sentence of a document is parsed with spaCy's tokens (except white space); a document without sentence boundaries
+is one sentence. Parses are stored in `doc.user_data` as lists, numbers and strings, so that they are saved with the
+document, and are accessible as extension attributes:
 
 - `doc._.constituents`, `span._.constituents`: the phrases as labelled spans, parents before children;
-- `span._.labels`: the labels of the phrases over just these tokens, top first; `span._.confidence`: the least probable
-  one's probability; `span._.parent` and `span._.children`: phrases as spans; `span._.parse_string`: brackets;
-- of the span of a sentence, `span._.tree` (a `Tree`), `span._.alternatives` (pairs of a tree and its log probability),
-  `span._.parse_status` and `span._.log_probability`; of all sentences, `doc._.trees` and `doc._.alternatives`.
+- `span._.labels`: the labels of the phrases that cover exactly these tokens, top first; `span._.confidence`: the lowest
+  of their probabilities; `span._.parent` and `span._.children`: phrases as spans; `span._.parse_string`: brackets;
+- for the span of a sentence, `span._.tree` (a `Tree`), `span._.alternatives` (pairs of a tree and its log probability),
+  `span._.parse_status` and `span._.log_probability`; for all sentences, `doc._.trees` and `doc._.alternatives`.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sapwood.errors import UsageError
-from sapwood.grammar.bundle import load_models, save_models
 from sapwood.inference import Parser, ParseResult
-from sapwood.inference.forest_trees import Derivation
+from sapwood.inference.forest.kbest import Derivation
+from sapwood.model.parser_model import ParserModel
+from sapwood.trees.tokenise.attached import AttachedPunctuation, PlainTextWarning
 from sapwood.trees.tree import Tree
 
 try:
@@ -33,7 +36,7 @@ try:
 except ImportError as error:
     raise UsageError("sapwood.interop.spacy needs spaCy: pip install spacy") from error
 
-# Where a document keeps its parses, and the files of a component that is saved.
+# Key of the parses in a document, and the files of a saved component.
 _KEY = "sapwood"
 _CONFIG, _MODEL = "config.json", "model.sapwood"
 _SETTINGS: dict[str, Any] = {
@@ -48,22 +51,22 @@ _SETTINGS: dict[str, Any] = {
 
 
 class SapwoodComponent:
-    """Parses documents; made by `nlp.add_pipe("sapwood", config={...})`.
+    """Parser of documents, created by `nlp.add_pipe("sapwood", config={...})`.
 
     Parameters
     ----------
     model
-        The path of a model file, the name of an included one, or None for the English one.
+        Path of a model file, name of an installed model, or None for the included English one.
     confidences
-        Whether to find how probable phrases are.
+        Whether to compute the probabilities of phrases.
     alternatives
-        How many of the best trees of each sentence to keep.
+        Number of best trees to keep per sentence.
     threads
-        Sentences that are parsed at the same time, by `nlp.pipe`.
+        Number of threads of `nlp.pipe`.
     max_words, timeout
-        As of `Parser`.
+        As for `Parser`.
     set_tags
-        Whether tokens get the tags of the tree (`token.tag_`).
+        Whether to set `token.tag_` to the tags of the tree.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -72,7 +75,7 @@ class SapwoodComponent:
 
     @property
     def parser(self) -> Parser:
-        """The parser, which is made when it is first needed."""
+        """The parser, created on first use."""
         if self._parser is None:
             self._parser = self._make_parser(self.settings["model"])
         return self._parser
@@ -91,17 +94,22 @@ class SapwoodComponent:
         waiting = iter(stream)
         while docs := list(islice(waiting, batch_size)):
             sentences = [(doc, tokens) for doc in docs for tokens in _sentences(doc)]
-            results = self.parser.parse([self._words(doc, tokens) for doc, tokens in sentences])
+            words = [self._words(doc, tokens) for doc, tokens in sentences]
+            results = self.parser.parse(self._detector.watched(words, _warn), check_tokens=False)
             for doc in docs:
                 doc.user_data[_KEY] = []
             for (doc, tokens), result in zip(sentences, results, strict=True):
                 self._store(doc, tokens, result)
             yield from docs
 
+    @cached_property
+    def _detector(self) -> AttachedPunctuation:
+        return self.parser.attached_punctuation()
+
     def _words(self, doc: Doc, tokens: Sequence[int]) -> list[str]:
         words = [doc[token].text for token in tokens]
-        if self.parser.grammar.info.get("tokeniser", {}).get("rewrite", True):
-            # Treebanks tell opening quotes from closing ones.
+        if self.parser.model.preparation.tokeniser.rewrite:
+            # Treebanks distinguish opening from closing quotes.
             opened = False
             for place, word in enumerate(words):
                 if word == '"':
@@ -127,18 +135,18 @@ class SapwoodComponent:
         Path(path).mkdir(exist_ok=True)
         (Path(path) / _CONFIG).write_text(json.dumps({**self.settings, "model": None}), encoding="utf-8")
         if self.settings["model"] is not None:
-            save_models(self.parser.grammars, Path(path) / _MODEL)
+            self.parser.model.save(Path(path) / _MODEL)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> SapwoodComponent:  # noqa: ARG002
-        """Take over what was saved."""
+        """Load settings and model from a directory."""
         saved = json.loads((Path(path) / _CONFIG).read_text(encoding="utf-8"))
         self.settings.update({name: saved[name] for name in _SETTINGS if name in saved})
         has_model = (Path(path) / _MODEL).exists()
-        self._parser = self._make_parser(load_models(Path(path) / _MODEL) if has_model else None)
+        self._parser = self._make_parser(ParserModel.load(Path(path) / _MODEL) if has_model else None)
         return self
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return settings and model."""
+        """Return settings and model as bytes."""
         with tempfile.TemporaryDirectory() as folder:
             self.to_disk(folder, exclude=exclude)
             model = Path(folder) / _MODEL
@@ -146,7 +154,7 @@ class SapwoodComponent:
             return config + b"\n" + (model.read_bytes() if model.exists() else b"")
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> SapwoodComponent:
-        """Take over what `to_bytes` returned."""
+        """Load settings and model from bytes."""
         config, _, model = data.partition(b"\n")
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / _CONFIG).write_bytes(config)
@@ -161,8 +169,8 @@ class SapwoodComponent:
     assigns=["doc._.constituents", "doc._.trees", "doc._.alternatives", "span._.constituents", "span._.labels"],
 )
 def make_component(
-    nlp: Language,  # noqa: ARG001
-    name: str,  # noqa: ARG001
+    nlp: Language,
+    name: str,
     model: str | None,
     confidences: bool,
     alternatives: int,
@@ -171,9 +179,9 @@ def make_component(
     timeout: float | None,
     set_tags: bool,
 ) -> SapwoodComponent:
-    """Make the component that `nlp.add_pipe("sapwood")` adds."""
+    """Create the component for `nlp.add_pipe("sapwood")`, and load the model that is named."""
     _register()
-    return SapwoodComponent(
+    component = SapwoodComponent(
         model=model,
         confidences=confidences,
         alternatives=alternatives,
@@ -182,10 +190,20 @@ def make_component(
         timeout=timeout,
         set_tags=set_tags,
     )
+    # A saved pipeline has the model with it, and the path in its settings may be that of another machine.
+    is_saved = name in getattr(nlp, "_meta", {}).get("pipeline", ())
+    if model is not None and not is_saved:
+        assert component.parser is not None
+    return component
+
+
+def _warn(finding: str) -> None:
+    """Warn of documents whose tokens are not those of a tokeniser."""
+    warnings.warn(f"{finding}; make documents with a tokeniser of spaCy: nlp(text)", PlainTextWarning, stacklevel=4)
 
 
 def _sentences(doc: Doc) -> Iterator[list[int]]:
-    """Yield the numbers of the tokens of each sentence, without white space."""
+    """Yield the indices of the tokens of each sentence, without white space."""
     cut = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
     for sentence in cut:
         tokens = [token.i for token in sentence if not token.is_space]
@@ -215,8 +233,15 @@ def _constituents(place: Doc | Span) -> list[Span]:
     return [Span(doc, a, b, label) for a, b, label, _ in _phrases(doc) if first <= a and b <= last]
 
 
+def _bounds(span: Span) -> tuple[int, int]:
+    """Return the first token of a span and the end of its last one, without white space around them."""
+    tokens = [token.i for token in span if not token.is_space]
+    return (tokens[0], tokens[-1] + 1) if tokens else (span.start, span.end)
+
+
 def _over(span: Span) -> list[tuple[str, float | None]]:
-    return [(label, sure) for a, b, label, sure in _phrases(span.doc) if (a, b) == (span.start, span.end)]
+    place = _bounds(span)
+    return [(label, sure) for a, b, label, sure in _phrases(span.doc) if (a, b) == place]
 
 
 def _labels(span: Span) -> tuple[str, ...]:
@@ -228,29 +253,31 @@ def _confidence(span: Span) -> float | None:
 
 
 def _parent(span: Span) -> Span | None:
-    """Return the smallest phrase that has this span and more."""
-    around = [(b - a, a, b, label) for a, b, label, _ in _phrases(span.doc) if a <= span.start and span.end <= b]
-    larger = [found for found in around if found[0] > span.end - span.start]
+    """Return the smallest phrase that properly contains this span."""
+    start, end = _bounds(span)
+    around = [(b - a, a, b, label) for a, b, label, _ in _phrases(span.doc) if a <= start and end <= b]
+    larger = [found for found in around if found[0] > end - start]
     smallest = min((found[0] for found in larger), default=None)
-    # Of several phrases over the same tokens the lowest one.
+    # The lowest of several phrases over the same tokens.
     last = [found for found in larger if found[0] == smallest]
     return Span(span.doc, *last[-1][1:]) if last else None
 
 
 def _children(span: Span) -> list[Span]:
-    """Return the largest phrases within this span, and the tokens that are in none of them."""
-    inside = [(a, b, label) for a, b, label, _ in _phrases(span.doc) if span.start <= a and b <= span.end]
-    found, at = [], span.start
+    """Return the largest phrases within this span, and the tokens outside all of them."""
+    start, end = _bounds(span)
+    inside = [(a, b, label) for a, b, label, _ in _phrases(span.doc) if start <= a and b <= end]
+    found, at = [], start
     for a, b, label in inside:
-        if a >= at and (a, b) != (span.start, span.end):
+        if a >= at and (a, b) != (start, end):
             found += [*(span.doc[place : place + 1] for place in range(at, a)), Span(span.doc, a, b, label)]
             at = b
-    found += [span.doc[place : place + 1] for place in range(at, span.end)]
+    found += [span.doc[place : place + 1] for place in range(at, end)]
     return [child for child in found if not child[0].is_space or len(child) > 1]
 
 
 def _parse_of(span: Span) -> dict[str, Any]:
-    """Return what was found for the sentence that is this span."""
+    """Return the stored parse of the sentence with this span."""
     for parse in span.doc.user_data.get(_KEY, ()):
         tokens = parse["tokens"]
         if span.start <= tokens[0] < span.end:
@@ -258,7 +285,7 @@ def _parse_of(span: Span) -> dict[str, Any]:
             if inside == tokens:
                 return dict(parse)
             break
-    raise UsageError("this span is no sentence that sapwood has parsed; ask one of `doc.sents`")
+    raise UsageError("this span is not a sentence that sapwood has parsed; ask one of `doc.sents`")
 
 
 def _tree(span: Span) -> Tree | None:
@@ -284,21 +311,22 @@ def _all_alternatives(doc: Doc) -> list[list[tuple[Tree, float]]]:
 
 def _parse_string(span: Span) -> str:
     """Return the brackets of the phrase over these tokens, or of the token."""
+    start, end = _bounds(span)
     for parse in span.doc.user_data.get(_KEY, ()):
         tokens = parse["tokens"]
-        if parse["tree"] is None or not tokens[0] <= span.start < span.end <= tokens[-1] + 1:
+        if parse["tree"] is None or not tokens[0] <= start < end <= tokens[-1] + 1:
             continue
         position = 0
         for node in Tree.parse(parse["tree"]).nodes():
             size = len(node)
-            if (tokens[position], tokens[position + size - 1] + 1) == (span.start, span.end):
+            if (tokens[position], tokens[position + size - 1] + 1) == (start, end):
                 return str(node)
             position += node.word is not None
-    raise UsageError("there is no phrase over just these tokens")
+    raise UsageError("no phrase covers exactly these tokens")
 
 
 def _register() -> None:
-    """Give documents and spans their new attributes."""
+    """Register the extension attributes of documents and spans."""
     for name, of_doc in (("constituents", _constituents), ("trees", _trees), ("alternatives", _all_alternatives)):
         Doc.set_extension(name, getter=of_doc, force=True)
     for name, getter in (

@@ -1,4 +1,4 @@
-"""spaCy's tokenisers for plain text, by language."""
+"""spaCy tokenisers for raw text, by language."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Iterator
 
 from sapwood.errors import UsageError
-from sapwood.trees.tokenise import Token
-from sapwood.trees.tokenisers import Tokeniser
+from sapwood.trees.tokenise.lines import Tokeniser
+from sapwood.trees.tokenise.penn import Token
 
-# Names come from model files, too, and spaCy imports what they name.
+# Names may come from untrusted model files, and spaCy imports the module that they name.
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 
 
 def make_tokeniser(language: str) -> Tokeniser:
-    """Return spaCy's tokeniser of a language, `de`, with sentences ending at its punctuation.
+    """Return spaCy's tokeniser of a language such as `de`, with rule-based sentence boundaries.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""`Learner`: what every way of learning a grammar has in common.
+"""`Learner`: base class of all learners.
 
-A learner is its settings, and nothing else: a frozen dataclass. `fit` takes a corpus and returns the grammar, not the
-learner: one learner can be fitted to many corpora, at the same time if need be, and nothing that was learned hides in
-it. A grammar remembers the settings it was learned with.
+A learner is its settings and nothing else: a frozen dataclass. `fit` takes a corpus and returns the grammar, not the
+learner: one learner can be fitted to many corpora, even concurrently, and no fitted state hides in it. A grammar
+records the settings it was learned with.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from sapwood.errors import UsageError
-from sapwood.evaluate.held_out import Dev, Evaluate, HeldOut
+from sapwood.evaluate.dev_set import Dev, DevSet, Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.forecast import Forecast
-from sapwood.learn.lexical import LexicalSettings
-from sapwood.learn.settings import Declared, other
-from sapwood.learn.sources import Source
-from sapwood.run.log import Log, NoLog
-from sapwood.run.progress import Progress, Silent
+from sapwood.learn.lpcfg.lexical import LexicalSettings
+from sapwood.learn.memory import MemoryEstimate
+from sapwood.learn.semi_supervised.forests import WeightedForests
+from sapwood.runtime.log import Log, NoLog
+from sapwood.runtime.params import HasExecutor, opaque
+from sapwood.runtime.progress import Progress, Silent
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform
@@ -30,41 +30,42 @@ from sapwood.trees.tree import Tree
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Learner(Declared, ABC):
-    """Settings of a method, and the method itself: a corpus in, a grammar out.
+class Learner(HasExecutor, ABC):
+    """Settings of a method and the method itself: takes a corpus, returns a grammar.
 
-    A learner of your own is a frozen dataclass with keyword-only fields made by `sapwood.learn.settings`, a `method` to
-    be known by and a `_learn`; `sapwood.testing.check_learner` tells whether it keeps the contract.
+    To write your own learner, define a frozen dataclass with keyword-only fields made by `sapwood.runtime.params`, a
+    `method` name and a `_learn`; `sapwood.testing.check_learner` checks the contract.
 
     Parameters
     ----------
     lexical
-        How rare and unknown words are treated.
+        Treatment of rare and unknown words.
     threads
-        How many threads of this process work on the corpus.
+        Threads of this process.
     workers
-        Where passes over the corpus run instead: a `sapwood.run.cluster.Cluster`. Results depend on neither.
+        Executor that processes the corpus instead: a `sapwood.runtime.dask.executor.DaskCluster`. Results depend on
+        neither.
     """
 
-    # The name of the method on the command line.
+    # Name of the method on the command line.
     method: ClassVar[str]
-    # How trees are best prepared for it: hidden states find out for themselves what ancestors and siblings say.
+    # Default preparation of trees: hidden states replace annotation with ancestors and siblings.
     preparation: ClassVar[TreeTransform] = TreeTransform()
-    # Whether it can learn from forests beside trees.
+    # True if it can learn from forests besides trees.
     takes_forests: ClassVar[bool] = False
 
-    lexical: LexicalSettings = other(LexicalSettings(), "How rare and unknown words are treated.", LexicalSettings)
+    lexical: LexicalSettings = opaque(LexicalSettings(), "Treatment of rare and unknown words.", LexicalSettings)
 
     @property
-    def called(self) -> str:
-        """The name of the method."""
+    def display_name(self) -> str:
+        """Name of the method."""
         return self.method
 
     @classmethod
     def prepare(
         cls, trees: Iterable[Tree], *, normaliser: Normaliser | None = None, progress: Progress | None = None
     ) -> Corpus:
-        """Return the trees as this method likes them best: cleaned, and transformed by `preparation`."""
+        """Return the trees as this method needs them: cleaned, and transformed by `preparation`."""
         normaliser = normaliser or Normaliser()
         transform = dataclasses.replace(cls.preparation, root=normaliser.root)
         return Corpus.from_trees(trees, normaliser=normaliser, transform=transform, progress=progress)
@@ -73,29 +74,30 @@ class Learner(Declared, ABC):
         self,
         corpus: Corpus,
         *,
-        also: Sequence[Source] = (),
+        also: Sequence[WeightedForests] = (),
         dev: Dev | None = None,
         progress: Progress | None = None,
         log: Log | None = None,
         checkpoint: str | Path | None = None,
     ) -> TensorGrammar:
-        """Learn, and return the grammar.
+        """Fit to a corpus, and return the grammar.
 
         Parameters
         ----------
         corpus
-            The trees; `prepare` makes them from a treebank's.
+            The trees; `prepare` makes them from treebank trees.
         also
-            What else to learn from: forests of sentences without trees, or with some brackets only
-            (`sapwood.learn.sources`). Methods that are not EM leave trees to it (`sapwood.learn.teaching`).
+            Additional training data: forests of sentences without trees, or with partial brackets
+            (`sapwood.learn.semi_supervised.forests`). Methods other than EM get trees of them instead
+            (`sapwood.learn.semi_supervised.learner`).
         dev
-            Trees that were not trained on, to choose the best grammar by; or a function that returns the figures of a
-            grammar, `f1` among them. Methods with nothing to choose leave it alone.
+            Held-out trees for choosing the best grammar; or a function that returns the scores of a grammar, `f1` among
+            them. Ignored by methods that make no such choice.
         progress, log
-            What to report to.
+            Receive progress reports and log lines.
         checkpoint
-            A file to keep the state of training in. If it is there, training goes on from it, to the same result.
-            Methods that have no iterations to go on with leave it alone.
+            A file that keeps the state of training. If it exists, training resumes from it, with the same result.
+            Ignored by methods without iterations.
         """
         if not isinstance(corpus, Corpus):
             raise UsageError(f"fit takes a Corpus, not {type(corpus).__name__}: {type(self).__name__}().prepare(trees)")
@@ -106,27 +108,27 @@ class Learner(Declared, ABC):
                 "a feature without a name cannot be told from another when training goes on from a checkpoint; "
                 "define it with def, or as a Feature with a name"
             )
-        evaluate = dev if dev is None or callable(dev) else HeldOut(dev, corpus, workers=self.where)
+        evaluate = dev if dev is None or callable(dev) else DevSet(dev, corpus, workers=self.executor)
         if also and not self.takes_forests:
             raise UsageError(f"{self.method} learns from whole trees, not from forests; give it the best tree of each")
         if also:
             return self._learn_also(corpus, also, evaluate, progress or Silent(), log or NoLog(), checkpoint)
         return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
 
-    def forecast(self, corpus: Corpus, dev: Evaluate | None = None) -> Forecast | None:
-        """Return what `fit` will take, about; None if that is not known."""
+    def estimate_memory(self, corpus: Corpus, dev: Evaluate | None = None) -> MemoryEstimate | None:
+        """Return an estimate of the memory of `fit`; None if there is none."""
         return None
 
     def _learn_also(
         self,
         corpus: Corpus,
-        also: Sequence[Source],
+        also: Sequence[WeightedForests],
         dev: Evaluate | None,
         progress: Progress,
         log: Log,
         checkpoint: str | Path | None,
     ) -> TensorGrammar:
-        """Return the grammar of trees and forests, if the learner takes them; arguments as for `fit`."""
+        """Return the grammar of trees and forests, if the learner supports forests; arguments as for `fit`."""
         raise NotImplementedError
 
     @abstractmethod

@@ -1,7 +1,7 @@
-"""Taggers: grammars of right-branching trees (`sapwood.trees.sequences`), which any learner learns.
+"""Taggers: grammars of right-branching trees (`sapwood.trees.sequences`), trained by any learner.
 
-Hidden states are those of a hidden Markov model then, whose words have tags. Learners without hidden states get phrases
-that say with which tag they begin, and what they learn is the HMM whose states are the tags.
+Hidden states are then those of a hidden Markov model whose words have tags. Learners without hidden states get phrases
+labelled with their first tag, and learn the HMM whose states are the tags.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from sapwood.errors import InputError
-from sapwood.evaluate.held_out import HeldOut
+from sapwood.evaluate.dev_set import DevSet
 from sapwood.learn.base import Learner
-from sapwood.run.progress import Progress
+from sapwood.runtime.progress import Progress
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.sequences import SEQUENCES, labelled_by_tags, sequence_trees
 from sapwood.trees.transform import TreeTransform
@@ -21,7 +21,7 @@ from sapwood.trees.tree import Tree
 def tagged_corpus(
     learner: Learner, sequences: Iterable[Sequence[tuple[str, str]]], *, progress: Progress | None = None
 ) -> Corpus:
-    """Return sequences of `(word, tag)` as a learner likes them best; empty ones are left out.
+    """Return sequences of `(word, tag)` as a learner needs them, skipping empty ones.
 
     Examples
     --------
@@ -35,12 +35,12 @@ def tagged_corpus(
     return Corpus.from_trees(trees, normaliser=SEQUENCES, transform=TreeTransform(), progress=progress)
 
 
-def held_out_sequences(learner: Learner, sequences: Iterable[Sequence[tuple[str, str]]], corpus: Corpus) -> HeldOut:
-    """Return sequences to choose the best tagger by: the one whose tags are most often right."""
+def held_out_sequences(learner: Learner, sequences: Iterable[Sequence[tuple[str, str]]], corpus: Corpus) -> DevSet:
+    """Return held-out sequences for choosing the tagger with the highest tagging accuracy."""
     trees = list(_trees(learner, sequences))
     if not trees:
         raise InputError("no sequences to measure taggers on")
-    return HeldOut(trees, corpus, workers=learner.where, goal="tags")
+    return DevSet(trees, corpus, workers=learner.executor, goal="tags")
 
 
 def _trees(learner: Learner, sequences: Iterable[Sequence[tuple[str, str]]]) -> Iterator[Tree]:

@@ -1,4 +1,4 @@
-"""Language models: counts of n-grams; latent bigram models, Kneser-Ney models, and mixtures of them.
+"""Language models: n-gram counts, latent bigram models, Kneser-Ney models, and their mixtures.
 
 >>> from pathlib import Path
 >>> from sapwood.lm import KneserNey, count_text
@@ -7,7 +7,7 @@
 >>> [word for word, _ in model.next_words(["the"], 2)]
 ['dog', 'cat']
 
-Names are imported when they are first used, so `import sapwood.lm` is quick.
+Names are imported on first use, so `import sapwood.lm` is quick.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sapwood.lm.aggregate import AggregateMarkov
-    from sapwood.lm.arpa import read_arpa, write_arpa
-    from sapwood.lm.classes import word_classes
-    from sapwood.lm.counts import Counts, count_text
-    from sapwood.lm.evaluation import Evaluation, evaluate
-    from sapwood.lm.kneser_ney import KneserNey
-    from sapwood.lm.latent_model import LatentBigram, Topic
-    from sapwood.lm.mixed_order import MixedOrder, MixedOrderMarkov
+    from sapwood.lm.base import Evaluation, evaluate
+    from sapwood.lm.clusters.latent import word_classes
+    from sapwood.lm.counts.counts import Counts, count_text
+    from sapwood.lm.counts.load import read_counts
+    from sapwood.lm.counts.text import encode_sentences, encode_text
+    from sapwood.lm.counts.vocabulary import Vocabulary
+    from sapwood.lm.io import load_model, save_model
+    from sapwood.lm.latent.aggregate import AggregateMarkov
+    from sapwood.lm.latent.bigram import LatentBigram, Topic
+    from sapwood.lm.latent.mixed_order import MixedOrder, MixedOrderMarkov
     from sapwood.lm.mixture import Mixture
-    from sapwood.lm.models import load_model, save_model
-    from sapwood.lm.ngram_model import NgramModel
-    from sapwood.lm.reading import read_counts
+    from sapwood.lm.ngram.arpa import read_arpa, write_arpa
+    from sapwood.lm.ngram.kneser_ney import KneserNey
+    from sapwood.lm.ngram.model import NgramModel
     from sapwood.lm.scoring import ScoredLine, evaluate_text, score_lines
-    from sapwood.lm.text import encode_sentences, encode_text
     from sapwood.lm.training import fit, read_training_text, train
     from sapwood.lm.vectors import read_vectors, write_vectors
-    from sapwood.lm.vocabulary import Vocabulary
 
-# Where the names are.
+# Modules of the names.
 _HOMES = {
-    "aggregate": ("AggregateMarkov",),
-    "arpa": ("read_arpa", "write_arpa"),
-    "classes": ("word_classes",),
-    "counts": ("Counts", "count_text"),
-    "evaluation": ("Evaluation", "evaluate"),
-    "kneser_ney": ("KneserNey",),
-    "latent_model": ("LatentBigram", "Topic"),
-    "mixed_order": ("MixedOrder", "MixedOrderMarkov"),
+    "latent.aggregate": ("AggregateMarkov",),
+    "ngram.arpa": ("read_arpa", "write_arpa"),
+    "clusters.latent": ("word_classes",),
+    "counts.counts": ("Counts", "count_text"),
+    "base": ("Evaluation", "evaluate"),
+    "ngram.kneser_ney": ("KneserNey",),
+    "latent.bigram": ("LatentBigram", "Topic"),
+    "latent.mixed_order": ("MixedOrder", "MixedOrderMarkov"),
     "mixture": ("Mixture",),
-    "models": ("load_model", "save_model"),
-    "ngram_model": ("NgramModel",),
-    "reading": ("read_counts",),
+    "io": ("load_model", "save_model"),
+    "ngram.model": ("NgramModel",),
+    "counts.load": ("read_counts",),
     "scoring": ("ScoredLine", "evaluate_text", "score_lines"),
-    "text": ("encode_sentences", "encode_text"),
+    "counts.text": ("encode_sentences", "encode_text"),
     "training": ("fit", "read_training_text", "train"),
     "vectors": ("read_vectors", "write_vectors"),
-    "vocabulary": ("Vocabulary",),
+    "counts.vocabulary": ("Vocabulary",),
 }
 
 __all__ = [

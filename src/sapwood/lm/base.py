@@ -1,7 +1,7 @@
-"""What all language models have in common: they are evaluated, suggest words, go on with a text, are saved and loaded.
+"""Language models: base class with evaluation, next words, sampling, saving and loading.
 
-A model gives the log-probabilities of a text and the distribution of the next word, and says which arrays it is made
-of; everything here follows from that.
+A model implements the log-probabilities of a text, the distribution of the next word, and its arrays; everything here
+follows from these.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeAlias
@@ -16,15 +17,68 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 
 from sapwood.errors import UsageError
-from sapwood.lm.evaluation import Evaluation, evaluate
-from sapwood.lm.methods import Boundaries
-from sapwood.lm.transitions import Ids, check_ids
-from sapwood.lm.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
-from sapwood.schema import Schema
-from sapwood.shapes import Array, Float, Float64, Int, Shaped
+from sapwood.lm.counts.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
+from sapwood.lm.latent.bigram_data import Ids, check_ids
+from sapwood.lm.registry import Boundaries
+from sapwood.storage.schema import Schema
+from sapwood.storage.shapes import Array, Float, Float64, Int, Shaped
 
-# What a model is made of: arrays, and values of JSON.
+# Contents of a model: arrays, and JSON values.
 Parts: TypeAlias = tuple[dict[str, Shaped[Array, "..."]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The log-probability (natural) of the scored words, their number, and the number of unknown words."""
+
+    log_probability: float
+    tokens: int
+    unknown: int
+
+    @property
+    def perplexity(self) -> float:
+        """The inverse of the geometric mean of the probabilities; `nan` without tokens."""
+        if self.tokens == 0:
+            return math.nan
+        mean = -self.log_probability / self.tokens
+        return math.exp(mean) if mean < 700 else math.inf
+
+    def __add__(self, other: Evaluation) -> Evaluation:
+        return Evaluation(
+            self.log_probability + other.log_probability, self.tokens + other.tokens, self.unknown + other.unknown
+        )
+
+
+def evaluate(
+    model: LanguageModel, text: Ids, *, ends: bool = True, context: Int[Array, "before"] | None = None
+) -> Evaluation:
+    """Evaluate a model on a text given as ids, in one piece or several (as `encode_text` yields them).
+
+    Parameters
+    ----------
+    model
+        Any language model.
+    text
+        The ids. Unknown words and `<s>` are not predicted, but serve as context.
+    ends
+        Whether `</s>` is predicted. (In a stream it is a word like any other.)
+    context
+        Ids that precede the text.
+    """
+    total = Evaluation(0.0, 0, 0)
+    sentences = model.boundaries == "sentence"
+    before = np.zeros(0, np.int32) if context is None else np.asarray(context, np.int32)
+    for ids in [text] if isinstance(text, np.ndarray) else text:
+        values = model.log_probabilities(ids, context=before)
+        counted = ids != UNKNOWN
+        unknown = len(ids) - int(counted.sum())
+        if sentences:
+            counted &= ids != BEGIN
+            if not ends:
+                counted &= ids != END
+        total += Evaluation(float(values[counted].sum()), int(counted.sum()), unknown)
+        before = np.concatenate([before, ids])[-16:]
+    return total
 
 
 class LanguageModel(ABC):
@@ -33,15 +87,15 @@ class LanguageModel(ABC):
     Attributes
     ----------
     schema
-        What its files hold.
+        Schema of its files.
     kind, title
-        What they are called inside and to people.
+        Name of the kind in files and in messages.
     vocabulary
         The words.
     boundaries
         Whether lines of text are sentences or line ends mean nothing.
     info
-        How it was learned, as values of JSON.
+        Provenance, as JSON values.
     """
 
     schema: ClassVar[Schema]
@@ -50,7 +104,7 @@ class LanguageModel(ABC):
     vocabulary: Vocabulary
     boundaries: Boundaries
     info: Mapping[str, Any] = MappingProxyType({})
-    # Ids that are neither suggested nor drawn, even where they have a probability; and what is said if no other has.
+    # Ids that are never suggested or drawn, whatever their probability; and the message if no other id is left.
     _never_said: ClassVar[tuple[int, ...]] = (BEGIN,)
     _nothing_to_draw: ClassVar[str] = "the model gives no probability to any word but <unk>: there is nothing to draw"
 
@@ -62,22 +116,22 @@ class LanguageModel(ABC):
     @property
     @abstractmethod
     def reach(self) -> int:
-        """How many words before a word can matter to it, at the most."""
+        """Maximum number of preceding words that affect a prediction."""
 
     @abstractmethod
     def _log_probabilities(self, text: np.ndarray, first: int) -> np.ndarray:
-        """Return the log-probabilities of `text[first:]`; `<s>` of sentences may have any."""
+        """Return the log-probabilities of `text[first:]`; `<s>` of sentences may have any value."""
 
     @abstractmethod
     def _distribution(self, context: np.ndarray) -> np.ndarray:
-        """Return the probability of each word after at most `reach` ids: a new array."""
+        """Return the probability of each word after at most `reach` ids as a new array."""
 
     def log_probabilities(
         self, ids: Int[Array, "tokens"], *, context: Int[Array, "before"] | None = None
     ) -> Float64[Array, "tokens"]:
-        """Return the natural logarithm of each word's probability given those before it.
+        """Return the log-probability (natural) of each word given the preceding ones.
 
-        `<s>` of sentences, which nothing predicts, gets 0. `context` is what comes before the text.
+        `<s>` of sentences, which is never predicted, gets 0. `context` precedes the text.
         """
         before = np.asarray(() if context is None else context, np.int32)[-self.reach :]
         text = np.concatenate([before, np.asarray(ids, np.int32)])
@@ -89,24 +143,24 @@ class LanguageModel(ABC):
         return result
 
     def distribution(self, context: Sequence[int] | Int[Array, "before"] = ()) -> Float64[Array, "words"]:
-        """Return the probability of each word after the ids of a context: a new array."""
+        """Return the probability of each word after the ids of a context as a new array."""
         ids = np.asarray(context[-self.reach :], np.int32)
         check_ids(ids, len(self.vocabulary))
         return self._distribution(ids)
 
     def evaluate(self, text: Ids, *, ends: bool = True, context: Int[Array, "before"] | None = None) -> Evaluation:
-        """Say how well the model predicts a text of ids, in one piece or several; see `evaluation.evaluate`."""
+        """Evaluate the model on a text of ids, in one piece or several; see `evaluation.evaluate`."""
         return evaluate(self, text, ends=ends, context=context)
 
     def perplexity(self, text: Ids, *, ends: bool = True) -> float:
-        """Return the perplexity of a text: unknown words are not predicted, but what follows them is."""
+        """Return the perplexity of a text: unknown words are not predicted, but serve as context."""
         return self.evaluate(text, ends=ends).perplexity
 
     def next_words(self, context: str | Sequence[str], k: int = 10) -> list[tuple[str, float]]:
-        """Return the `k` most probable words after others, the most probable first, with their probabilities.
+        """Return the `k` most probable words after a context with their probabilities, the most probable first.
 
-        `context` is any number of words, or a `str` that is one word; if lines are sentences, it is the beginning of
-        one. `<unk>` is not among the words returned. `k` is at least 1.
+        `context` is any number of words, or a `str` that is one word; if lines are sentences, it begins a sentence.
+        `<unk>` is never returned. `k` is at least 1.
         """
         ids = self.vocabulary.encode([context] if isinstance(context, str) else context).tolist()
         chances = self.distribution([BEGIN, *ids] if self.boundaries == "sentence" else ids)
@@ -116,9 +170,9 @@ class LanguageModel(ABC):
     def sample(
         self, n: int = 1, *, random_state: int | np.random.Generator = 0, max_words: int = 100, unknown: bool = False
     ) -> list[list[str]]:
-        """Draw `n` sentences, each of at most `max_words` words; in a stream, `n` sequences of that many.
+        """Draw `n` sentences of at most `max_words` words each; in a stream, `n` sequences of that many.
 
-        With `unknown` the sequences have `<unk>` as often as the model predicts it; else another word is drawn.
+        With `unknown`, `<unk>` is drawn as often as the model predicts it; otherwise never.
         """
         rng = np.random.default_rng(random_state)
         sentences = self.boundaries == "sentence"
@@ -133,7 +187,7 @@ class LanguageModel(ABC):
                 if not sums[-1] > 0:
                     raise UsageError(self._nothing_to_draw)
                 word = int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
-                # Rounding must not lead past the last word that has any probability.
+                # Rounding must not lead past the last word with a positive probability.
                 word = min(word, int(np.searchsorted(sums, sums[-1])))
                 if sentences and word == END:
                     break
@@ -145,16 +199,16 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def parts(self) -> Parts:
-        """Return arrays and JSON values that `from_parts` makes the model from again."""
+        """Return the arrays and JSON values from which `from_parts` restores the model."""
 
     @classmethod
     @abstractmethod
     def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
-        """Undo `parts`, which fit the schema; raises one of our errors if they do not fit each other."""
+        """Restore a model from `parts` that fit the schema; raises one of our errors if they are inconsistent."""
 
     @classmethod
     def checked(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
-        """Undo `parts` of a model that was kept in a file with other things; raises one of our errors."""
+        """Restore a model from `parts` that were stored in a file with others; raises one of our errors."""
         cls.schema.check(arrays, metadata)
         return cls.from_parts(arrays, metadata)
 
@@ -167,21 +221,21 @@ class LanguageModel(ABC):
         """Read a model that `save` wrote."""
         return cls.schema.read(path, cls.from_parts)
 
-    # What it is.
+    # Description.
 
     def describe(self) -> dict[str, Any]:
-        """Return what kind of model this is, its figures and how it was learned, as values of JSON."""
+        """Return the kind of model, its figures and its provenance, as JSON values."""
         about = {"info": finite(dict(self.info))} if self.info else {}
         words = {"boundaries": self.boundaries, "words": len(self.vocabulary)}
         return {"kind": self.title, **words, **self._figures(), **about}
 
     @abstractmethod
     def _figures(self) -> dict[str, Any]:
-        """Return the figures of `describe` that this kind of model has."""
+        """Return the figures of `describe` that are specific to this kind of model."""
 
 
 def finite(value: Any) -> Any:
-    """Return a value as JSON can hold it, `None` in place of each number that is not finite."""
+    """Return a value that JSON can represent, `None` in place of each number that is not finite."""
     if isinstance(value, Mapping):
         return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -190,7 +244,7 @@ def finite(value: Any) -> Any:
 
 
 def top_words(scores: Float[Array, "words"], vocabulary: Vocabulary, k: int) -> list[tuple[str, float]]:
-    """Return the words with the highest scores, none of them 0 or less, the more frequent first among equals."""
+    """Return the words with the highest positive scores, ties by frequency."""
     if k < 1:
         raise UsageError(f"k must be at least 1, not {k}")
     best = np.argsort(-scores, kind="stable")[:k]

@@ -1,7 +1,7 @@
 """Mixtures of language models: `p(w | context) = sum_i weight_i(context) p_i(w | context)`.
 
-The weights come from held-out text by EM, one set for each *bucket* of contexts: by how often the last word of the
-context was seen in training. Where contexts are rare, models that generalise get more of the say.
+The weights are estimated on held-out text by EM, one set for each *bucket* of contexts: by how often the last word of
+the context was seen in training. Models that generalise get larger weights where contexts are rare.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import numpy as np
 
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.lm.base import LanguageModel, Parts
-from sapwood.lm.latent_model import LatentBigram
-from sapwood.lm.methods import Boundaries
-from sapwood.lm.mixed_order import MixedOrder
-from sapwood.lm.ngram_model import NgramModel
-from sapwood.lm.transitions import Ids, id_arrays, is_scored
-from sapwood.lm.vocabulary import ARRAYS, VOCABULARY, Vocabulary
-from sapwood.schema import Column, Schema
-from sapwood.shapes import Array, Float64, Num, Shaped
+from sapwood.lm.counts.vocabulary import ARRAYS, VOCABULARY, Vocabulary
+from sapwood.lm.latent.bigram import LatentBigram
+from sapwood.lm.latent.bigram_data import Ids, id_arrays, is_scored
+from sapwood.lm.latent.mixed_order import MixedOrder
+from sapwood.lm.ngram.model import NgramModel
+from sapwood.lm.registry import Boundaries
+from sapwood.storage.schema import Column, Notes, Schema
+from sapwood.storage.shapes import Array, Float64, Num, Shaped
 
-# What can be saved as a member.
+# Models that can be saved as members.
 _MEMBERS: dict[str, type[LanguageModel]] = {member.kind: member for member in (LatentBigram, MixedOrder, NgramModel)}
-# Beyond this gain in log-likelihood per word no more iterations are worth it.
+# Stop when the gain in log-likelihood per word is smaller.
 _GAIN = 1e-7
 
 
@@ -36,7 +36,7 @@ class _Member(TypedDict):
 
 class _Metadata(TypedDict):
     members: list[_Member]
-    info: dict[str, Any]
+    info: Notes
 
 
 @dataclass(eq=False)
@@ -48,12 +48,12 @@ class Mixture(LanguageModel):
     models
         The members.
     weights
-        Those of each bucket: rows are distributions.
+        Weights of each bucket: rows are distributions.
     edges
-        Rising: a context whose last word was seen `n` times is in the bucket numbered by how many of
-        these are at most `n`. A text's first word has the context of a word never seen.
+        Rising thresholds: the bucket of a context whose last word was seen `n` times is the number of edges that are at
+        most `n`. A text's first word has the context of an unseen word.
     info
-        How it was learned.
+        Provenance.
     vocabulary, boundaries
         Those of the members.
     """
@@ -90,7 +90,7 @@ class Mixture(LanguageModel):
                 )
         if self.weights.shape != (len(self.edges) + 1, len(self.models)):
             raise ModelError(
-                f"{len(self.models)} models and {len(self.edges) + 1} buckets do not go with weights of shape "
+                f"{len(self.models)} models and {len(self.edges) + 1} buckets do not match weights of shape "
                 f"{self.weights.shape}"
             )
 
@@ -104,20 +104,20 @@ class Mixture(LanguageModel):
         prior: float = 1.0,
         iterations: int = 200,
     ) -> Mixture:
-        """Return the mixture that makes held-out text most likely: a concave problem, to which EM finds the optimum.
+        """Return the mixture that maximises the likelihood of held-out text: a concave problem that EM solves.
 
         Parameters
         ----------
         models
             The members, over the same words.
         text
-            Held-out ids: none that a member was fitted to.
+            Held-out ids that no member was fitted to.
         edges
-            Of the buckets; none: the same weights everywhere.
+            Edges of the buckets; empty: the same weights everywhere.
         prior
-            As if each member had predicted so many words more in each bucket.
+            Pseudo-count of words predicted by each member in each bucket.
         iterations
-            The most.
+            Maximum number of iterations.
         """
         if not 0 <= prior < float("inf"):
             raise UsageError(f"prior must be 0 or more, not {prior}")
@@ -152,7 +152,7 @@ class Mixture(LanguageModel):
 
     @property
     def reach(self) -> int:
-        """How many words before a word can matter to it."""
+        """Maximum number of preceding words that affect a prediction."""
         return max(model.reach for model in self.models)
 
     def _members(self, text: np.ndarray, first: int = 0) -> np.ndarray:
@@ -178,7 +178,7 @@ class Mixture(LanguageModel):
         return np.asarray(sum(parts))
 
     def parts(self) -> Parts:
-        """Return arrays and JSON values that `from_parts` makes the mixture with all its members from again."""
+        """Return the arrays and JSON values from which `from_parts` restores the mixture with all its members."""
         arrays = {**self.vocabulary.arrays(), "weights": self.weights, "edges": np.asarray(self.edges, np.int64)}
         members = []
         for number, model in enumerate(self.models):
@@ -191,7 +191,7 @@ class Mixture(LanguageModel):
 
     @classmethod
     def from_parts(cls, arrays: Mapping[str, Shaped[Array, "..."]], metadata: Mapping[str, Any]) -> Self:
-        """Undo `parts`."""
+        """Restore a mixture from `parts`."""
         words = {name: arrays[name] for name in ARRAYS}
         members, models = metadata["members"], []
         for number, own in enumerate(cls.schema.all_parts(arrays, len(members))):
@@ -204,7 +204,7 @@ class Mixture(LanguageModel):
         return cls(models, arrays["weights"], arrays["edges"], metadata["info"])
 
     def _figures(self) -> dict[str, Any]:
-        """Return the members with the mean of their weights, contexts counted as often as they were seen."""
+        """Return the members with their mean weights over contexts, weighted by frequency."""
         seen = np.maximum(self.vocabulary.counts, 0)
         totals = np.bincount(np.searchsorted(self.edges, seen, side="right"), seen, len(self.weights))
         mean = (totals @ self.weights / totals.sum()) if totals.sum() else self.weights.mean(axis=0)

@@ -1,4 +1,4 @@
-"""How probable a model finds texts: all of them together, or line by line."""
+"""Scoring of texts with a model: in total, or line by line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import name_of, read_lines
-from sapwood.lm.evaluation import Evaluation, evaluate
-from sapwood.lm.methods import Boundaries
-from sapwood.lm.models import AnyModel, held, kind_of
-from sapwood.lm.reading import read_ids
-from sapwood.lm.text import Sources, source_list
-from sapwood.lm.vocabulary import BEGIN, END, SPECIAL, UNKNOWN
-from sapwood.run.progress import Progress, Silent, track
-from sapwood.shapes import Array, Float
+from sapwood.lm.base import Evaluation, evaluate
+from sapwood.lm.counts.load import read_ids
+from sapwood.lm.counts.text import Sources, source_list
+from sapwood.lm.counts.vocabulary import BEGIN, END, SPECIAL, UNKNOWN
+from sapwood.lm.io import AnyModel, held, kind_of
+from sapwood.lm.registry import Boundaries
+from sapwood.runtime.progress import Progress, Silent, track
+from sapwood.storage.files import name_of, read_lines
+from sapwood.storage.shapes import Array, Float
 
-# White space and control characters of ASCII.
+# ASCII white space and control characters.
 _WORD = re.compile(r"[^\x00-\x20]+")
 
 
@@ -33,20 +33,20 @@ def evaluate_text(
     ends: bool = True,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Say how well a model predicts texts, all together.
+    """Evaluate a model on texts, all together.
 
     Parameters
     ----------
     model
-        Any.
+        Any language model.
     sources
-        A path or several, as `encode_text` takes them.
+        A path or several, as for `encode_text`.
     boundaries
         By default as in training.
     ends
-        Whether the ends of sentences are predicted, too.
+        Whether the ends of sentences are predicted.
     progress
-        What to report to.
+        Progress display.
     """
     pieces = read_ids(sources, model.vocabulary, _boundaries(model, boundaries))
     found = evaluate(model, track(pieces, progress or Silent(), "evaluating", unit="pieces"), ends=ends)
@@ -57,16 +57,16 @@ def evaluate_text(
 
 @dataclass(frozen=True)
 class ScoredLine:
-    """A line of text as a model sees it.
+    """A scored line of text.
 
     Attributes
     ----------
     text
-        The words, with a blank between them.
+        The words, separated by spaces.
     words
-        Those that are predicted: an end for each sentence, too, but no beginning.
+        The predicted words, including the end but not the beginning of each sentence.
     log_probabilities
-        Theirs, natural; that of an unknown word is that of all unknown words together.
+        Their log-probabilities (natural); unknown words have that of `<unk>`.
     known
         Whether the model knows each.
     """
@@ -78,7 +78,7 @@ class ScoredLine:
 
     @property
     def evaluation(self) -> Evaluation:
-        """The log-probability of what is known, how much that is, and how many unknown words there are."""
+        """The log-probability of known words, their number, and the number of unknown words."""
         counted = [value for value, known in zip(self.log_probabilities, self.known, strict=True) if known]
         return Evaluation(sum(counted), len(counted), len(self.words) - len(counted))
 
@@ -86,10 +86,10 @@ class ScoredLine:
 def score_lines(
     model: AnyModel, source: str | Path, *, boundaries: Boundaries | None = None, batch: int = 512
 ) -> Iterator[ScoredLine]:
-    """Yield the lines of a text with the log-probability of each word, some lines at a time (`batch`).
+    """Yield the lines of a text with the log-probability of each word, processed in batches of `batch` lines.
 
-    A line may be several sentences, for a literal `<s>` or `</s>` ends one, too; in a stream the words of a line are
-    contexts for those of the next.
+    A line may be several sentences, because a literal `<s>` or `</s>` also ends one; in a stream the words of a line
+    are contexts for those of the next.
     """
     if (kind := kind_of(source)) is not None:
         raise ModelError(f"{source}: holds {held(kind)}, not text")
@@ -119,7 +119,7 @@ def _boundaries(model: AnyModel, boundaries: Boundaries | None) -> Boundaries:
 
 
 def _lines(path: str | Path, boundaries: Boundaries) -> Iterator[tuple[str, list[str]]]:
-    """Yield each line, and its words with the marks of sentences."""
+    """Yield each line, and its words with sentence marks."""
     marks = SPECIAL[BEGIN], SPECIAL[END]
     for _, line in read_lines(path):
         words = _WORD.findall(line)

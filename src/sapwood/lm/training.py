@@ -1,4 +1,4 @@
-"""From texts to a language model by any of the methods, which is what `sapwood lm train` does.
+"""Training of a language model from texts by any method, as `sapwood lm train` does.
 
 >>> from pathlib import Path
 >>> from sapwood.lm import train
@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast
@@ -17,67 +16,68 @@ from typing import Any, TypedDict, Unpack, cast
 import numpy as np
 
 from sapwood.errors import InputError, UsageError
-from sapwood.files import STANDARD_STREAM, is_regular, name_of
-from sapwood.lm.aggregate import PIVOT_ITERATIONS, AggregateMarkov, LatentMethod
-from sapwood.lm.counts import Counts
-from sapwood.lm.kneser_ney import KneserNey
-from sapwood.lm.latent_model import LatentBigram
-from sapwood.lm.methods import (
+from sapwood.lm.checkpoint import CheckpointedRun, StepLog
+from sapwood.lm.counts.counts import Counts
+from sapwood.lm.counts.load import read_counts, read_whole
+from sapwood.lm.counts.text import Sources, source_list
+from sapwood.lm.io import AnyModel, kind_of
+from sapwood.lm.latent.aggregate import PIVOT_ITERATIONS, AggregateMarkov
+from sapwood.lm.latent.bigram import LatentBigram
+from sapwood.lm.latent.mixed_order import MixedOrder, MixedOrderMarkov
+from sapwood.lm.mixture import Mixture
+from sapwood.lm.ngram.kneser_ney import KneserNey
+from sapwood.lm.registry import (
     DEFAULT_MIN_COUNT,
     DEFAULT_ORDER,
     METHODS,
     Boundaries,
+    LatentMethod,
     Method,
-    Settings,
+    MixedOrderParams,
     check_method,
     default_method,
 )
-from sapwood.lm.mixed_order import MixedOrder, MixedOrderMarkov
-from sapwood.lm.mixture import Mixture
-from sapwood.lm.models import AnyModel, kind_of
-from sapwood.lm.reading import read_counts, read_whole
-from sapwood.lm.resuming import CHECKPOINT, Run, Steps
-from sapwood.lm.text import Sources, source_list
-from sapwood.run.checkpoint import Checkpoint
-from sapwood.run.log import Log, NoLog
-from sapwood.run.progress import Progress, Silent
-from sapwood.run.workers import Workers
-from sapwood.shapes import Array, Int32
-from sapwood.storage import content_digest
+from sapwood.runtime.executor import Executor
+from sapwood.runtime.log import Log, NoLog
+from sapwood.runtime.params import defaults, params_of
+from sapwood.runtime.progress import Progress, Silent
+from sapwood.storage.arrays import content_digest
+from sapwood.storage.files import STANDARD_STREAM, is_regular, name_of
+from sapwood.storage.shapes import Array, Int32
 
-# They walk through the text itself, of which counts say too little.
+# Methods that walk through the text itself, because counts are not sufficient.
 _WALKING = ("mixed-order", "mix")
-# A mixture has weights for contexts by how often their last word was seen: below these numbers, and from the last on.
+# Buckets of a mixture, by the count of a context's last word: below these numbers, and from the last on.
 _EDGES = (3, 10, 30, 100, 300, 1000, 3000, 10000)
 
 
 class Counting(TypedDict, total=False):
-    """How texts are counted; see `read_counts`."""
+    """Settings for counting texts; see `read_counts`."""
 
     order: int | None
     max_words: int | None
     boundaries: Boundaries | None
     memory: int
     threads: int
-    workers: Workers | None
+    workers: Executor | None
 
 
 @dataclass(frozen=True)
 class TrainingText:
-    """What a model is learned from.
+    """Training data of a model.
 
     Attributes
     ----------
     counts
         The n-grams.
     ids
-        The text itself, if the method looks further back than n-grams go and it is there.
+        The text itself, if available and if the method looks further back than n-grams.
     dev
-        Held-out text, if there is any.
+        Held-out text, if any.
     dev_name
-        What messages call it.
+        Its name in messages.
     min_count
-        How often words had to be seen to be known.
+        Minimum count of known words.
     """
 
     counts: Counts
@@ -87,7 +87,7 @@ class TrainingText:
     min_count: int = 1
 
     def digests(self) -> dict[str, str | None]:
-        """Return fingerprints of what the model depends on."""
+        """Return fingerprints of the data that the model depends on."""
         parts = {"text": self.ids, "dev": self.dev}
         found = {name: None if ids is None else content_digest({"ids": ids}, {}) for name, ids in parts.items()}
         return {"counts": self.counts.digest(), **found}
@@ -105,43 +105,42 @@ def train(
     memory: int = 4 << 30,
     random_state: int = 0,
     threads: int = 1,
-    workers: Workers | None = None,
+    workers: Executor | None = None,
     progress: Progress | None = None,
     log: Log | None = None,
     checkpoint: str | Path | None = None,
-    **settings: Unpack[Settings],
+    **settings: Any,
 ) -> AnyModel:
-    """Learn a language model from texts, or from files of counts.
+    """Learn a language model from texts, or from count files.
 
     Parameters
     ----------
     texts
-        Paths of texts and of files of counts; `.gz`, `.bz2`, `.xz` and `.zst` are decompressed, `-` is standard input.
+        Paths of texts and of count files; `.gz`, `.bz2`, `.xz` and `.zst` are decompressed, `-` is standard input.
     dev
-        The path of held-out text: to stop by, and to take the weights of mixtures from.
+        The path of held-out text, for early stopping and the weights of mixtures.
     order
-        The longest n-grams: 3 by default where the method has an order, or that of the counts.
+        Order of the longest n-grams: by default 3 if the method has an order, or that of the counts.
     min_count
-        Words seen less often become `<unk>`: 2 by default, or 1 with files of counts.
+        Words seen less often become `<unk>`: 2 by default, or 1 with count files.
     max_words, boundaries, memory
-        As `read_counts` takes them.
+        As for `read_counts`.
     method
-        See `sapwood.lm.methods`. By default the best, `mix`, or without `dev` modified Kneser-Ney smoothing, `mkn`.
+        See `sapwood.lm.registry`. By default the best, `mix`, or without `dev` modified Kneser-Ney smoothing, `mkn`.
     random_state
         Seed of every random choice.
     threads, workers
-        How many threads of this process to use, and where to count and learn instead, if elsewhere. The result depends
-        on neither.
+        Number of threads of this process, or workers that count and learn instead. The result depends on neither.
     progress, log
-        What to report to.
+        Progress display and log.
     checkpoint
-        A file to keep the state of training in. If it is there, training goes on from it, to the same result. The
-        methods `kn` and `mkn`, which have no iterations to go on with, leave it alone.
+        File to keep the state of training in. If it exists, training resumes from it, with the same result. The methods
+        `kn` and `mkn`, which have no iterations, ignore it.
     settings
-        Of the method.
+        Settings of the method.
     """
     method = method or default_method(dev is not None)
-    check_method(method, [*settings, *(["order"] if order is not None else [])], dev is not None)
+    check_method(method, settings if order is None else {**settings, "order": order}, dev is not None)
     text = read_training_text(
         texts, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
         memory=memory, threads=threads, workers=workers, progress=progress,
@@ -164,7 +163,7 @@ def read_training_text(
     progress: Progress | None = None,
     **counting: Unpack[Counting],
 ) -> TrainingText:
-    """Read what a model is to be learned from by a method; parameters are those of `train`."""
+    """Read the training data for a method; parameters are those of `train`."""
     progress = progress or Silent()
     paths = source_list(texts)
     from_counts = any(kind_of(path) is not None for path in paths)
@@ -197,21 +196,19 @@ def fit(
     *,
     random_state: int = 0,
     threads: int = 1,
-    workers: Workers | None = None,
+    workers: Executor | None = None,
     progress: Progress | None = None,
     log: Log | None = None,
     checkpoint: str | Path | None = None,
-    **settings: Unpack[Settings],
+    **settings: Any,
 ) -> AnyModel:
-    """Learn a model from what was read for its method; parameters are those of `train`."""
+    """Learn a model from its training data; parameters are those of `train`."""
     check_method(method, settings, text.dev is not None)
     counts, chosen = text.counts, resolved_settings(method, **settings)
-    progress, steps = progress or Silent(), Steps(log or NoLog(), several=method in _WALKING)
+    progress, steps = progress or Silent(), StepLog(log or NoLog(), several=method in _WALKING)
     about = {**chosen, "order": counts.order, "seed": random_state}
-    run = Run(steps)
-    if checkpoint is not None and method not in ("kn", "mkn"):
-        key = {**about, "method": method, **text.digests()}
-        run = Run.resumed(steps, Checkpoint(checkpoint, key, CHECKPOINT, data="text"))
+    kept = None if method in ("kn", "mkn") else checkpoint
+    run = CheckpointedRun(steps, kept, {} if kept is None else {**about, "method": method, **text.digests()})
     if not steps.lines or getattr(log, "is_new", False):
         words = len(counts.vocabulary)
         steps.write("start", step=0, method=method, settings=about, tokens=counts.tokens, words=words)
@@ -223,7 +220,7 @@ def fit(
         if method == "pivot":
             settings["pivot_iterations"] = settings.pop("iterations")
         learner = AggregateMarkov(method=method, **settings)
-        return run.model("latent", LatentBigram, lambda: learner.fit(counts, run=run, **reporting))
+        return run.model("latent", LatentBigram, lambda: learner.fit(counts, part=run.part("latent"), **reporting))
 
     def mixed_order() -> MixedOrder:
         assert text.ids is not None
@@ -255,14 +252,10 @@ def fit(
     return model
 
 
-def resolved_settings(method: Method, **settings: Unpack[Settings]) -> Settings:
-    """Return all settings that a method has (but for the order), those not given as they are by default."""
-    defaults: dict[str, Any] = {each.name: each.default for each in dataclasses.fields(AggregateMarkov)}
-    defaults["lags"] = MixedOrderMarkov().lags
-    if method == "pivot":
-        defaults["iterations"] = PIVOT_ITERATIONS
-    # As floats or whole numbers whichever way they are written, so that the same settings give the same bytes.
-    given: dict[str, Any] = {name: settings.get(name, defaults[name]) for name in METHODS[method] if name != "order"}
-    kinds = {name: int if default is None else type(default) for name, default in defaults.items()}
-    chosen = {name: value if value is None else kinds[name](value) for name, value in given.items()}
-    return cast(Settings, chosen)
+def resolved_settings(method: Method, **settings: Any) -> dict[str, Any]:
+    """Return all settings of a method (except the order), with defaults for those not given."""
+    chosen = defaults(MixedOrderParams) | ({"iterations": PIVOT_ITERATIONS} if method == "pivot" else {}) | settings
+    # Converted to their declared number types, so that the same settings give the same bytes.
+    kinds = {name: int if one.kind == "integer" else float for name, one in params_of(MixedOrderParams).items()}
+    names = [name for name in METHODS[method] if name != "order"]
+    return {name: chosen[name] if chosen[name] is None else kinds[name](chosen[name]) for name in names}

@@ -1,8 +1,8 @@
-"""Word vectors in the formats of word2vec, which most tools for word vectors read.
+"""Word vectors in the word2vec formats, which most tools for word vectors read.
 
-The text format has a line with the number of words and of dimensions, then a line for each word: the word and its
-numbers. The binary format has the same first line, then each word, a space, its numbers as 32-bit floats (little end
-first), and a line end.
+The text format has a line with the number of words and of dimensions, then one line per word: the word and its numbers.
+The binary format has the same first line, then each word, a space, its numbers as little-endian 32-bit floats, and a
+line end.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from pathlib import Path
 import numpy as np
 
 from sapwood.errors import InputError, UsageError
-from sapwood.files import atomic_write, open_binary, open_output
-from sapwood.lm.latent_model import LatentBigram, Likeness
-from sapwood.lm.vocabulary import SPECIAL
-from sapwood.shapes import Array, Float32
+from sapwood.lm.counts.vocabulary import SPECIAL
+from sapwood.lm.latent.bigram import LatentBigram, Likeness
+from sapwood.storage.files import atomic_write, open_binary, open_output
+from sapwood.storage.shapes import Array, Float32
 
 
 def write_vectors(
     model: LatentBigram, path: str | Path, *, binary: bool = False, likeness: Likeness | None = None
 ) -> int:
-    """Write the states of the words, `r(.|w)`, as word vectors; returns how many.
+    """Write the states of the words, `r(.|w)`, as word vectors; returns their number.
 
-    `<s>` and `</s>` are left out if they were never seen.
+    `<s>` and `</s>` are skipped if they were never seen.
 
     Parameters
     ----------
     model
-        Whose words.
+        The model of the words.
     path
         The file; in the text format `-` is standard output, and a name in `.gz` is compressed.
     binary
-        Which of the two formats.
+        Whether to write the binary format.
     likeness
-        If given, vectors are changed so that this likeness is their inner product.
+        If given, vectors are transformed so that this likeness is their inner product.
     """
     vectors = model.vectors(likeness=likeness)
     words = model.vocabulary.words
@@ -53,7 +53,7 @@ def write_vectors(
     with open_output(path) as stream:
         stream.write(head)
         for number in numbers:
-            # As short as tells the 32-bit number from all others.
+            # The shortest decimal that identifies the 32-bit number.
             stream.write(f"{words[number]} {' '.join(map(str, vectors[number].astype(np.float32)))}\n")
     return len(numbers)
 
@@ -69,7 +69,8 @@ def read_vectors(path: str | Path, *, binary: bool = False) -> tuple[list[str], 
         vectors = np.array([row for _, row in rows], np.float32).reshape(len(rows), width)
         words = [word.decode("utf-8") for word, _ in rows]
     except ValueError as error:
-        raise InputError(f"{path}: no file of word vectors in the {_name(binary)} format of word2vec") from error
+        kind = "binary" if binary else "text"
+        raise InputError(f"{path}: not a file of word vectors in the {kind} format of word2vec") from error
     if len(words) != count:
         raise InputError(f"{path}: has {len(words)} word vectors and says that there are {count}; it was cut short")
     return words, vectors
@@ -91,7 +92,3 @@ def _binary_rows(content: bytes, width: int) -> Iterator[tuple[bytes, np.ndarray
         yield content[at:space], np.frombuffer(values, "<f4")
         at = space + 1 + 4 * width
         at += content[at : at + 1] == b"\n"
-
-
-def _name(binary: bool) -> str:
-    return "binary" if binary else "text"

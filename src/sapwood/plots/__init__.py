@@ -1,1 +1,1 @@
-"""Every picture: training curves, singular values."""
+"""Plots: training curves, singular values, trees."""

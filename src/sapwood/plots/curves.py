@@ -1,8 +1,8 @@
-"""Training curves: the series in training logs, and a picture of them.
+"""Training curves: the series in training logs, and their plot.
 
-The upper panel has the log-likelihood of the training trees by iteration, with a band for each cycle of splitting and
-merging and the number of states the cycle ended with; the lower one, if there is anything to show, F1 on other trees.
-Logs, and the members of an ensemble, are drawn over each other, each member from its own first iteration.
+The upper panel shows the log-likelihood of the training trees by iteration, with a band for each split-merge cycle and
+its final number of states; the lower panel, if any, F1 on the development set. Logs, and the members of an ensemble,
+share the axes, each member starting from its own first iteration.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
 
 from sapwood.errors import InputError
 from sapwood.plots.pictures import COLOURS, save_picture
@@ -29,35 +31,34 @@ Events = Sequence[Mapping[str, Any]]
 _STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 _BAND = "#f1f1ee"
 _NOTE = "#6b6b6b"
-# Up to this many iterations each is a dot.
+# Maximum number of iterations that are drawn as dots.
 _FEW = 60
 _LONGEST_NAME = 48
 _UNITS = ((3600.0, "hours of training"), (60.0, "minutes of training"), (1.0, "seconds of training"))
 
 
-@dataclass(frozen=True)
-class Cycle:
-    """Where a cycle begins on the horizontal axis, and how many states there are at its end, if known."""
+class Cycle(NamedTuple):
+    """The number of a cycle, its start on the horizontal axis, and its final number of states, if known."""
 
-    number: int
-    begin: float
+    cycle: int
+    x: float
     states: int | None
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What one training did.
+    """The curve of one training.
 
     Attributes
     ----------
     log, member, name
-        The name of the log, the member of the ensemble (if it is one), and what a legend says.
+        Name of the log, number of the ensemble member (if any), and name in the legend.
     x, log_likelihood
-        The iterations; `None` where the likelihood was no finite number.
+        The iterations; `None` where the likelihood was not finite.
     cycles
-        In their order; none, if the method has no cycles.
+        The cycles in order; empty if the method has none.
     f1_x, f1
-        The evaluations. A curve that has these alone is the evaluation of a whole ensemble.
+        The evaluations. A curve with evaluations only is that of a whole ensemble.
     """
 
     log: str
@@ -76,9 +77,14 @@ class Curve:
             "member": self.member,
             "name": self.name,
             "log_likelihood": {"x": self.x, "y": self.log_likelihood},
-            "cycles": [{"cycle": cycle.number, "x": cycle.begin, "states": cycle.states} for cycle in self.cycles],
+            "cycles": [cycle._asdict() for cycle in self.cycles],
             "f1": {"x": self.f1_x, "y": self.f1},
         }
+
+    def in_units(self, unit: float) -> Curve:
+        """Return the curve with its horizontal axis divided by a unit."""
+        cycles = [cycle._replace(x=cycle.x / unit) for cycle in self.cycles]
+        return replace(self, x=[x / unit for x in self.x], f1_x=[x / unit for x in self.f1_x], cycles=cycles)
 
 
 def make_curves(logs: Mapping[str, Events], *, x: XAxis = "step") -> list[Curve]:
@@ -87,9 +93,9 @@ def make_curves(logs: Mapping[str, Events], *, x: XAxis = "step") -> list[Curve]
     Parameters
     ----------
     logs
-        The lines of each log (see `sapwood.run.log.read_log`) by the name of its file.
+        The lines of each log (see `sapwood.runtime.log.read_log`) by the name of its file.
     x
-        What is on the horizontal axis: iterations, or the seconds since training began.
+        Horizontal axis: iterations, or seconds since the start of training.
 
     Raises
     ------
@@ -123,14 +129,12 @@ def _figure(event: Mapping[str, Any], name: str) -> float | None:
 
 
 def _make_curve(log: str, member: int | None, name: str, events: Events, x: XAxis) -> Curve:
-    # Should a step have been done twice, what counts is what was done last.
-    iterations = {event["step"]: event for event in events if event["event"] == "iteration"}
-    evaluations = {
-        event["step"]: event for event in events if event["event"] == "dev" and _figure(event, "f1") is not None
-    }
-    steps = sorted(iterations)
-    # The members of an ensemble that are trained one after the other are counted on, and drawn over each other.
-    before = max(0, steps[0] - 1) if steps and member is not None else 0
+    # If a step was done twice, the last one counts.
+    last = {(event["event"], event["step"]): event for event in events}
+    iterations = [last[key] for key in sorted(last) if key[0] == "iteration"]
+    evaluations = [last[key] for key in sorted(last) if key[0] == "dev" and _figure(last[key], "f1") is not None]
+    # Steps of members trained in sequence are counted on; each member is shifted back to its own start.
+    before = max(0, iterations[0]["step"] - 1) if iterations and member is not None else 0
 
     def place(event: Mapping[str, Any]) -> float:
         if x == "step":
@@ -140,29 +144,22 @@ def _make_curve(log: str, member: int | None, name: str, events: Events, x: XAxi
             raise InputError(f"{log}: step {event['step']} has no seconds; draw it by step")
         return seconds
 
-    places = [place(iterations[step]) for step in steps]
+    places = [place(event) for event in iterations]
+    starts = [x - 0.5 for x in places] if x == "step" else [0.0, *places]
     cycles: dict[int, Cycle] = {}
-    for index, step in enumerate(steps):
-        number = iterations[step].get("cycle")
-        if number is None:
-            continue
-        if number in cycles:
-            begin = cycles[number].begin
-        elif x == "step":
-            begin = places[index] - 0.5
-        else:
-            begin = places[index - 1] if index else 0.0
-        cycles[number] = Cycle(number, begin, iterations[step].get("states"))
-    rated = sorted(evaluations)
+    for event, start in zip(iterations, starts, strict=False):
+        if (number := event.get("cycle")) is not None:
+            first = cycles.get(number, Cycle(number, start, None))
+            cycles[number] = first._replace(states=event.get("states"))
     return Curve(
         log=log,
         member=member,
         name=name,
         x=places,
-        log_likelihood=[_figure(iterations[step], "log_likelihood") for step in steps],
+        log_likelihood=[_figure(event, "log_likelihood") for event in iterations],
         cycles=list(cycles.values()),
-        f1_x=[place(evaluations[step]) for step in rated],
-        f1=[float(evaluations[step]["f1"]) for step in rated],
+        f1_x=[place(event) for event in evaluations],
+        f1=[float(event["f1"]) for event in evaluations],
     )
 
 
@@ -174,9 +171,9 @@ def draw_curves(logs: Mapping[str, Events], path: str | Path, *, x: XAxis = "ste
     logs, x
         As for `make_curves`.
     path
-        The picture to write; its ending, one of `PICTURE_FORMATS`, says what kind it is.
+        Output file; its suffix, one of `PICTURE_FORMATS`, determines the format.
     title
-        What to write above it.
+        Title of the plot.
     """
     curves = make_curves(logs, x=x)
     save_picture(path, lambda: _figure_of(curves, x, title))
@@ -184,18 +181,17 @@ def draw_curves(logs: Mapping[str, Events], path: str | Path, *, x: XAxis = "ste
 
 def _figure_of(curves: Sequence[Curve], x: XAxis, title: str) -> Figure:
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     places = [place for curve in curves if curve.x for place in (*curve.x, *curve.f1_x)]
-    first, last = min(places), max(places)
-    label = "iteration"
+    # Margins of half an iteration; time starts at 0.
+    label, begin, end = "iteration", min(places) - 0.5, max(places) + 0.5
     if x == "seconds":
-        unit, label = next(((unit, name) for unit, name in _UNITS if last >= 3 * unit), _UNITS[-1])
-        curves = [_in_units(curve, unit) for curve in curves]
-        last /= unit
-    # Half an iteration before the first and after the last one; time begins when training does.
-    begin = first - 0.5 if x == "step" else 0.0
-    end = last + 0.5 if x == "step" else last * 1.01 or 1.0
-    names = [_short(_printable(curve.name)) for curve in curves]
+        unit, label = next((each for each in _UNITS if max(places) >= 3 * each[0]), _UNITS[-1])
+        curves = [curve.in_units(unit) for curve in curves]
+        begin, end = 0.0, max(places) / unit * 1.01 or 1.0
+    names = [_printable(curve.name) for curve in curves]
+    names = [name if len(name) <= _LONGEST_NAME else "…" + name[1 - _LONGEST_NAME :] for name in names]
     columns = max(1, 100 // (max(map(len, names)) + 8))
 
     rated = any(curve.f1 for curve in curves)
@@ -207,7 +203,13 @@ def _figure_of(curves: Sequence[Curve], x: XAxis, title: str) -> Figure:
     axes[0].set_ylabel("log-likelihood")
     axes[-1].set_xlabel(label)
     axes[0].set_xlim(begin, end)
-    _set_ticks(axes, x)
+    numbers = FuncFormatter(lambda value, _: f"{value:,.10g}".replace("-", "\u2212"))
+    for panel in axes:
+        panel.yaxis.set_major_formatter(numbers)
+        panel.xaxis.set_major_formatter(numbers)
+        panel.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        panel.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=x == "step"))
+        panel.tick_params(length=3, width=0.8)
     _mark_cycles(axes, curves, begin, end)
     if rated:
         axes[1].set_ylabel("dev F1")
@@ -217,36 +219,24 @@ def _figure_of(curves: Sequence[Curve], x: XAxis, title: str) -> Figure:
     if title:
         figure.suptitle(_printable(title), fontsize=11)
     if len(curves) > 1:
-        # The names come after: Matplotlib has ideas of its own about those that begin with an underscore.
-        legend = figure.legend(
-            lines, ["-"] * len(lines), loc="outside lower center", ncols=columns, frameon=False, handlelength=2.4
-        )
+        # Names are set afterwards: Matplotlib hides those that start with an underscore.
+        look: dict[str, Any] = {"ncols": columns, "frameon": False, "handlelength": 2.4}
+        legend = figure.legend(lines, ["-"] * len(lines), loc="outside lower center", **look)
         for text, name in zip(legend.get_texts(), names, strict=True):
             text.set_text(name)
     return figure
 
 
-def _in_units(curve: Curve, unit: float) -> Curve:
-    return replace(
-        curve,
-        x=[place / unit for place in curve.x],
-        f1_x=[place / unit for place in curve.f1_x],
-        cycles=[replace(cycle, begin=cycle.begin / unit) for cycle in curve.cycles],
-    )
-
-
 def _plot_curve(axes: Sequence[Axes], curve: Curve, index: int, of: int) -> Line2D:
-    """Draw a curve in all panels and return the line for its entry in a legend."""
+    """Draw a curve in all panels and return its line for the legend."""
     from matplotlib.lines import Line2D
 
-    look: dict[str, Any] = {
-        "color": COLOURS[index % len(COLOURS)],
-        "linestyle": _STYLES[index // len(COLOURS) % len(_STYLES)],
-        "linewidth": 1.5 if of == 1 else 1.2,
-    }
+    style, colour = divmod(index, len(COLOURS))
+    look: dict[str, Any] = {"color": COLOURS[colour], "linestyle": _STYLES[style % len(_STYLES)]}
+    look["linewidth"] = 1.5 if of == 1 else 1.2
     if curve.x:
         dots: dict[str, Any] = {"marker": "o", "markersize": 2.5} if len(curve.x) <= _FEW else {}
-        axes[0].plot(curve.x, _with_gaps(curve.log_likelihood), **look, **dots)
+        axes[0].plot(curve.x, np.array(curve.log_likelihood, float), **look, **dots)
         if curve.f1:
             axes[1].plot(curve.f1_x, curve.f1, marker="o", markersize=3.5, clip_on=False, zorder=3, **look)
     else:
@@ -255,49 +245,24 @@ def _plot_curve(axes: Sequence[Axes], curve: Curve, index: int, of: int) -> Line
     return Line2D([], [], **look)
 
 
-def _with_gaps(values: Sequence[float | None]) -> list[float]:
-    return [math.nan if value is None else value for value in values]
-
-
-def _set_ticks(axes: Sequence[Axes], x: XAxis) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    def number(value: float, _: object) -> str:
-        return f"{value:,.10g}".replace("-", "\u2212")
-
-    for panel in axes:
-        panel.yaxis.set_major_formatter(FuncFormatter(number))
-        panel.xaxis.set_major_formatter(FuncFormatter(number))
-        panel.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        panel.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=x == "step"))
-        panel.tick_params(length=3, width=0.8)
-
-
 def _mark_best(panel: Axes, curve: Curve) -> None:
     """Write the best F1 below its point."""
-    best = max(range(len(curve.f1)), key=lambda index: curve.f1[index])
-    panel.annotate(
-        f"{curve.f1[best]:.2f}",
-        (curve.f1_x[best], curve.f1[best]),
-        (0, -6),
-        textcoords="offset points",
-        ha="right" if 2 * curve.f1_x[best] > sum(panel.get_xlim()) else "left",
-        va="top",
-        fontsize=8,
-        color=_NOTE,
-    )
+    best, place = max(zip(curve.f1, curve.f1_x, strict=True), key=lambda pair: pair[0])
+    look: dict[str, Any] = {"va": "top", "fontsize": 8, "color": _NOTE}
+    side = "right" if 2 * place > sum(panel.get_xlim()) else "left"
+    panel.annotate(f"{best:.2f}", (place, best), (0, -6), textcoords="offset points", ha=side, **look)
 
 
 def _mark_cycles(axes: Sequence[Axes], curves: Sequence[Curve], begin: float, end: float) -> None:
-    """Put a band behind every other cycle, and above the bands number and states.
+    """Shade every other cycle, and label all with their number and states.
 
-    Curves whose cycles begin at different places have a circle at the beginning of each instead.
+    Curves whose cycles start at different places get a circle at each start instead.
     """
     bands = _common_cycles(curves)
     if bands is None:
         for line, curve in zip(axes[0].get_lines(), [curve for curve in curves if curve.x], strict=True):
-            firsts = [min(bisect_right(curve.x, cycle.begin), len(curve.x) - 1) for cycle in curve.cycles]
-            values = _with_gaps([curve.log_likelihood[first] for first in firsts])
+            firsts = [min(bisect_right(curve.x, cycle.x), len(curve.x) - 1) for cycle in curve.cycles]
+            values = np.array([curve.log_likelihood[first] for first in firsts], float)
             look: dict[str, Any] = {"color": line.get_color(), "markerfacecolor": "white", "markersize": 4.5}
             axes[0].plot([curve.x[first] for first in firsts], values, "o", **look)
         axes[0].set_title("circles: a cycle begins", loc="right", fontsize=8, color=_NOTE)
@@ -311,7 +276,7 @@ def _mark_cycles(axes: Sequence[Axes], curves: Sequence[Curve], begin: float, en
             for panel in axes:
                 panel.axvspan(left, right, color=_BAND, linewidth=0, zorder=0)
         for name, text, height in (("cycle", f"{number}", 15), ("states", states, 4)):
-            # A letter is about 1.1 % of the axis wide.
+            # A letter takes about 1.1 % of the axis.
             if text and (len(text) + 1) * 0.011 * (end - begin) <= right - left:
                 axes[0].annotate(text, ((left + right) / 2, 1), (0, height), above, ha="center", **look)
                 rows[name] = height
@@ -320,26 +285,20 @@ def _mark_cycles(axes: Sequence[Axes], curves: Sequence[Curve], begin: float, en
 
 
 def _common_cycles(curves: Sequence[Curve]) -> list[tuple[int, float, str]] | None:
-    """Return number, beginning and states of each cycle; `None` if curves differ in where it begins."""
-    cycles: dict[int, list[Cycle]] = {}
-    for cycle in itertools.chain.from_iterable(curve.cycles for curve in curves):
-        cycles.setdefault(cycle.number, []).append(cycle)
-    bands: list[tuple[int, float, str]] = []
-    for number, same in sorted(cycles.items()):
-        if any(cycle.begin != same[0].begin for cycle in same) or (bands and same[0].begin <= bands[-1][1]):
-            return None
-        states = [cycle.states for cycle in same if cycle.states is not None]
+    """Return number, start and states of each cycle; `None` if its start differs between curves."""
+    cycles = sorted({cycle[:2] for curve in curves for cycle in curve.cycles})
+    if any(number == other or left >= right for (number, left), (other, right) in itertools.pairwise(cycles)):
+        return None
+    bands = []
+    for number, start in cycles:
+        same = [cycle.states for curve in curves for cycle in curve.cycles if cycle.cycle == number]
+        states = [count for count in same if count is not None]
         extremes = sorted({min(states), max(states)}) if states else []
-        bands.append((number, same[0].begin, "\u2013".join(f"{count:,}" for count in extremes)))
+        bands.append((number, start, "\u2013".join(f"{count:,}" for count in extremes)))
     return bands
 
 
 def _printable(text: str) -> str:
-    """Return the text without what XML or UTF-8 cannot hold."""
+    """Return the text without characters that XML or UTF-8 cannot represent."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return re.sub("[\x00-\x08\x0b-\x1f\x7f\ufffe\uffff]", "\ufffd", text)
-
-
-def _short(name: str) -> str:
-    """Return a name that leaves room for the curves: its end is what differs."""
-    return name if len(name) <= _LONGEST_NAME else "…" + name[1 - _LONGEST_NAME :]

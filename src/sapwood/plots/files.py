@@ -1,4 +1,4 @@
-"""Pictures of files: training curves of logs, the singular values in a model."""
+"""Plots of files: training curves of logs, singular values of a model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from sapwood.errors import InputError, ModelError, UsageError
-from sapwood.files import is_regular, name_of
 from sapwood.plots.curves import XAxis, draw_curves, make_curves
 from sapwood.plots.spectra import draw_spectra, most_frequent
-from sapwood.run.log import read_log
-from sapwood.schema import check_json
-from sapwood.storage import read_header
+from sapwood.runtime.log import read_log
+from sapwood.storage.arrays import read_header
+from sapwood.storage.files import is_regular, name_of
+from sapwood.storage.schema import check_json
 
 
 class _Record(TypedDict):
@@ -27,18 +27,18 @@ _USED = _Record.__required_keys__
 def draw_files(
     paths: Sequence[str], output: str | None = None, *, x: XAxis = "step", title: str = ""
 ) -> dict[str, Any]:
-    """Draw training logs over each other, or the singular values of one model; return what is drawn as JSON values.
+    """Plot training logs on shared axes, or the singular values of one model; return the data as JSON values.
 
     Parameters
     ----------
     paths
         Logs, or one model made by spectral learning.
     output
-        The picture (`.svg`, `.png` or `.pdf`); without one nothing is drawn.
+        Output file (`.svg`, `.png` or `.pdf`); None draws nothing.
     x
-        What to draw curves against.
+        Horizontal axis of curves.
     title
-        What to write above the picture.
+        Title of the plot.
     """
     kinds = {path: _kind_of(path) for path in paths}
     for path, kind in kinds.items():
@@ -65,12 +65,14 @@ def draw_files(
 
 
 def _records(path: str) -> list[dict[str, Any]]:
-    """Return what a model says of its singular values."""
+    """Return the singular values stored in a model."""
     found: Any = read_header(path)["metadata"]
+    if isinstance(members := found.get("grammars"), list) and members:  # since format 5
+        found, *_ = members
     for name in ("info", "spectral", "symbols"):
         found = found.get(name, []) if isinstance(found, dict) else []
     if not isinstance(found, list):
-        raise ModelError("its singular values are no list")
+        raise ModelError("its singular values are not a list")
     for number, record in enumerate(found):
         used = {name: record[name] for name in _USED & record.keys()} if isinstance(record, dict) else record
         check_json(used, _Record, f"info.spectral.symbols[{number}]")
@@ -80,13 +82,13 @@ def _records(path: str) -> list[dict[str, Any]]:
 
 
 def _kind_of(path: str) -> str:
-    """Return what a file is: a log, or what its header says."""
+    """Return the kind of a file: a log, or the kind in its header."""
     if not is_regular(path):
         return "log"  # standard input and pipes can be read only once
     try:
         return str(read_header(path).get("kind"))
     except ModelError:
-        # Not one of ours; unless its name says that it should be.
+        # Not a sapwood file, unless its name says so.
         if path.endswith(".sapwood"):
             raise
         return "log"

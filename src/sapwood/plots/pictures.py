@@ -1,7 +1,7 @@
-"""What all pictures share: colours, settings, and writing them to a file.
+"""Style and output shared by all plots: colours, settings, and writing them to a file.
 
-Matplotlib is imported only to draw. Nothing of the user's settings for it gets into a picture, nor the time or a random
-number: the same figures give the same bytes.
+Matplotlib is imported only for drawing. Plots do not depend on the user's Matplotlib settings, the time or random
+numbers: the same data give the same bytes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sapwood.errors import UsageError
-from sapwood.files import atomic_write
+from sapwood.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURE_FORMATS = ("svg", "png", "pdf")
-# Okabe and Ito's colours, which people see apart however they see colours; the yellow is too pale for lines.
+# The colour-blind safe palette of Okabe and Ito, without yellow, which is too pale for lines.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 INK = "#404040"
 _SETTINGS: Any = {
@@ -41,7 +41,7 @@ _SETTINGS: Any = {
     "ytick.color": INK,
     "lines.solid_capstyle": "round",
     "savefig.dpi": 160,
-    # Letters, not outlines, in files that can hold them; names of parts that do not change from run to run.
+    # Text instead of outlines where the format allows it; element ids that do not change between runs.
     "svg.fonttype": "none",
     "svg.hashsalt": "sapwood",
     "pdf.fonttype": 42,
@@ -49,7 +49,7 @@ _SETTINGS: Any = {
 
 
 def picture_format(path: str | Path) -> str:
-    """Return the format that the name of a picture ends in, if it can be written."""
+    """Return the format given by the suffix of a file name; raises `UsageError` if it is not supported."""
     ending = Path(path).suffix[1:].lower()
     if ending not in PICTURE_FORMATS:
         raise UsageError(f"the name of a picture must end in .svg, .png or .pdf, and this one does not: {str(path)!r}")
@@ -57,7 +57,7 @@ def picture_format(path: str | Path) -> str:
 
 
 def check_matplotlib() -> None:
-    """Raise a `UsageError` if there is nothing to draw with."""
+    """Raise a `UsageError` if Matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -65,7 +65,7 @@ def check_matplotlib() -> None:
 
 
 def save_picture(path: str | Path, make: Callable[[], Figure]) -> None:
-    """Write the figure that `make` returns; the ending of the name, one of `PICTURE_FORMATS`, says what kind it is."""
+    """Write the figure that `make` returns in the format of the suffix, one of `PICTURE_FORMATS`."""
     ending = picture_format(path)
     check_matplotlib()
     import matplotlib
@@ -73,7 +73,7 @@ def save_picture(path: str | Path, make: Callable[[], Figure]) -> None:
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_SETTINGS)
-        # Of a script that the font lacks: boxes in a PNG or PDF, and as it should be in an SVG.
+        # Characters missing from the font: boxes in PNG and PDF, correct in SVG.
         warnings.filterwarnings("ignore", r"Glyph \d+")
         figure = make()
         date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[ending]

@@ -1,4 +1,4 @@
-"""A picture of singular values: how many hidden states each symbol's data support."""
+"""Plot of singular values: the number of hidden states that the data of each symbol support."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Records = Sequence[Mapping[str, Any]]
 
 
 def most_frequent(records: Records, top: int = 12) -> Records:
-    """Return the records (`symbol`, `count`, `states`, `singular_values`) of the symbols that occur most often."""
+    """Return the records (`symbol`, `count`, `states`, `singular_values`) of the most frequent symbols."""
     if not records:
-        raise InputError("the model has no singular values: only those made by spectral learning have")
+        raise InputError("the model has no singular values: only models made by spectral learning have them")
     return sorted(records, key=lambda record: -record["count"])[:top]
 
 
 def draw_spectra(records: Records, path: str | Path, *, title: str = "", top: int = 12) -> None:
-    """Draw the singular values of the most frequent symbols, each divided by its largest; dots are kept states."""
+    """Draw the singular values of the most frequent symbols, each relative to its largest; dots are kept states."""
     chosen = most_frequent(records, top)
     save_picture(path, lambda: _figure_of(chosen, title))
 
@@ -49,7 +49,7 @@ def _figure_of(records: Records, title: str) -> Figure:
         panel.yaxis.set_minor_formatter(NullFormatter())
         panel.set_title(f"{record['symbol']}  {record['count']:,}", fontsize=8, loc="left")
     figure.supxlabel("number of the singular value; dots: states kept", fontsize=9)
-    figure.supylabel("part of the largest", fontsize=9)
+    figure.supylabel("share of the largest", fontsize=9)
     if title:
         figure.suptitle(title, fontsize=10)
     return figure

@@ -1,4 +1,4 @@
-"""Pictures of trees in PNG and PDF, which Matplotlib draws; SVG needs no package (`sapwood.trees.svg`)."""
+"""Tree drawings in PNG and PDF with Matplotlib; SVG requires no package (`sapwood.trees.drawing.svg`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from sapwood.errors import InputError
 from sapwood.plots.pictures import save_picture
-from sapwood.trees.layout import lay_out
-from sapwood.trees.svg import INK, LABEL, LINE
+from sapwood.trees.drawing.layout import lay_out
+from sapwood.trees.drawing.svg import INK, LABEL, LINE
 from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Pixels of a layout in an inch and in a point, and the most inches that can be drawn.
+# Pixels of a layout per inch and per point, and the maximum size in inches.
 _INCH, _POINT = 96, 96 / 72
 _LARGEST = 400
 
 
 def draw_trees(trees: Tree | Sequence[Tree], path: str | Path) -> None:
-    """Draw a tree, or several below each other; the ending of the name says what kind of picture it is."""
+    """Draw one or more trees below each other, in the format of the file name's suffix."""
     layouts = [lay_out(tree) for tree in ([trees] if isinstance(trees, Tree) else trees)]
     if not layouts:
         raise InputError("there is no tree to draw")
@@ -29,7 +29,7 @@ def draw_trees(trees: Tree | Sequence[Tree], path: str | Path) -> None:
     if max(width, height) > _LARGEST * _INCH:
         raise InputError(
             f"{len(layouts)} tree(s) make a picture of {width:.0f} times {height:.0f} pixels, which is too large; "
-            "draw fewer of them, or write SVG"
+            "draw fewer trees, or write SVG"
         )
 
     def make() -> Figure:

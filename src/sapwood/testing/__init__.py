@@ -1,6 +1,6 @@
-"""What tests need, ours and those of other packages, and the product never imports.
+"""Test helpers, for this package and others; never imported by the library itself.
 
-`grammars` and `automata` are drawn at random; `check_learner` is the contract that every learner keeps.
+`grammars` draws random grammars; `check_learner` checks the contract of learners.
 """
 
 from sapwood.testing.learners import ContractError, check_learner

@@ -1,4 +1,4 @@
-"""Random grammars: small L-PCFGs to test inference and learning on, and to show what they look like.
+"""Random grammars: small L-PCFGs for tests and examples.
 
 Every grammar is proper and normalised, and its trees have a finite expected size: below each interminal
 state at most 0.8 interminals are expected, so a tree dies out geometrically.
@@ -16,7 +16,7 @@ import numpy as np
 from sapwood.errors import UsageError
 from sapwood.grammar.expectations import with_expected_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
-from sapwood.shapes import Array, Float, Int32
+from sapwood.storage.shapes import Array, Float, Int32
 from sapwood.trees.symbols import SymbolTable
 
 _MAX_GROWTH = 0.8
@@ -39,14 +39,14 @@ def random_grammar(
     rng
         Source of all random choices.
     interminals, preterminals, words
-        How many of each; every tag emits every word.
+        Number of each; every tag emits every word.
     states
-        Fewest and most states of a symbol, drawn for each symbol.
+        Minimum and maximum number of states, drawn for each symbol.
     density
-        Chance of each rule `a -> b c` to exist (one pair of tags always does below each interminal), and
-        of each symbol, tags too, to be a root (one always is).
+        Probability that a rule `a -> b c` exists (each interminal has at least one pair of tags), and that a
+        symbol, including tags, is a root (at least one is).
     real
-        Return the same distribution in another basis (Theorem 1): real weights, some of them negative.
+        Return the same distribution in another basis (Theorem 1), with real weights, some of them negative.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def made_of(
 ) -> TensorGrammar:
     """Return a probabilistic grammar over `A0, A1, ...`, tags `P0, P1, ...` and words `w0, w1, ...`, with its counts.
 
-    There is a matrix of `lexical` probabilities for each tag; words of no weight in any state are not its own.
+    Each tag has a matrix of `lexical` probabilities; words without weight in any state are not among its words.
     """
     interminals = len(sizes) - len(lexical)
     tags = [f"P{number}" for number in range(len(lexical))]
@@ -115,7 +115,7 @@ def random_bases(rng: np.random.Generator, grammar: TensorGrammar) -> list[Float
 
 
 def _draw_pairs(rng: np.random.Generator, interminals: int, n_symbols: int, density: float) -> list[tuple[int, int]]:
-    """Choose the right-hand sides of one interminal, in order, among them a pair of tags."""
+    """Choose the right-hand sides of one interminal, in order, including a pair of tags."""
     sure = tuple(int(number) for number in rng.integers(interminals, n_symbols, size=2))
     everything = product(range(n_symbols), range(n_symbols))
     return [pair for pair in everything if rng.random() < density or pair == sure]
@@ -129,7 +129,7 @@ def _draw_tensors(
     growing = [(b < interminals) + (c < interminals) for b, c in pairs]
     total = sum(tensor.sum(axis=(1, 2)) for tensor in tensors)
     tensors = [tensor / total[:, None, None] for tensor in tensors]
-    # Scale the rules with interminals below down until growth is bounded, and those without up.
+    # Scale rules with interminal children down until growth is bounded, and the others up.
     mass = [np.zeros(size), np.zeros(size), np.zeros(size)]
     for tensor, below in zip(tensors, growing, strict=True):
         mass[below] += tensor.sum(axis=(1, 2))
@@ -152,10 +152,10 @@ def _draw_root(rng: np.random.Generator, sizes: np.ndarray, interminals: int, de
 def random_states(
     grammar: TensorGrammar, states: int, rng: np.random.Generator, *, noise: float = 0.5
 ) -> TensorGrammar:
-    """Split each symbol of a one-state grammar into `states` states at random: how EM's starting points are made.
+    """Split each symbol of a one-state grammar into `states` random states, as in the initialisation of EM.
 
     Each rule's probability is divided among its children's states with noise, so the result is a proper L-PCFG with
-    the same rules; with `noise` 0 all states would be alike, and trees as probable as before.
+    the same rules; with `noise` 0, all states are alike, and the probabilities of trees do not change.
     """
     if int(grammar.states.max()) != 1:
         raise UsageError("random_states splits grammars with one state per symbol")
@@ -173,7 +173,7 @@ def random_states(
         values=(old.values[:, None] * factors).ravel(),
         share=np.repeat(old.share, m),
     )
-    # Values and shares of a state are divided by its total, so that its words sum to one again.
+    # Values and shares of a state are divided by its total, so that its words sum to one.
     sums = emissions.totals().reshape(n_leaf, m)
     emissions = replace(
         emissions,

@@ -1,4 +1,4 @@
-"""`check_learner`: the contract that every learner keeps, ours and those of other packages."""
+"""`check_learner`: contract test for learners, of this package and others."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from sapwood.errors import SapwoodError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.parser import Parser
 from sapwood.learn.base import Learner
-from sapwood.learn.settings import declared
-from sapwood.run.log import NoLog
+from sapwood.runtime.log import NoLog
+from sapwood.runtime.params import params_of
 from sapwood.testing.grammars import random_bases
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 
 
 class ContractError(AssertionError):
-    """Something that a learner must do, and this one does not."""
+    """A requirement that a learner violates."""
 
 
 def check_learner(learner: Learner, trees: Sequence[Tree] | None = None, *, dev: Sequence[Tree] | None = None) -> None:
-    """Raise `ContractError` if a learner breaks the contract that commands and other code rely on.
+    """Raise `ContractError` if a learner violates the contract that commands and other code rely on.
 
-    The learner is fitted several times, so it had better be a quick one: few states, few iterations.
+    The learner is fitted several times, so use few states and iterations.
 
     Parameters
     ----------
     learner
         A learner with any settings.
     trees, dev
-        What to fit it to and to measure it on; by default sixty sentences of a small language, and ten.
+        Training and development trees; by default sixty and ten sentences of a small language.
 
     Examples
     --------
@@ -45,6 +45,14 @@ def check_learner(learner: Learner, trees: Sequence[Tree] | None = None, *, dev:
     """
     trees = small_treebank(60, seed=0) if trees is None else trees
     dev = small_treebank(10, seed=1) if dev is None else dev
+    try:
+        _check_all(learner, trees, dev)
+    except ContractError as error:
+        name = type(learner).__name__
+        raise ContractError(f"{name} violates the contract of learners: it is not true that {error}") from None
+
+
+def _check_all(learner: Learner, trees: Sequence[Tree], dev: Sequence[Tree]) -> None:
     _check_settings(learner)
     corpus = learner.prepare(trees)
     before = learner.settings()
@@ -55,6 +63,7 @@ def check_learner(learner: Learner, trees: Sequence[Tree] | None = None, *, dev:
     _check_same_bytes(learner, corpus, grammar)
     _check_dev(learner, corpus, dev)
     _check_resuming(learner, corpus, dev)
+    _check_one_tree(learner, trees[0])
 
 
 def small_treebank(count: int, seed: int) -> list[Tree]:
@@ -92,8 +101,8 @@ def _check_settings(learner: Learner) -> None:
     _require(isinstance(learner, Learner), "a learner is an instance of a subclass of sapwood.learn.Learner")
     _require(bool(getattr(type(learner), "method", "")), "the class has a method: the name it is known by")
     _require(bool(learner.__dataclass_params__.frozen), "the class is a frozen dataclass")  # type: ignore[attr-defined]
-    undeclared = [one.name for one in dataclasses.fields(learner) if one.name not in declared(learner)]
-    _require(not undeclared, f"every field is declared with sapwood.learn.settings: {', '.join(undeclared)} is not")
+    undeclared = [one.name for one in dataclasses.fields(learner) if one.name not in params_of(learner)]
+    _require(not undeclared, f"every field is declared with sapwood.runtime.params: {', '.join(undeclared)} is not")
     settings = learner.settings()
     _require(json.loads(json.dumps(settings, allow_nan=False)) == settings, "settings() gives plain JSON values")
     _require(learner.replace() == learner and copy.copy(learner) == learner, "copies equal their original")
@@ -104,7 +113,7 @@ def _check_settings(learner: Learner) -> None:
         learner.replace(no_such_setting=1)
     except SapwoodError:
         return
-    raise ContractError("replace refuses settings that there are not")
+    raise ContractError("replace refuses unknown settings")
 
 
 def _check_grammar(learner: Learner, grammar: TensorGrammar, corpus: Corpus) -> None:
@@ -112,13 +121,14 @@ def _check_grammar(learner: Learner, grammar: TensorGrammar, corpus: Corpus) -> 
     info = grammar.info
     _require(info.get("method") == learner.method, "info['method'] is the learner's method")
     _require(info.get("settings") == learner.settings(), "info['settings'] are the learner's settings")
-    _require(info["training"]["digest"] == corpus.digest(), "info['training'] says what was trained on")
-    _require("tokeniser" in info, "info['tokeniser'] says how plain text is cut up")
+    _require(info["training"]["digest"] == corpus.digest(), "info['training'] describes the training data")
+    _require("tokeniser" in info, "info['tokeniser'] names the tokeniser for raw text")
+    _require(json.loads(json.dumps(info, allow_nan=False)) == info, "info has plain JSON values")
     sentences = [corpus.sentence(number) for number in range(min(corpus.n_trees, 5))]
     parser = Parser(grammar)
     results = list(parser.parse([*sentences, ["the", "never-seen", "."]]))
     _require(all(result.tree is not None for result in results), "every sentence gets a tree")
-    _require(all(result.status == "parsed" for result in results[:-1]), "the trained sentences have parses")
+    _require(all(result.status == "parsed" for result in results[:-1]), "training sentences have parses")
     if grammar.probabilistic:
         _require(len(grammar.sample(3, random_state=0)) == 3, "a probabilistic grammar can be sampled from")
     turned = grammar.conjugate(random_bases(np.random.default_rng(0), grammar))
@@ -126,7 +136,7 @@ def _check_grammar(learner: Learner, grammar: TensorGrammar, corpus: Corpus) -> 
     same = np.isclose(
         parser.tree_log_probability(tree), Parser(turned).tree_log_probability(tree), rtol=1e-3, equal_nan=True
     )
-    _require(bool(same), "another basis of the states changes no probability (Theorem 1)")
+    _require(bool(same), "a change of basis does not change probabilities (Theorem 1)")
 
 
 def _check_same_bytes(learner: Learner, corpus: Corpus, grammar: TensorGrammar) -> None:
@@ -156,15 +166,15 @@ def _check_dev(learner: Learner, corpus: Corpus, dev: Sequence[Tree]) -> None:
         return {"f1": float(-len(measured)), "log_likelihood": float(-len(measured))}
 
     best = learner.fit(corpus, dev=evaluate)
-    _require(not measured or best in measured, "the grammar that is returned is one of those that dev saw")
+    _require(not measured or best in measured, "the returned grammar was evaluated by dev")
 
 
 class _Interruption(Exception):
-    """Stands for Ctrl-C."""
+    """A stand-in for Ctrl-C."""
 
 
 class _Interrupting(NoLog):
-    """A log that interrupts training after so many lines."""
+    """A log that interrupts training after N lines."""
 
     def __init__(self, lines: int) -> None:
         self.left = lines
@@ -186,5 +196,22 @@ def _check_resuming(learner: Learner, corpus: Corpus, dev: Sequence[Tree]) -> No
             except _Interruption:
                 continue
         resumed = learner.fit(corpus, dev=dev, checkpoint=path)
+        if path.exists():
+            _check_refused(learner, corpus.part(np.arange(corpus.n_trees - 1)), dev, path)
     same = resumed == whole and resumed.info == whole.info
-    _require(same, "training that goes on from a checkpoint ends in the same grammar")
+    _require(same, "resuming from a checkpoint gives the same grammar")
+
+
+def _check_refused(learner: Learner, other: Corpus, dev: Sequence[Tree], path: Path) -> None:
+    before = path.read_bytes()
+    try:
+        learner.fit(other, dev=dev, checkpoint=path)
+    except SapwoodError:
+        _require(path.read_bytes() == before, "a checkpoint that is refused stays as it was")
+        return
+    raise ContractError("the checkpoint of a run on other trees is refused")
+
+
+def _check_one_tree(learner: Learner, tree: Tree) -> None:
+    grammar = learner.fit(learner.prepare([tree])).validate(tolerance=1e-3)
+    _require(Parser(grammar).parse_one(list(tree.words())).tree is not None, "one tree is enough to learn from")

@@ -1,7 +1,7 @@
-"""A whole treebank of skeletal trees as flat integer arrays.
+"""Treebank of skeletal trees as flat integer arrays.
 
 Strings stop here: a `Corpus` has one array per column over all nodes of all trees (preorder within a
-tree), 32 bytes a node, and tables of symbols (with what they stand for), rules and words. Learners see nothing else.
+tree), 32 bytes per node, and tables of symbols (with their parts), rules and words. Learners see nothing else.
 
 Symbols are split into interminals (`0 .. n_interminals - 1`, left-hand sides of binary rules) and
 preterminals (the rest, above words) as the papers assume. A label that occurs in both roles gives two symbols.
@@ -18,10 +18,10 @@ from typing import Any, TypedDict
 import numpy as np
 
 from sapwood.errors import InputError, ModelError
-from sapwood.run.progress import Progress, Silent
-from sapwood.schema import Column, Schema
-from sapwood.shapes import Array, Int, Int32, Int64
-from sapwood.storage import content_digest, pack_strings, unpack_strings
+from sapwood.runtime.progress import Progress, Silent
+from sapwood.storage.arrays import content_digest, pack_strings, unpack_strings
+from sapwood.storage.schema import Column, Schema
+from sapwood.storage.shapes import Array, Int, Int32, Int64
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import SYMBOLS, SymbolTable
 from sapwood.trees.transform import TreeTransform
@@ -30,15 +30,15 @@ from sapwood.trees.tree import Tree, from_preorder
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent", "start", "end")
 
 
-class Preparation(TypedDict):
-    """How trees were prepared, and how many of their symbols are interminals, as files say it."""
+class PreparationMetadata(TypedDict):
+    """Preparation of the trees and number of interminals, as stored in files."""
 
     n_interminals: int
     normaliser: Normaliser
     transform: TreeTransform
 
 
-class _Metadata(Preparation):
+class _Metadata(PreparationMetadata):
     dropped: int
 
 
@@ -74,7 +74,7 @@ class Corpus:
     symbols
         Interminals first, each part by falling frequency. Plain names become a table (`SymbolTable.from_names`).
     n_interminals
-        How many of the symbols are interminals.
+        Number of interminals among the symbols.
     rules
         Distinct binary rules as symbol numbers, sorted.
     words
@@ -143,12 +143,12 @@ class Corpus:
     ) -> Corpus:
         """Normalise, transform and number the trees; they are read one at a time and not kept.
 
-        Trees of which normalising leaves nothing are left out and counted in `dropped`.
+        Trees that normalising leaves empty are skipped and counted in `dropped`.
         """
         normaliser = normaliser or Normaliser()
         transform = transform or TreeTransform(root=normaliser.root)
         progress = progress or Silent()
-        # Symbols are numbered as they come, leaves and inner nodes apart (leaf symbols as ~number).
+        # Symbols are numbered in order of appearance, leaves and inner nodes separately (leaf symbols as ~number).
         inner_ids: dict[str, int] = {}
         leaf_ids: dict[str, int] = {}
         word_ids: dict[str, int] = {}
@@ -172,7 +172,7 @@ class Corpus:
                         words.append(word_ids.setdefault(word, len(word_ids)))
                 sizes.append(len(codes) - before)
         if not sizes:
-            raise InputError("no trees: the input is empty or nothing was left of it after normalising")
+            raise InputError("no trees: the input is empty, or all trees are empty after normalisation")
         code = np.frombuffer(codes, np.int32)
         is_leaf = code < 0
         inner_names, inner_new = _by_frequency(list(inner_ids), code[~is_leaf])
@@ -186,9 +186,10 @@ class Corpus:
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(np.frombuffer(sizes, np.int32), out=offsets[1:])
         symbols = SymbolTable.from_names(inner_names + leaf_names)
-        return cls.from_columns(
-            symbols, len(inner_names), word_names, numbers, word_numbers, offsets, normaliser, transform, dropped
-        )  # fmt: skip
+        corpus = cls.from_columns(
+            symbols, len(inner_names), word_names, numbers, word_numbers, offsets, normaliser, transform
+        )
+        return replace(corpus, dropped=dropped)
 
     @classmethod
     def from_columns(
@@ -201,9 +202,8 @@ class Corpus:
         offsets: Int64[Array, "tree_bounds"],
         normaliser: Normaliser,
         transform: TreeTransform,
-        dropped: int = 0,
     ) -> Corpus:
-        """Build from symbols and words of all nodes in preorder; the rest follows, leaves being where words are."""
+        """Build from the symbols and words of all nodes in preorder; nodes with words are leaves, the rest follows."""
         from sapwood.kernels import link_nodes
 
         left, right, parent, start, end = (np.full(len(symbol), -1, np.int32) for _ in range(5))
@@ -233,13 +233,12 @@ class Corpus:
             offsets=offsets,
             normaliser=normaliser,
             transform=transform,
-            dropped=dropped,
         )
 
     def renumbered(
         self, symbols: Sequence[str], n_interminals: int, rules: Int32[Array, "rules 3"]
     ) -> tuple[Corpus, int]:
-        """Return the trees that can be built from these symbols and rules, numbered like them, and how many cannot."""
+        """Return the trees that these symbols and rules can build, numbered like them, and the number of others."""
         symbols = SymbolTable.from_names(symbols)
         known = {(parts, number >= n_interminals): number for number, parts in enumerate(symbols.parts)}
         new = np.array(
@@ -267,7 +266,7 @@ class Corpus:
         return replace(corpus, rules=rules, rule=rule), int((~keep).sum())
 
     def part(self, trees: Int64[Array, "chosen"]) -> Corpus:
-        """Return the corpus of some of the trees: what `from_trees` would make of them alone."""
+        """Return the corpus of some of the trees, as `from_trees` would build it from them alone."""
         nodes = np.concatenate([np.arange(self.offsets[tree], self.offsets[tree + 1]) for tree in trees])
         symbol, word, leaf = self.symbol[nodes], self.word[nodes], self.word[nodes] >= 0
         numbers, words = np.empty(len(nodes), np.int32), np.full(len(nodes), -1, np.int32)
@@ -288,9 +287,9 @@ class Corpus:
         )  # fmt: skip
 
     def joined(self, other: Corpus) -> Corpus:
-        """Return the trees of this corpus and those of another one behind them.
+        """Return the trees of this corpus followed by those of another one.
 
-        Symbols and words of this one come first, in their order.
+        Symbols and words of this corpus come first, in their order.
         """
         inner = [dict.fromkeys((*one.symbols[: one.n_interminals],)) for one in (self, other)]
         leaves = [dict.fromkeys((*one.symbols[one.n_interminals :],)) for one in (self, other)]
@@ -312,7 +311,7 @@ class Corpus:
         )  # fmt: skip
 
     def with_rules(self, rules: Int[Array, "more 3"]) -> Corpus:
-        """Return the corpus with these rules in its table, too."""
+        """Return the corpus with these rules added to its table."""
         table = np.unique(np.concatenate([self.rules, rules.astype(np.int32)]), axis=0)
         if len(table) == len(self.rules):
             return self
@@ -329,7 +328,7 @@ class Corpus:
         return replace(self, offsets=self.offsets[first : last + 1] - begin, dropped=0, **columns)
 
     def tree(self, index: int) -> Tree:
-        """Return skeletal tree number `index` (the transform undoes it: `corpus.transform.invert`)."""
+        """Return skeletal tree number `index` (`corpus.transform.invert` gives the original tree)."""
         events: list[tuple[str, str | None, int]] = []
         for node in range(int(self.offsets[index]), int(self.offsets[index + 1])):
             word = int(self.word[node])
@@ -344,15 +343,15 @@ class Corpus:
         return [self.words[number] for number in words[words >= 0]]
 
     def rule_counts(self) -> Int[Array, "rules"]:
-        """Return how often each binary rule occurs."""
+        """Return the count of each binary rule."""
         return np.bincount(self.rule[self.rule >= 0], minlength=len(self.rules))
 
     def symbol_counts(self) -> Int[Array, "symbols"]:
-        """Return how often each symbol occurs."""
+        """Return the count of each symbol."""
         return np.bincount(self.symbol, minlength=len(self.symbols))
 
     def root_counts(self) -> Int[Array, "symbols"]:
-        """Return how often each symbol is at the root."""
+        """Return the count of each symbol at the root."""
         return np.bincount(self.symbol[self.roots], minlength=len(self.symbols))
 
     def lexical_counts(self) -> tuple[Int[Array, "pairs"], Int[Array, "pairs"], Int[Array, "pairs"]]:
@@ -363,7 +362,7 @@ class Corpus:
         return distinct // len(self.words), distinct % len(self.words), counts
 
     def tokeniser_style(self) -> dict[str, bool]:
-        """Return the arguments of `tokenise` that cut and spell plain text the way these trees do."""
+        """Return the arguments of `tokenise` that split and spell plain text as these trees do."""
         tags = self.symbols[self.n_interminals :].bottom
         return {"rewrite": '"' not in self.words, "split_hyphens": "HYPH" in tags}
 
@@ -409,7 +408,7 @@ class Corpus:
 
 
 def _rule_keys(rules: np.ndarray, n_symbols: int) -> np.ndarray:
-    """Return a number for each rule, ordered as the rules are."""
+    """Return a number for each rule, in the same order as the rules."""
     wide = rules.astype(np.int64)
     return (wide[:, 0] * n_symbols + wide[:, 1]) * n_symbols + wide[:, 2]
 
@@ -424,7 +423,7 @@ def _by_frequency(names: Sequence[str], occurrences: np.ndarray) -> tuple[list[s
 
 
 def _check_trees(corpus: Corpus) -> None:
-    """Refuse stored columns that are not those of binary trees over the rules, as `from_columns` makes them."""
+    """Refuse stored columns that do not encode binary trees over the rules, as `from_columns` makes them."""
     if corpus.n_interminals > len(corpus.symbols):
         raise ModelError(f"{corpus.n_interminals} interminals of {len(corpus.symbols)} symbols")
     leaf = corpus.word >= 0

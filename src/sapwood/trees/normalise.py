@@ -1,32 +1,44 @@
-"""Cleaning treebank trees before a grammar is read off them.
+"""Normalisation of treebank trees before a grammar is read off them.
 
-Normalising is the one step that loses information on purpose: function tags, empty elements,
-editorial nodes and `X -> X` unaries go, and every tree gets one root label. All later transforms
-(`sapwood.trees.transform`) are undone exactly.
+Normalising is the one step that loses information on purpose: it removes function tags, empty
+elements, editorial nodes and `X -> X` unaries, and gives every tree the same root label. All later
+transforms (`sapwood.trees.transform`) are exactly invertible.
 
-A table of labels is text, one label a line with what it becomes, apart by white space: `IP-MAT-SPE IP-MAT`. With a `*`
-at its end a label stands for all that begin so; of several that fit, the longest is taken, and a whole label before any
-with a `*`. Indices are cut before labels are looked up. Blank lines are skipped, and so are comments: lines whose first
-non-blank character is a `#` with white space or nothing behind it.
+A label table is text with one label and its replacement per line, separated by white space: `IP-MAT-SPE IP-MAT`. A
+label that ends in `*` matches all labels with that prefix; the longest match wins, and a whole label wins over any with
+a `*`. Indices are cut before labels are looked up. Blank lines are skipped, and so are comments: lines whose first
+non-blank character is a `#` with white space or nothing after it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from sapwood.errors import InputError, UsageError
-from sapwood.files import name_of, read_lines
-from sapwood.trees.brackets import unescape_label
+from sapwood.errors import InputError, UsageError, listed
+from sapwood.storage.files import name_of, read_lines
+from sapwood.trees.formats.brackets import unescape_label
 from sapwood.trees.tree import Tree
 
-# Traces as in the Penn Treebank (*T*-1, *-2, *ICH*-3, *?*) and in Penn-style historical corpora (*pro*).
-_TRACE = re.compile(r"\*(?:[A-Za-z?]+\*)?(?:-\d+)|\*[A-Za-z?]+\*")
-# A lone "0" or "*" is an empty element unless its tag says that it is a number or a sign.
+# Traces as in the Penn Treebank (*T*-1, *-2, *ICH*-3, *?*), in Penn-style corpora of other languages (*pro*, *OP*,
+# *hearer+pro*), in NEGRA (*T1*) and in the Spanish and Catalan treebanks (*0*).
+_TRACE = re.compile(r"\*(?:(?:0|[A-Za-z?][A-Za-z0-9?+]*)\*)?(?:-\d+)|\*(?:0|[A-Za-z?][A-Za-z0-9?+]*)\*")
+# Other words and tags that are probably empty elements.
+_LOOKS_LIKE_TRACE = re.compile(
+    r"(?:\*[\w?+-]+\*|[<\[{#](?:e|t|ec|null|none|trace|empty|pro)[>\]}#])(?:[-_=]?\d+)?|\*\w*[A-Za-z]\w*[-=]\d+",
+    re.IGNORECASE,
+)
+_NULL_WORDS = frozenset({"∅", "ε", "-NONE-", "_", "NULL", "__NULL__"})
+_NULL_TAGS = frozenset({"NONE", "NULL", "-NULL-", "EMPTY", "-EMPTY-", "TRACE", "-TRACE-"})
+_WORD_INDEX = re.compile(r"(?<=.)[-_=]?\d+$")
+# A lone "0" or "*" is an empty element unless it is tagged as a number or a symbol.
 _NUMBER_OR_SIGN = re.compile(r"[^A-Za-z]|CD|NUM|SYM|LS|NFP|X|FW|PUNCT|CARD")
 _INDEX = re.compile(r"(?<=.)[-=][0-9]+(?![^-=|])")
 FunctionTags = Literal["phrases", "all", "indices", "none"]
@@ -35,16 +47,18 @@ _ROOTS = frozenset({"", "ROOT", "TOP", "S1", "VROOT"})
 
 @dataclass(frozen=True)
 class Normaliser:
-    """What to clean; the defaults are what constituency parsers are usually trained on.
+    """Normalisation of trees; the defaults are those usual for training constituency parsers.
 
     Parameters
     ----------
     function_tags
         Where to cut labels at the first `-`, `=` or `|` that is not their first character:
-        `"phrases"` (tags such as Icelandic `N-A` keep their case), `"all"`, or `"none"`. `"indices"` cuts no more than
-        numbers, of phrases and tags: `IP-MAT-SPE=2` becomes `IP-MAT-SPE`.
+        `"phrases"` (tags such as Icelandic `N-A` keep their case), `"all"`, or `"none"`. `"indices"` cuts only
+        numbers, from phrases and tags: `IP-MAT-SPE=2` becomes `IP-MAT-SPE`.
     empties
         Remove empty elements (`-NONE-`, traces, zero words) and the phrases they leave empty.
+    empty
+        Further words or tags of empty elements. A word is given without its index: `*e*` removes `*e*_1`, too.
     repeated_unaries
         Remove a node whose only child has the same label.
     drop
@@ -53,10 +67,10 @@ class Normaliser:
         The label that every tree gets at its top; `TOP`, `S1`, `VROOT` and a pair of brackets
         without a label are renamed to it.
     keep
-        Function tags that are kept where others are cut: `"IP-MAT"` keeps them of this label, so that `IP-MAT-SPE-1`
-        becomes `IP-MAT`; `"-SBJ"` keeps this one of any label. The longest that fits is taken.
+        Function tags that are kept where others are cut: `"IP-MAT"` keeps this label whole, so that `IP-MAT-SPE-1`
+        becomes `IP-MAT`; `"-SBJ"` keeps this tag on any label. The longest match wins.
     labels
-        A table of labels, as pairs: what they become instead (see `read_labels`). What the table has is not cut.
+        A label table, as pairs of label and replacement (see `read_labels`). Labels in the table are not cut.
     """
 
     function_tags: FunctionTags = "phrases"
@@ -66,12 +80,15 @@ class Normaliser:
     root: str = "ROOT"
     keep: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
+    empty: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.function_tags not in get_args(FunctionTags):
             raise UsageError(f"function_tags must be phrases, all, indices or none, not {self.function_tags!r}")
         if not self.root:
             raise UsageError("the root label must not be empty")
+        if self.empty and not self.empties:
+            raise UsageError("empty elements are named to be removed, and empties=False keeps them")
         for label in self.keep:
             if cut_function_tag(label.removeprefix("-")) == label:
                 raise UsageError(f"a label to keep has a function tag, as NP-SBJ or -SBJ, and {label!r} has none")
@@ -84,8 +101,8 @@ class Normaliser:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
         settings = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-        # Not in files that were written before there was a choice.
-        for name in ("keep", "labels"):
+        # Missing in files from before the option existed.
+        for name in ("keep", "labels", "empty"):
             if not settings[name]:
                 del settings[name]
         if self.labels:
@@ -95,12 +112,14 @@ class Normaliser:
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> Normaliser:
         """Build from `to_dict`'s result."""
-        lists: dict[str, Any] = {name: tuple(settings.get(name, getattr(cls, name))) for name in ("drop", "keep")}
+        lists: dict[str, Any] = {
+            name: tuple(settings.get(name, getattr(cls, name))) for name in ("drop", "keep", "empty")
+        }
         lists["labels"] = tuple((old, new) for old, new in map(_pair, settings.get("labels", ())))
         return cls(**{**settings, **lists})
 
     def __call__(self, tree: Tree) -> Tree | None:
-        """Return the clean tree, or None when nothing is left of it."""
+        """Return the normalised tree, or None if nothing is left of it."""
         cleaned = tree.fold(self._visit)
         if cleaned is None:
             return None
@@ -118,7 +137,7 @@ class Normaliser:
         if label in self.drop or node.label in self.drop:
             return None
         if node.word is not None:
-            if self.empties and is_empty(node.label, node.word):
+            if self.is_empty(node.label, node.word):
                 return None
             return node if label == node.label else Tree(label, word=node.word)
         kept = [child for child in children if child is not None]
@@ -128,10 +147,20 @@ class Normaliser:
             return kept[0]
         return Tree(label, kept)
 
+    def is_empty(self, tag: str, word: str) -> bool:
+        """Return whether a leaf is an empty element that is removed."""
+        if not self.empties:
+            return False
+        return is_empty(tag, word) or (bool(self.empty) and (tag in self.empty or empty_name(word) in self.empty))
+
+    @cached_property
+    def _table(self) -> _LabelTable:
+        return _LabelTable(self.labels)
+
     def _label(self, label: str, is_phrase: bool) -> str:
-        """Return what becomes of a label."""
+        """Return the normalised label."""
         if self.labels:
-            found = _mapped(label, self.labels)
+            found = self._table.find(label)
             if found is not None:
                 return found
         if self.function_tags == "indices":
@@ -141,12 +170,12 @@ class Normaliser:
 
 
 def read_labels(path: str | Path) -> tuple[tuple[str, str], ...]:
-    """Read a table of labels from a file, for `Normaliser(labels=...)`."""
+    """Read a label table from a file, for `Normaliser(labels=...)`."""
     return _parse_labels(read_lines(path), name_of(path))
 
 
 def parse_labels(text: str, *, source: str = "<string>") -> tuple[tuple[str, str], ...]:
-    r"""Read a table of labels.
+    r"""Parse a label table.
 
     >>> clean = Normaliser(labels=parse_labels("IP-MAT* IP-MAT\nWNP NP"))
     >>> print(clean(Tree.parse("(IP-MAT-SPE (WNP-2 (N hvad)) (IP-SUB (V er)))")))
@@ -165,7 +194,7 @@ def _parse_labels(lines: Iterable[tuple[int, str]], source: str) -> tuple[tuple[
             raise InputError(f"{source}:{number}: a line has a label and what it becomes, not {line.strip()!r}")
         label, becomes = map(unescape_label, columns)
         if label in found:
-            raise InputError(f"{source}:{number}: the label {label!r} is there twice")
+            raise InputError(f"{source}:{number}: the label {label!r} occurs twice")
         if "*" in becomes or "*" in label[:-1]:
             raise InputError(f"{source}:{number}: a * stands only at the end of the first label: {line.strip()!r}")
         found[label] = becomes
@@ -180,21 +209,30 @@ def _pair(value: Any) -> tuple[str, str]:
     return value[0], value[1]
 
 
-@lru_cache(maxsize=65536)
-def _mapped(label: str, table: tuple[tuple[str, str], ...]) -> str | None:
-    label = cut_indices(label)
-    best: tuple[int, str] | None = None
-    for pattern, becomes in table:
-        if pattern == label:
-            return becomes
-        if pattern.endswith("*") and label.startswith(pattern[:-1]) and (best is None or len(pattern) > best[0]):
-            best = len(pattern), becomes
-    return None if best is None else best[1]
+class _LabelTable:
+    """A label table for look-up, whose time does not depend on its length."""
+
+    def __init__(self, pairs: tuple[tuple[str, str], ...]) -> None:
+        self._whole: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        for pattern, becomes in pairs:
+            self._whole.setdefault(pattern, becomes)
+            if pattern.endswith("*"):
+                self._prefixes.setdefault(pattern[:-1], becomes)
+        self._lengths = sorted({len(prefix) for prefix in self._prefixes}, reverse=True)
+
+    def find(self, label: str) -> str | None:
+        """Return the replacement of a label; that of the longest prefix if the label itself is not in the table."""
+        label = cut_indices(label)
+        if label in self._whole:
+            return self._whole[label]
+        prefixes = (label[:length] for length in self._lengths if length <= len(label))
+        return next((self._prefixes[prefix] for prefix in prefixes if prefix in self._prefixes), None)
 
 
 @lru_cache(maxsize=65536)
 def cut_indices(label: str) -> str:
-    """Return the label without its indices, which are numbers behind a `-` or a `=`.
+    """Return the label without its indices, which are numbers after a `-` or a `=`.
 
     >>> cut_indices("NP-SBJ=2"), cut_indices("IP-MAT-1-SPE"), cut_indices("-2")
     ('NP-SBJ', 'IP-MAT-SPE', '-2')
@@ -206,7 +244,7 @@ def cut_indices(label: str) -> str:
 def cut_function_tag(label: str) -> str:
     """Return the label up to the first `-`, `=` or `|` that is not its first character.
 
-    Labels that begin with such a sign (`-LRB-`, `-NONE-`) are kept whole.
+    Labels that begin with such a character (`-LRB-`, `-NONE-`) are kept whole.
 
     >>> cut_function_tag("NP-SBJ=2"), cut_function_tag("-LRB-")
     ('NP', '-LRB-')
@@ -218,7 +256,7 @@ def cut_function_tag(label: str) -> str:
 
 @lru_cache(maxsize=65536)
 def _cut(label: str, keep: tuple[str, ...]) -> str:
-    """Return the label without its function tags but for those to keep."""
+    """Return the label without its function tags, except those in `keep`."""
     base = cut_function_tag(label)
     best = base
     for kept in keep:
@@ -232,9 +270,53 @@ def _cut(label: str, keep: tuple[str, ...]) -> str:
 
 
 def is_empty(tag: str, word: str) -> bool:
-    """Whether a leaf stands for nothing that is written: a trace, a zero word, an elided subject."""
+    """Return whether a leaf is an empty element: a trace, a zero word, an elided subject."""
     if tag == "-NONE-":
         return True
     if word in ("0", "*"):
         return _NUMBER_OR_SIGN.match(tag) is None
     return word[:1] == "*" and _TRACE.fullmatch(word) is not None
+
+
+def empty_name(word: str) -> str:
+    """Return an empty element without its index.
+
+    >>> empty_name("*T*-1"), empty_name("*e*_12"), empty_name("*0*")
+    ('*T*', '*e*', '*0*')
+    """
+    return _WORD_INDEX.sub("", word) if word.startswith(("*", "<", "[", "{", "#")) else word
+
+
+def unknown_empties(leaves: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """Return what looks like an empty element among the leaves of normalised trees, with its count.
+
+    Parameters
+    ----------
+    leaves
+        Number of leaves by tag and word.
+
+    Returns
+    -------
+    Words without their indices, or tags, as in `Normaliser(empty=...)`, the most frequent first.
+
+    Examples
+    --------
+    >>> unknown_empties({("N", "dog"): 9, ("NP", "*e*_1"): 2, ("NP", "*e*_2"): 1, ("TRACE", "x"): 1})
+    {'*e*': 3, 'TRACE': 1}
+    """
+    found: Counter[str] = Counter()
+    for (tag, word), count in leaves.items():
+        if tag in _NULL_TAGS:
+            found[tag] += count
+        elif _NUMBER_OR_SIGN.match(tag) is None and (word in _NULL_WORDS or _LOOKS_LIKE_TRACE.fullmatch(word)):
+            found[empty_name(word)] += count
+    return dict(found.most_common())
+
+
+def describe_empties(found: Mapping[str, int], most: int = 5) -> str:
+    """Return a remark on what `unknown_empties` found, with the option that removes it; empty if that is nothing."""
+    if not found:
+        return ""
+    shown = listed([f"{name} ({count:,})" for name, count in found.items()], most)
+    options = " ".join(f"--empty {shlex.quote(name)}" for name in islice(found, most))
+    return f"these look like empty elements but count as words: {shown}; remove them with {options}"

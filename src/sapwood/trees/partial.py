@@ -1,17 +1,17 @@
-r"""Partial brackets: sentences of whose trees some is known, and some is not.
+r"""Partial brackets: sentences whose trees are only partly known.
 
-They are brackets as usual (`sapwood.trees.brackets`) in which things may be missing:
+They are ordinary brackets (`sapwood.trees.formats.brackets`) in which parts may be missing:
 
     (S (NP (DT the) (NN dog)) (VP barked (_ at (NP (_ it)))) .)
 
-- A word that stands for itself, `barked`, has a tag that is not known, and so has one below `_`: `(_ it)`. (A label
-  over one word alone is its tag, so a phrase over one word of unknown tag is written `(NP (_ it))`.)
-- `(_ ...)` is a phrase with a label that is not known.
-- A phrase below which nothing is unknown, `(NP (DT the) (NN dog))`, is *whole*: it has these phrases and no others. In
-  any other there may be more than is shown.
+- A bare word, `barked`, has an unknown tag, and so has a word below `_`: `(_ it)`. (A label over a single word is its
+  tag, so a phrase over one word with an unknown tag is written `(NP (_ it))`.)
+- `(_ ...)` is a phrase with an unknown label.
+- A phrase with nothing unknown below it, `(NP (DT the) (NN dog))`, is *whole*: it has these phrases and no others. Any
+  other phrase may have more than is shown.
 
 So a line with nothing unknown is a tree, and `(_ the dog barked)` is a plain sentence. In memory a partial tree is a
-`Tree` with the label `_` wherever something is unknown, and remembers where its brackets stand.
+`Tree` with the label `_` wherever something is unknown, together with the positions of its brackets.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sapwood.errors import TreeFormatError
-from sapwood.files import name_of, read_lines
-from sapwood.trees.brackets import TOKENS, BracketReader, OnBad, escape_label, unescape_label
+from sapwood.storage.files import name_of, read_lines
+from sapwood.trees.formats.brackets import TOKENS, BracketReader, OnBad, escape_label, unescape_label
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree, from_preorder
 
@@ -31,7 +31,7 @@ UNKNOWN = "_"
 
 
 class Bracket(NamedTuple):
-    """A bracket over words `start .. end - 1`, and where it stands in its file."""
+    """A bracket over words `start .. end - 1`, and its position in the file."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class Bracket(NamedTuple):
 
 @dataclass(frozen=True)
 class PartialTree:
-    """A tree of which some is not known.
+    """A tree that is partly unknown.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class PartialTree:
     source
         The name of its file.
     brackets
-        Where its phrases and tags stand there, in preorder.
+        Positions of its phrases and tags in the file, in preorder.
 
     Examples
     --------
@@ -70,16 +70,16 @@ class PartialTree:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is unknown."""
+        """True if nothing is unknown."""
         return all(node.label != UNKNOWN for node in self.tree.nodes())
 
     @property
     def line(self) -> int:
-        """The line of the file on which it begins, 0 if it is not from a file."""
+        """First line of the tree in its file, 0 if it is not from a file."""
         return self.brackets[0].line if self.brackets else 0
 
     def __str__(self) -> str:
-        """Return it on one line as it is written in files."""
+        """Return the tree on one line, as written in files."""
         return format_partial(self.tree)
 
     @classmethod
@@ -94,12 +94,12 @@ class PartialTree:
 
     @classmethod
     def plain(cls, words: Iterable[str]) -> PartialTree:
-        """Return a sentence of which nothing is known but its words."""
+        """Return a sentence with nothing known but its words."""
         return cls(Tree(UNKNOWN, [Tree(UNKNOWN, word=word) for word in words]))
 
     def normalised(self, normaliser: Normaliser) -> PartialTree | None:
-        """Return it cleaned as trees are, with its brackets over what is left; None if that is nothing."""
-        # Words know their places, so that those that are left can be found again.
+        """Return the normalised partial tree with its remaining brackets; None if nothing is left."""
+        # Words carry their positions, so that the remaining ones can be found again.
         place = iter(range(len(self.tree)))
         events = [
             (node.label, None if node.word is None else _Word(node.word, next(place)), len(node.children))
@@ -119,7 +119,7 @@ class PartialTree:
         return PartialTree(from_preorder(plain), self.source, brackets)
 
     def error(self, problem: str, start: int, end: int, label: str | None = None) -> TreeFormatError:
-        """Return an error about words `start .. end - 1`, at the bracket of that label over them if there is one."""
+        """Return an error about words `start .. end - 1`, at their bracket with that label if there is one."""
         same = [bracket for bracket in self.brackets if (bracket.start, bracket.end) == (start, end)]
         named = [bracket for bracket in same if label is not None and bracket.label.startswith(label)] or same
         line, column = (named[0].line, named[0].column) if named else (self.line, 0)
@@ -128,7 +128,7 @@ class PartialTree:
 
 
 class _Word(str):
-    """A word that knows its place among those of its sentence."""
+    """A word with its position in the sentence."""
 
     __slots__ = ("place",)
     place: int
@@ -140,12 +140,12 @@ class _Word(str):
 
 
 class _Reader(BracketReader):
-    """Reads brackets in which words may stand for themselves."""
+    """Reader of brackets with bare words."""
 
     def __init__(self, source: str, on_bad: OnBad | None) -> None:
         super().__init__(source, on_bad)
         self.found: list[PartialTree] = []
-        # Of the open tree: its brackets and bare words as they begin, and how many words there are.
+        # Brackets and bare words of the open tree in the order in which they begin, and its number of words.
         self.brackets: list[Bracket] = []
         self.open: list[int] = []
         self.words = 0
@@ -187,7 +187,7 @@ class _Reader(BracketReader):
                     self._bare(stack[-1])
 
     def _bare(self, frame: tuple[list[str], list[Tree], list[str], int, int]) -> None:
-        """Let a word be one of several below a label: not below its tag, then."""
+        """Turn the frame's word into a bare one: with siblings, the label above it is not its tag."""
         _, children, words, _, _ = frame
         children.append(Tree(UNKNOWN, word=TOKENS.read(words.pop())))
 
@@ -196,7 +196,7 @@ class _Reader(BracketReader):
         name = unescape_label(label[0]) if label else ""
         if words:
             tree = Tree(name, word=TOKENS.read(words[0]))
-            self.brackets.pop()  # of the word, whose tag has one
+            self.brackets.pop()  # the word's: its tag has one
         elif children:
             tree = Tree(name, children)
         else:
@@ -226,7 +226,7 @@ def read_partial(path: str | Path, *, on_bad: OnBad | None = None) -> Iterator[P
 
 
 def format_partial(tree: Tree) -> str:
-    """Return a partial tree on one line: words without a tag for themselves, where they are not the only child."""
+    """Return a partial tree on one line; words without a tag are bare unless they are the only child."""
     pieces: list[str] = []
     # The stack holds trees to open, with whether they have siblings, and, as None, brackets to close.
     stack: list[tuple[Tree, bool] | None] = [(tree, False)]
@@ -243,7 +243,7 @@ def format_partial(tree: Tree) -> str:
             pieces.append(f" ({escape_label(node.label) if node.label else ''}")
             stack.append(None)
             several = len(node.children) > 1
-            # A word behind a bracket without a label would be read as its label.
+            # A word after a bracket without a label would be read as the label.
             first = node.label != ""
             stack.extend(
                 (child, several and (first or place > 0)) for place, child in reversed(list(enumerate(node.children)))

@@ -1,12 +1,12 @@
-"""Punctuation set aside: sentences are learned and parsed without it, and trees get it back.
+"""Punctuation: removed for learning and parsing, and put back into trees.
 
-Work on learning without trees leaves punctuation out, by its tags (Klein and Manning 2002): commas say much about
-where phrases end, and would make it another task. Of words with tags, those are punctuation whose tags have no letter
-in them (`,` `.` `:` `$` `#` and quotation marks) or are names of brackets. Of words without tags those are whose signs
-are all punctuation by Unicode, but for `%` and `&`, which are read out loud.
+Work on unsupervised parsing removes punctuation by its tags (Klein and Manning 2002): commas reveal much about where
+phrases end, and would make it a different task. A word with a tag is punctuation if the tag has no letter (`,` `.` `:`
+`$` `#` and quotation marks) or names a bracket. A word without a tag is punctuation if all its characters are by
+Unicode, except `%` and `&`, which are pronounced.
 
-In a tree, what stands between two words goes to the lowest node above both, and what stands before the first word or
-behind the last one to the top. So every span of words is what it was.
+In a tree, punctuation between two words is attached to the lowest node above both, and punctuation before the first
+word or after the last one to the top. So the spans of words do not change.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PUNCTUATION: tuple[Punctuation, ...] = ("drop", "keep")
 # Tags of punctuation that have letters: brackets as the Penn Treebank writes them, Universal Dependencies.
 _NAMED = frozenset({"-LRB-", "-RRB-", "-LSB-", "-RSB-", "-LCB-", "-RCB-", "PUNCT", "NFP"})
 _READ_OUT = frozenset("%&")
-# Quotation marks in treebanks that are none by Unicode.
+# Quotation marks of treebanks that Unicode does not class as punctuation.
 _ALSO = frozenset("`´")
-# The tag of punctuation that has none.
+# The tag of punctuation without one.
 TAG = "PUNCT"
 Token = tuple[str, str | None]
 
@@ -63,13 +63,13 @@ def without_punctuation(tree: Tree) -> Tree | None:
 
 
 def put_back(tree: Tree | None, tokens: Sequence[Token], root: str) -> Tree:
-    """Return a tree over all tokens, given that over those that are no punctuation (None if there are none of these).
+    """Return a tree over all tokens, given the tree over those that are not punctuation (None if all are).
 
     >>> tree = Tree.parse("(ROOT (X (UH oh) (X (PRP it) (VBZ is))))")
     >>> print(put_back(tree, [("oh", None), (",", None), ("it", None), ("is", None), (".", ".")], "ROOT"))
     (ROOT (X (UH oh) (PUNCT ,) (X (PRP it) (VBZ is)) (. .)))
     """
-    # What stands before each word, and behind the last.
+    # Punctuation before each word, and after the last.
     groups: list[list[Tree]] = [[]]
     for word, tag in tokens:
         if is_punctuation(word, tag):
@@ -96,7 +96,7 @@ def put_back(tree: Tree | None, tokens: Sequence[Token], root: str) -> Tree:
 
 
 def _at_the_ends(tree: Tree, first: list[Tree], last: list[Tree]) -> Tree:
-    """Return the tree with more at both ends of the phrase below its root."""
+    """Return the tree with children added at both ends of the phrase below its root."""
     if not first and not last:
         return tree
     if len(tree.children) == 1 and tree.children[0].word is None:

@@ -1,4 +1,4 @@
-"""Sequences as right-branching trees: what is made for trees works on sequences then, and taggers are grammars.
+"""Sequences as right-branching trees, so that learners of grammars also train taggers.
 
 Cohen et al. (long paper), section 9. A sequence `x_1 .. x_n` becomes `(S x_1 (S x_2 ... (S x_{n-1} x_n)))`: the node
 over `x_i .. x_n` carries the hidden state at `i`. With transitions `A(g, h)`, emissions `O(h, x)`, initial
@@ -7,9 +7,9 @@ probabilities `pi_h` and the probability `e_h` that a sequence ends after state 
     S_g -> X_g S_h    A(g, h) (1 - e_h)        S_h at the root    pi_h (1 - e_h)
     S_g -> X_g X_h    A(g, h) e_h              X_h at the root    pi_h e_h          X_h -> x    O(h, x)
 
-where `S` stands for at least two words, so a state of `S` is one that does not end the sequence. What a tagged sequence
-adds is a symbol `X` for each tag. A grammar without hidden states knows nothing of the tags before then; its phrases
-can be labelled by the tags that they begin with, which makes it the HMM whose states are the tags.
+where `S` covers at least two words, so a state of `S` is one that does not end the sequence. A tagged sequence has a
+symbol `X` for each tag. A grammar without hidden states then does not depend on the preceding tags; labelling each
+phrase by its first tag makes it the HMM whose states are the tags.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
 
 PHRASE = "S"
-# Words and tags of sequences are what they are: nothing in them is a trace or a function tag.
+# Words and tags of sequences are kept as is: they contain neither traces nor function tags.
 SEQUENCES = Normaliser(function_tags="none", empties=False, repeated_unaries=False, drop=())
 
 
@@ -39,9 +39,9 @@ def right_branching(
     sequences
         The words of each; none may be empty.
     tags
-        As many tags for each; by default every word has the same one.
+        The tags of each, one per word; by default all words have the same tag.
     phrase, tag
-        The label of all phrases, and the tag if there are no others.
+        The label of all phrases, and the default tag.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def right_branching(
     trees = []
     for number, (sequence, given) in enumerate(zip(words, names, strict=True), start=1):
         if not sequence:
-            raise InputError(f"sequence {number:,} is empty: a tree has at least one word; leave it out")
+            raise InputError(f"sequence {number:,} is empty: a tree has at least one word; remove it")
         if len(given) != len(sequence):
             raise InputError(f"sequence {number:,} has {len(sequence):,} words and {len(given):,} tags")
         trees.append(_branch(list(zip(sequence, given, strict=True)), lambda _: phrase))
@@ -67,7 +67,7 @@ def right_branching(
 
 
 def sequence_trees(sequences: Iterable[Sequence[tuple[str, str]]]) -> Iterator[Tree]:
-    """Yield `(word, tag)` sequences as right-branching trees; empty ones are left out.
+    """Yield `(word, tag)` sequences as right-branching trees; empty ones are skipped.
 
     >>> print(next(sequence_trees([[("rain", "N"), ("fell", "V"), ("again", "R")]])))
     (S (N rain) (S (V fell) (R again)))
@@ -76,7 +76,7 @@ def sequence_trees(sequences: Iterable[Sequence[tuple[str, str]]]) -> Iterator[T
 
 
 def labelled_by_tags(tree: Tree) -> Tree:
-    """Return a right-branching tree whose phrases have the tags of their first words for labels.
+    """Return the right-branching tree with each phrase labelled by the tag of its first word.
 
     >>> print(labelled_by_tags(Tree.parse("(S (N rain) (S (V fell) (R again)))")))
     (N (N rain) (V (V fell) (R again)))

@@ -1,14 +1,13 @@
-r"""Grammar symbols: what they stand for is kept beside their names, never read out of them.
+r"""Grammar symbols, whose parts are stored next to their names rather than parsed from them.
 
-A node of a skeletal tree (`sapwood.trees.transform`) stands for a chain of labels, one below the other; it can know
-its ancestors, and an intermediate symbol of binarisation also the siblings that were cut off before. A `Symbol` is the
-name of all that, an ordinary string, with the `Parts` themselves. A `SymbolTable` has the symbols of a corpus or of a
-grammar, and their parts as columns.
+A node of a skeletal tree (`sapwood.trees.transform`) represents a chain of labels, one below the other; it may record
+its ancestors, and an intermediate symbol of binarisation also the siblings cut off before. A `Symbol` is an ordinary
+string, the name, together with these `Parts`. A `SymbolTable` has the symbols of a corpus or of a grammar, and their
+parts as columns.
 
-Names are for people: `[@]label(|label)*(^ancestor)*(~sibling(|label)*)*`, where the signs `@ | ^ ~ \` inside labels are
-behind a backslash. `parse_symbol` is the only function that reads this notation. It is for what comes from outside:
-names in files that were written before tables were stored, in grammars made by hand, and in skeletal trees that were
-written out.
+Names are for people: `[@]label(|label)*(^ancestor)*(~sibling(|label)*)*`, with a backslash before any of `@ | ^ ~ \`
+inside labels. Only `parse_symbol` reads this notation. It is for input from outside: names in files written before
+tables were stored, in handwritten grammars, and in skeletal trees that were written to files.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from typing import NamedTuple, NoReturn, SupportsIndex, overload
 import numpy as np
 
 from sapwood.errors import ModelError
-from sapwood.schema import Column
-from sapwood.shapes import Array, Bool, Shaped
-from sapwood.storage import pack_strings, unpack_strings
+from sapwood.storage.arrays import pack_strings, unpack_strings
+from sapwood.storage.schema import Column
+from sapwood.storage.shapes import Array, Bool, Shaped
 
 _SPECIAL = re.compile(r"([@|^~\\])")
 _LABEL = r"(?:[^@|^~\\]|\\.)*"
 _NAME = re.compile(rf"(@?)({_LABEL}(?:\|{_LABEL})*)((?:\^{_LABEL})*)((?:~{_LABEL}(?:\|{_LABEL})*)*)", re.DOTALL)
 _PIECE = re.compile(rf"([|^~])({_LABEL})", re.DOTALL)
 _CACHE = 1 << 16
-# What a stored part of a symbol is.
+# Kinds of stored parts of a symbol.
 _OF_CHAIN, _ANCESTOR, _SIBLING, _OF_SIBLING = range(4)
-# Which kinds of part may come behind each of them, and at first.
+# The kinds that may follow each kind, and that may come first.
 _FOLLOWS = [[1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 1, 1], [0, 0, 1, 1]]
 _FIRST = [1, 0, 0, 0]
-# The arrays of a table in a file. Each symbol has a label at least.
+# The arrays of a table in a file. Each symbol has at least one label.
 SYMBOLS = (
     Column("symbols", "text", "symbols"),
     Column("symbols.labels", "text", "labels", along="symbols.part"),
@@ -48,18 +47,18 @@ SYMBOLS = (
 
 
 class Parts(NamedTuple):
-    """What a symbol is made of.
+    """The parts of a symbol.
 
     Attributes
     ----------
     labels
-        The chain of labels from top to bottom; of an intermediate symbol the label of its phrase.
+        The chain of labels from top to bottom; for an intermediate symbol, the label of its phrase.
     ancestors
         Labels above, the nearest first.
     siblings
         Chains of labels of the siblings that were cut off before, the last first.
     intermediate
-        Whether binarising introduced it, so that no label of a tree stands for it.
+        True if binarisation introduced the symbol, so that it has no label in a tree.
     """
 
     labels: tuple[str, ...]
@@ -75,7 +74,7 @@ class Symbol(str):
     parts: Parts
 
     def __new__(cls, name: str, parts: Parts) -> Symbol:
-        """Build from a name and what it stands for."""
+        """Build from a name and its parts."""
         symbol = super().__new__(cls, name)
         object.__setattr__(symbol, "parts", parts)
         return symbol
@@ -88,12 +87,12 @@ class Symbol(str):
 
     @property
     def base(self) -> Symbol:
-        """The symbol without ancestors and siblings: what it is at v = 1, h = 0."""
+        """The symbol without ancestors and siblings, as with v = 1 and h = 0."""
         return make_symbol(self.parts.labels, intermediate=self.parts.intermediate) if self.parts.labels else self
 
     @property
     def chain(self) -> tuple[str, ...]:
-        """The labels of a tree that the symbol stands for, top first: none for an intermediate one."""
+        """The tree labels that the symbol represents, top first: none for an intermediate one."""
         return () if self.parts.intermediate else self.parts.labels
 
 
@@ -104,7 +103,7 @@ def make_symbol(
     siblings: tuple[tuple[str, ...], ...] = (),
     intermediate: bool = False,
 ) -> Symbol:
-    r"""Return the symbol with these parts, named in the usual notation.
+    r"""Return the symbol with these parts, with its name in the usual notation.
 
     >>> make_symbol(("VP",), siblings=(("NP", "N"),), intermediate=True)
     '@VP~NP|N'
@@ -126,7 +125,7 @@ def _chain(labels: tuple[str, ...]) -> str:
 
 @lru_cache(_CACHE)
 def parse_symbol(name: str) -> Symbol | None:
-    r"""Return the symbol of a name from outside, None if it is not in the notation.
+    r"""Parse the name of a symbol; returns None if it is not in the notation.
 
     >>> parse_symbol("S|VP^ROOT").parts
     Parts(labels=('S', 'VP'), ancestors=('ROOT',), siblings=(), intermediate=False)
@@ -152,18 +151,18 @@ def parse_symbol(name: str) -> Symbol | None:
 
 
 def _pieces(text: str) -> list[tuple[str, str]]:
-    """Return the signs and the labels behind them, without backslashes."""
+    """Return the separators and the labels after them, without backslashes."""
     return [(sign, re.sub(r"\\(.)", r"\1", label, flags=re.DOTALL)) for sign, label in _PIECE.findall(text)]
 
 
 def as_symbol(label: str) -> Symbol:
-    """Return a symbol itself, and the symbol of a name from outside; one that is not in the notation is one label."""
+    """Return a symbol unchanged, or parse a name; a name that is not in the notation becomes a single label."""
     return label if isinstance(label, Symbol) else parse_symbol(label) or Symbol(label, Parts((label,)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SymbolTable(Sequence[Symbol]):
-    """The symbols of a corpus or of a grammar: a sequence of their names that equals a list of the same names.
+    """The symbols of a corpus or of a grammar: a sequence that equals a list of the same names.
 
     Each column is a sequence over the symbols.
 
@@ -182,7 +181,7 @@ class SymbolTable(Sequence[Symbol]):
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> SymbolTable:
-        """Return the table of names in the notation of `parse_symbol`; symbols and whole tables stay as they are."""
+        """Return the table of names in the notation of `parse_symbol`; symbols and whole tables are kept unchanged."""
         return names if isinstance(names, SymbolTable) else cls(tuple(map(as_symbol, names)))
 
     @overload
@@ -203,7 +202,7 @@ class SymbolTable(Sequence[Symbol]):
         return repr(list(self.entries))
 
     def __eq__(self, other: object) -> bool:
-        """Compare names and parts; with other sequences of strings names alone."""
+        """Compare names and parts; with other sequences of strings, only names."""
         if isinstance(other, SymbolTable):
             return self.entries == other.entries and self.parts == other.parts
         return self.entries == tuple(other) if isinstance(other, list | tuple) else NotImplemented
@@ -213,32 +212,32 @@ class SymbolTable(Sequence[Symbol]):
 
     @cached_property
     def parts(self) -> list[Parts]:
-        """What each symbol is made of: two symbols of the same role with the same parts are the same."""
+        """The parts of each symbol: symbols of the same role with the same parts are identical."""
         return [symbol.parts for symbol in self]
 
     @cached_property
     def intermediate(self) -> Bool[Array, "symbols"]:
-        """Whether binarising introduced the symbol."""
+        """True for symbols introduced by binarisation."""
         return np.array([parts.intermediate for parts in self.parts], bool)
 
     @cached_property
     def chain(self) -> list[tuple[str, ...]]:
-        """The labels of a tree that the symbol stands for, top first: none for intermediate ones."""
+        """The tree labels that each symbol represents, top first: none for intermediate ones."""
         return [symbol.chain for symbol in self]
 
     @cached_property
     def top(self) -> list[str]:
-        """The first label of the chain; of `@VP` the `VP`."""
+        """The first label of the chain; `VP` for `@VP`."""
         return [parts.labels[0] if parts.labels else "" for parts in self.parts]
 
     @cached_property
     def bottom(self) -> list[str]:
-        """The last label of the chain, a preterminal's tag; of `@VP` the `VP`."""
+        """The last label of the chain, a preterminal's tag; `VP` for `@VP`."""
         return [parts.labels[-1] if parts.labels else "" for parts in self.parts]
 
     @cached_property
     def tags(self) -> list[str]:
-        """The tags of preterminals: their last labels, or if binarising introduced them, their names."""
+        """The tags of preterminals: their last labels, or their names if binarisation introduced them."""
         return [symbol.chain[-1] if symbol.chain else str(symbol) for symbol in self]
 
     @cached_property
@@ -247,7 +246,7 @@ class SymbolTable(Sequence[Symbol]):
         return [symbol.base for symbol in self]
 
     def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
-        """Return names, distinct labels, and the symbols' parts, as numbers of labels with their kinds, for storage."""
+        """Return names, distinct labels, and parts (numbers of labels, with their kinds) as arrays, for storage."""
         numbers: dict[str, int] = {}
         offsets, part, kind = [0], [], []
         for parts in self.parts:
@@ -268,9 +267,9 @@ class SymbolTable(Sequence[Symbol]):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]]) -> SymbolTable:
-        """Build from `to_arrays`' result, or from the names alone, which is what older files have.
+        """Build from the result of `to_arrays`, or from the names alone, which is all that older files have.
 
-        The arrays fit `SYMBOLS`; raises `ModelError` if parts are not in order.
+        The arrays must fit `SYMBOLS`; raises `ModelError` if parts are not in order.
         """
         names = unpack_strings(arrays["symbols"])
         if "symbols.part" not in arrays:
@@ -295,7 +294,7 @@ class SymbolTable(Sequence[Symbol]):
 
 
 def _check_order(offsets: np.ndarray, kind: np.ndarray) -> None:
-    """Refuse stored parts of symbols that do not come in the order of their kinds."""
+    """Refuse stored parts of symbols that are not in the order of their kinds."""
     before = np.concatenate([[_OF_CHAIN], kind[:-1]])
     before[offsets[:-1]] = len(_FOLLOWS)
     if not np.array([*_FOLLOWS, _FIRST])[before, kind].all():

@@ -1,14 +1,14 @@
-"""From clean trees to the binary skeletal trees of an L-PCFG, and back without loss.
+"""Lossless transformation of normalised trees to the binary skeletal trees of an L-PCFG, and back.
 
-Three steps, each undone exactly:
+It has three exactly invertible steps:
 
 1. unary chains become one composite symbol, `S|VP` (the papers' grammars have no unary rules); the
    root label over a single child is taken off and put back;
-2. vertical markovisation gives symbols their ancestors, `NP^VP^S`;
+2. vertical markovisation adds their ancestors to symbols, `NP^VP^S`;
 3. binarisation introduces intermediate symbols `@VP` that remember the last `h` siblings, `@VP~NP~PP`.
 
-The labels of a skeletal tree are symbols (`sapwood.trees.symbols`), which know what they stand for: undoing
-needs nothing else. A skeletal tree that was written out and read again has their names, which are read then.
+The labels of a skeletal tree are symbols (`sapwood.trees.symbols`) that carry their parts: the inverse needs
+nothing else. In a skeletal tree that was written to a file and read again, the names of symbols are parsed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from sapwood.errors import InputError, UsageError
-from sapwood.trees.heads import HeadRules
+from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.symbols import as_symbol, make_symbol
 from sapwood.trees.tree import Tree, from_preorder, plain_tree
 
@@ -35,7 +35,7 @@ def base_tree(tree: Tree) -> Tree:
 def collapse_unaries(tree: Tree) -> Tree:
     """Join each chain of single children into one node: the labels of a tree become symbols."""
 
-    # A chain is its labels from the bottom up and what is below; it becomes a node when nothing can be added.
+    # A chain is its labels from the bottom up and the nodes below; it becomes a node when it is complete.
     def visit(node: Tree, below: list[_Chain]) -> _Chain:
         if len(below) == 1:
             below[0][0].append(node.label)
@@ -67,11 +67,11 @@ def expand_symbols(tree: Tree) -> Tree:
 def annotate_ancestors(tree: Tree, order: int, *, tags: bool = False) -> Tree:
     """Give each symbol its `order - 1` nearest ancestors (the root label counts as one).
 
-    Plain tags (those that no phrase was collapsed onto) are annotated only if `tags`.
+    Plain tags (without a collapsed phrase) are annotated only with `tags`.
     """
     if order <= 1:
         return tree
-    # New symbols in preorder, then assembled from the back.
+    # Compute new symbols in preorder, then assemble the tree from the end.
     order_seen: list[tuple[str, str | None, int]] = []
     stack: list[tuple[Tree, tuple[str, ...]]] = [(tree, ("ROOT",))]
     while stack:
@@ -88,12 +88,11 @@ def annotate_ancestors(tree: Tree, order: int, *, tags: bool = False) -> Tree:
 
 
 def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRules | None = None) -> Tree:
-    """Make every node with more than two children binary, with intermediate symbols.
+    """Binarise every node with more than two children, with intermediate symbols.
 
     `right` peels children off from the left (the intermediate symbol covers the rest to the right),
-    `left` from the right, and `head` grows outward from the head child, right siblings first in the
-    tree's order of generation from the bottom. `order` siblings that were peeled off last are kept on
-    the symbol (None keeps all).
+    `left` from the right, and `head` grows outward from the head child, from the bottom up first over
+    its right siblings. The symbol keeps the last `order` siblings that were peeled off (None keeps all).
     """
 
     def visit(node: Tree, children: list[Tree]) -> Tree:
@@ -101,7 +100,7 @@ def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRul
             return node if not children else Tree(node.label, children)
         parts = as_symbol(node.label).parts
         stem = parts.labels[-1:]
-        # Neither siblings nor heads to look for: there is one intermediate symbol, whatever the children are.
+        # Without siblings and heads, there is one intermediate symbol whatever the children are.
         plain = order == 0 and direction != "head"
         below = [] if plain else [as_symbol(child.label).parts.labels for child in children]
         if direction == "right":
@@ -112,7 +111,7 @@ def binarise(tree: Tree, direction: Direction, order: int | None, heads: HeadRul
             assert heads is not None
             head = heads.head_index(stem[0], [labels[0] for labels in below])
             sides = ("l" * head + "r" * (len(children) - 1 - head))[: len(children) - 2]
-        # Walk down: `first..last` is what the current symbol still covers.
+        # Walk down: the current symbol covers `first..last`.
         first, last = 0, len(children) - 1
         seen: tuple[tuple[str, ...], ...] = ()
         peeled: list[tuple[str, Tree, str]] = []
@@ -138,31 +137,43 @@ def unbinarise(tree: Tree) -> Tree:
 
 
 def _splice(tree: Tree) -> list[Tree]:
-    """Return what is left without intermediate symbols: a parser may return one at the top, then there are several."""
+    """Return the trees without intermediate symbols: several if the root is one, which a parser may return."""
 
-    def visit(node: Tree, below: list[list[Tree]]) -> list[Tree]:
+    # The children of an intermediate symbol stay in a list within lists until there is a node for them.
+    def visit(node: Tree, below: list[Any]) -> Any:
         if node.word is not None:
-            return [node]
-        children = [tree for part in below for tree in part]
-        return children if as_symbol(node.label).parts.intermediate else [Tree(node.label, children)]
+            return node
+        return below if as_symbol(node.label).parts.intermediate else Tree(node.label, _flattened(below))
 
-    return tree.fold(visit)
+    return _flattened([tree.fold(visit)])
+
+
+def _flattened(parts: list[Any]) -> list[Tree]:
+    """Return the trees of lists within lists."""
+    found, stack = [], parts[::-1]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Tree):
+            found.append(part)
+        else:
+            stack += part[::-1]
+    return found
 
 
 @dataclass(frozen=True)
 class TreeTransform:
-    """The way from clean trees to skeletal trees, as one invertible object.
+    """Invertible transformation of normalised trees to skeletal trees.
 
     Parameters
     ----------
     vertical
-        Order of vertical markovisation: 1 is the label alone, 2 adds its parent, and so on.
+        Order of vertical markovisation: 1 = label, 2 = label and parent, and so on.
     horizontal
-        Order of horizontal markovisation: how many siblings intermediate symbols remember.
+        Order of horizontal markovisation: number of siblings that intermediate symbols remember.
     direction
         Binarisation: `right`, `left` or `head` (outward from the head child).
     annotate_tags
-        Whether vertical annotation also goes on part-of-speech tags.
+        Also annotate part-of-speech tags with ancestors.
     heads
         Text of the head table, for `direction="head"`.
     root
@@ -215,17 +226,17 @@ class TreeTransform:
         return binarise(tree, self.direction, self.horizontal, self._head_rules)
 
     def invert(self, tree: Tree) -> Tree:
-        """Return the clean tree that a skeletal tree stands for."""
+        """Return the normalised tree of a skeletal tree."""
         parts = [expand_symbols(part) for part in _splice(tree)]
         return parts[0] if len(parts) == 1 and parts[0].label == self.root else Tree(self.root, parts)
 
     def invert_symbols(
         self, symbols: Sequence[int], chains: Sequence[tuple[str, ...]], first_leaf: int, words: Sequence[str]
     ) -> Tree:
-        """Return the clean tree that a skeletal tree stands for, given by its nodes' symbols in preorder.
+        """Return the normalised tree of a skeletal tree given by its nodes' symbols in preorder.
 
-        `chains` has the labels that each symbol stands for (`SymbolTable.chain`); those from `first_leaf` on are tags.
-        This is `invert` without the skeletal tree.
+        `chains` has the labels that each symbol represents (`SymbolTable.chain`); those from `first_leaf` on are tags.
+        This is `invert` without building the skeletal tree.
         """
         waiting: list[list[Tree]] = []
         remaining = reversed(words)

@@ -1,7 +1,7 @@
-"""The tree: a label over children, or a label (the tag) over one word.
+"""Constituency tree: a label over children, or a label (the tag) over one word.
 
 Trees can be deeper than Python's recursion limit (a 2,000-word list, binarised), so nothing here
-recurses: `Tree.fold` visits bottom-up with a stack of its own, and the rest is built on it.
+recurses: `Tree.fold` visits bottom-up with an explicit stack, and the rest is built on it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Tree:
 
     @property
     def is_preterminal(self) -> bool:
-        """Whether this node is a tag over a word."""
+        """True if this node is a tag over a word."""
         return self.word is not None
 
     def fold(self, visit: Callable[[Tree, list[T]], T]) -> T:
@@ -158,7 +158,7 @@ class Tree:
 
     def __str__(self) -> str:
         """Return the tree on one line in Penn brackets."""
-        from sapwood.trees.brackets import format_tree
+        from sapwood.trees.formats.brackets import format_tree
 
         return format_tree(self)
 
@@ -168,7 +168,7 @@ class Tree:
     @classmethod
     def parse(cls, text: str) -> Tree:
         """Read one tree from a string of Penn brackets."""
-        from sapwood.trees.brackets import parse_trees
+        from sapwood.trees.formats.brackets import parse_trees
 
         trees = list(parse_trees(text, source="<string>"))
         if len(trees) != 1:
@@ -176,20 +176,23 @@ class Tree:
         return trees[0]
 
     def pretty(self, *, width: int = 100) -> str:
-        """Return the tree indented over several lines, as treebank files show it."""
-        from sapwood.trees.brackets import format_pretty
+        """Return the tree indented over several lines, as treebank files show it.
+
+        Levels that begin beyond `width` are not indented further.
+        """
+        from sapwood.trees.formats.brackets import format_pretty
 
         return format_pretty(self, width=width)
 
     def draw(self, *, unicode: bool = True, width: int | None = None) -> str:
-        """Return a drawing of the tree for the terminal, with one node a line if it would be wider than `width`."""
-        from sapwood.trees.draw import draw_to_fit
+        """Return a drawing of the tree for the terminal, with one node per line if it would be wider than `width`."""
+        from sapwood.trees.drawing.terminal import draw_to_fit
 
         return draw_to_fit(self, width, unicode=unicode)
 
     def _repr_svg_(self) -> str | None:
-        """Return a picture for notebooks; None if there would be too much of it."""
-        from sapwood.trees.svg import format_svg
+        """Return a picture for notebooks; None if it would be too large."""
+        from sapwood.trees.drawing.svg import format_svg
 
         try:
             return format_svg(self)
@@ -198,7 +201,7 @@ class Tree:
 
     @classmethod
     def from_nltk(cls, tree: nltk.Tree) -> Tree:
-        """Convert an `nltk.Tree` whose leaves are words, each alone below its tag."""
+        """Convert an `nltk.Tree` whose leaves are words, each the only child of its tag."""
         # Built bottom-up over an explicit stack; a frame is (nltk node, converted children).
         stack: list[tuple[Any, Iterator[Any], list[Tree]]] = [(tree, iter(tree), [])]
         while True:
@@ -227,7 +230,7 @@ class Tree:
         return self.fold(lambda node, below: nltk.Tree(node.label, below or [node.word]))
 
     def _events(self) -> Iterator[tuple[str, str | None, int]]:
-        """Yield `(label, word, number of children)` in preorder: all there is to know, flat."""
+        """Yield `(label, word, number of children)` in preorder: a complete flat encoding."""
         for node in self.nodes():
             yield node.label, node.word, len(node.children)
 
@@ -244,8 +247,14 @@ def from_preorder(events: Sequence[tuple[str, str | None, int]]) -> Tree:
     return waiting[0]
 
 
+def binary_from_preorder(nodes: Sequence[tuple[str, bool]], words: Sequence[str]) -> Tree:
+    """Build a binary tree over the words from `(label, is leaf)` of its nodes in preorder."""
+    remaining = iter(words)
+    return from_preorder([(label, next(remaining), 0) if leaf else (label, None, 2) for label, leaf in nodes])
+
+
 def plain_tree(label: str, children: tuple[Tree, ...], word: str | None) -> Tree:
-    """Return `Tree(label, children, word=word)` without its checks, for what is known to be right."""
+    """Return `Tree(label, children, word=word)` without its checks, for arguments known to be valid."""
     tree = Tree.__new__(Tree)
     _set_label(tree, label)
     _set_children(tree, children)

@@ -1,13 +1,13 @@
-"""The explorer: an HTTP service around models and treebanks, and the pages that show them in a browser.
+"""Explorer: an HTTP service for models and treebanks, and web pages to browse them.
 
     >>> from sapwood.web import Service
     >>> service = Service.load()
     >>> [model.name for model in service.models]
-    ['english']
+    ['en']
 
-`sapwood serve` runs it (`sapwood.web.server`). `application` is an ASGI application that any server can run; what can
-be asked for is declared in `endpoints`, once, and described (`openapi`), checked (`schemas`) and done (`work`) from
-there.
+`sapwood serve` runs it (`sapwood.web.server`). `application` is an ASGI application for any server. Requests are
+declared once, in `endpoints`, from which they are documented (`openapi`), validated (`schemas`) and executed
+(`scheduler`).
 """
 
 from sapwood.web.service import Limits, Service

@@ -1,9 +1,9 @@
-"""The ASGI application: pages, the API, and what keeps both safe.
+"""ASGI application: pages, the API, and the protection of both.
 
-Pages are files of the package, read once and found by name in a table: no path that a client sends is ever opened.
-Every answer says that nothing may be loaded from elsewhere and that no script or style may stand in a page itself.
-The API takes `application/json` alone, which other sites cannot send without being asked first (and nobody is allowed);
-on the loopback address requests must name that host, so that no other name can be made to lead here.
+Pages are files of the package, read once and looked up by name: no path sent by a client is ever opened. The content
+security policy forbids external resources and inline scripts and styles. The API accepts only `application/json`, which
+other sites cannot send without a preflight request (always refused). On the loopback address, requests must name that
+host, which prevents DNS rebinding.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from sapwood.errors import SapwoodError
+from sapwood.web.connection_limits import client_network
 from sapwood.web.endpoints import Endpoint, endpoints_of, to_bytes
-from sapwood.web.openapi import describe
-from sapwood.web.schemas import BadRequest, read_json
+from sapwood.web.openapi import PROBES, describe
+from sapwood.web.scheduler import Busy, ClientGone, Plan, RequestJob
+from sapwood.web.schemas import BadRequest, RequestTooLarge, read_json
 from sapwood.web.service import Service
-from sapwood.web.work import Busy, Job, Plan, Unwanted
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -33,7 +34,7 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 LOG = logging.getLogger("sapwood.web")
-# Seconds in which a body must arrive.
+# Time limit for a body to arrive, in seconds.
 _BODY_SECONDS = 10.0
 _JSON = "application/json"
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d+)?")
@@ -59,7 +60,7 @@ _SAFETY: Headers = [
 
 
 class Answer(NamedTuple):
-    """What is sent back."""
+    """A response."""
 
     status: int
     body: bytes
@@ -67,8 +68,8 @@ class Answer(NamedTuple):
     more: Headers = []  # noqa: RUF012
 
 
-class Failure(Exception):
-    """A request that is refused before anything is done for it."""
+class HTTPError(Exception):
+    """A request that is refused before any work is done."""
 
     def __init__(self, status: int, message: str, *more: tuple[bytes, bytes]) -> None:
         super().__init__(message)
@@ -85,11 +86,11 @@ class Application:
     Parameters
     ----------
     service
-        What is served.
+        Service to expose.
     hosts
-        Names by which clients may call the server, without ports; None: any.
+        Host names that clients may use, without ports; None: any.
     log_texts
-        Whether the log has the bodies of requests, too.
+        Whether to log the bodies of requests, too.
     """
 
     def __init__(self, service: Service, *, hosts: Collection[str] | None = None, log_texts: bool = False) -> None:
@@ -104,7 +105,7 @@ class Application:
         self._pages["/api/openapi.json"] = _page(_JSON, to_bytes(self.description))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or begin and end the service."""
+        """Answer a request, or handle the lifespan of the service."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
@@ -128,30 +129,26 @@ class Application:
         try:
             self._check_host([value for name, value in scope["headers"] if name.lower() == b"host"])
             headers = {name.lower(): value for name, value in scope["headers"]}
-            if scope["path"].startswith("/api/") and (scope["method"], scope["path"]) in self._endpoints:
+            if scope["path"] in PROBES:
+                answer = self._probe(scope)
+            elif scope["path"].startswith("/api/") and (scope["method"], scope["path"]) in self._endpoints:
                 endpoint = self._endpoints[scope["method"], scope["path"]]
                 self._check_token(headers)
                 text = await self._read(endpoint, headers, receive)
                 answer = await self._work(endpoint, scope, text, receive)
             else:
                 answer = self._page_of(scope, headers)
-        except Failure as failure:
+        except HTTPError as failure:
             answer = failure.answer
         except _Gone:
-            LOG.info("%s %s: the client has gone", scope["method"], _shown_path(scope))
+            _log_request(scope, began)
             return
         await self._send(scope, answer, send)
-        milliseconds = 1000 * (time.perf_counter() - began)
-        LOG.info(
-            "%s %s %d %d bytes %.0f ms",
-            scope["method"],
-            _shown_path(scope),
-            answer.status,
-            len(answer.body),
-            milliseconds,
-        )
+        if scope["path"] not in PROBES or answer.status != 200:
+            _log_request(scope, began, answer)
         if self._log_texts and text:
-            LOG.info("%s", text.decode("utf-8", "backslashreplace"))
+            shown = text.decode("utf-8", "backslashreplace")
+            LOG.info("%s %s", _client(scope), shown, extra={"fields": {"client": _client(scope), "text": shown}})
 
     async def _send(self, scope: Scope, answer: Answer, send: Send) -> None:
         headers = [
@@ -168,32 +165,32 @@ class Application:
     def _check_host(self, given: list[bytes]) -> None:
         if self._hosts is None:
             return
-        # A name of somebody else's that leads here, two names, or none: no browser at this machine sends that.
+        # A foreign name that resolves to this address, two names, or none: no local browser sends that.
         found = _HOST.fullmatch(given[0].decode("latin-1").lower()) if len(given) == 1 else None
         if found is None or found[1] not in self._hosts:
-            raise Failure(400, "this server is not of that name; call it as it says when it starts")
+            raise HTTPError(400, "unknown host name; use the address that the server printed when it started")
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self.service.token is None:
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        # Digests are of one length, so that not even that can be told by how long this takes.
+        # Digests have the same length, so that timing reveals nothing, not even the length.
         same = hmac.compare_digest(_digest(given.strip()), _digest(self.service.token.encode()))
         if scheme.lower() != b"bearer" or not same:
-            raise Failure(401, "the token is missing or wrong; send Authorization: Bearer TOKEN", (
+            raise HTTPError(401, "the token is missing or wrong; send Authorization: Bearer TOKEN", (
                 b"www-authenticate", b"Bearer"
             ))  # fmt: skip
 
     async def _read(self, endpoint: Endpoint, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        """Return the body, if it is of the right kind and size and comes in time."""
+        """Return the body; raises `HTTPError` if its type or size is wrong or it arrives late."""
         if endpoint.method == "POST":
             kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
             if kind != _JSON:
-                raise Failure(415, f"the body must be {_JSON}, and say so in Content-Type")
+                raise HTTPError(415, f"the body must be {_JSON}, and say so in Content-Type")
         most = self.service.limits.body
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length[:18]) > most:
-            raise Failure(413, f"the body may have up to {most} bytes", (b"connection", b"close"))
+            raise HTTPError(413, f"the body may have up to {most} bytes", (b"connection", b"close"))
         parts: list[bytes] = []
         size = 0
         try:
@@ -205,49 +202,62 @@ class Application:
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > most:
-                        raise Failure(413, f"the body may have up to {most} bytes", (b"connection", b"close"))
+                        raise HTTPError(413, f"the body may have up to {most} bytes", (b"connection", b"close"))
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
-            raise Failure(408, "the body did not arrive in time", (b"connection", b"close")) from None
+            raise HTTPError(408, "the body did not arrive in time", (b"connection", b"close")) from None
 
     async def _work(self, endpoint: Endpoint, scope: Scope, text: bytes, receive: Receive) -> Answer:
-        """Have the work done, unless the client goes away before it is.
+        """Run the work, unless the client disconnects first.
 
-        Bodies are read where the work is done: this thread has all other clients to see to.
+        Bodies are decoded by the workers, since this thread serves all other clients.
         """
 
-        def prepare(job: Job) -> Plan:
+        def prepare(job: RequestJob) -> Plan:
             body = read_json(text) if endpoint.method == "POST" else endpoint.read_query(_query(scope))
             return endpoint.prepare(self.service, body, job)
 
         gone = asyncio.ensure_future(_wait_until_gone(receive))
         try:
-            return Answer(200, await self.service.crew.run(prepare, self.service.limits.seconds, gone))
-        except Unwanted:
+            client = client_network(scope.get("client"))
+            return Answer(200, await self.service.crew.run(prepare, self.service.limits.seconds, gone, client))
+        except ClientGone:
             raise _Gone from None
+        except asyncio.CancelledError:  # after the grace period of uvicorn's shutdown
+            return _error(503, "the server is about to stop")
         except BadRequest as error:
             return _error(400, str(error))
+        except RequestTooLarge as error:
+            return _error(413, str(error))
         except Busy as error:
             return _error(503, str(error), (b"retry-after", b"1"))
         except SapwoodError as error:
             return _error(422, str(error))
         except MemoryError:
-            return _error(422, "the request needs more memory than there is; send less at a time")
+            return _error(422, "the request needs more memory than is available; send less at a time")
         except Exception:
             LOG.exception("%s: a bug in sapwood; please report it", scope["path"])
-            return _error(500, "internal error: a bug in sapwood; its log has more")
+            return _error(500, "internal error: a bug in sapwood; see the server's log")
         finally:
             gone.cancel()
+
+    def _probe(self, scope: Scope) -> Answer:
+        """Answer whether the server is alive, or ready for requests; nobody needs a token to ask."""
+        if scope["method"] not in ("GET", "HEAD"):
+            return _error(405, "method not allowed; use GET, HEAD", (b"allow", b"GET, HEAD"))
+        if scope["path"] == "/readyz" and not self.service.ready:
+            return _error(503, "not ready: no models are loaded, or the server is about to stop")
+        return Answer(200, to_bytes({"status": PROBES[scope["path"]]}))
 
     def _page_of(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         method, path = scope["method"], scope["path"]
         page = self._pages.get(path)
         if page is None and path not in self._paths:
-            return _error(404, "there is nothing of that name here; /api/openapi.json lists what there is")
+            return _error(404, "not found; /api/openapi.json lists all endpoints")
         if page is None or method not in ("GET", "HEAD"):
             allowed = "GET, HEAD" if page is not None else ", ".join(m for m, p in self._endpoints if p == path)
-            return _error(405, f"only {allowed} can be done with this", (b"allow", allowed.encode()))
+            return _error(405, f"method not allowed; use {allowed}", (b"allow", allowed.encode()))
         tag = dict(page.more)[b"etag"]
         if headers.get(b"if-none-match") == tag:
             return page._replace(status=304, body=b"")
@@ -260,7 +270,7 @@ async def _wait_until_gone(receive: Receive) -> None:
 
 
 def _query(scope: Scope) -> dict[str, str]:
-    """Return the query's values; raises `BadRequest` if they are no text."""
+    """Return the values of the query; raises `BadRequest` if they are not valid text."""
     try:
         pairs = parse_qsl(
             scope["query_string"].decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50
@@ -268,12 +278,32 @@ def _query(scope: Scope) -> dict[str, str]:
     except ValueError:
         raise BadRequest("the query is not well formed") from None
     if len(dict(pairs)) < len(pairs):
-        raise BadRequest("the query says one thing twice")
+        raise BadRequest("the query repeats a parameter")
     return dict(pairs)
 
 
+def _log_request(scope: Scope, began: float, answer: Answer | None = None) -> None:
+    """Log a request and its answer; None: the client has gone."""
+    fields: dict[str, Any] = {"client": _client(scope), "method": scope["method"], "path": _shown_path(scope)}
+    milliseconds = round(1000 * (time.perf_counter() - began))
+    if answer is None:
+        outcome = "the client has gone"
+        fields |= {"gone": True, "milliseconds": milliseconds}
+    else:
+        outcome = f"{answer.status} {len(answer.body)} bytes"
+        fields |= {"status": answer.status, "bytes": len(answer.body), "milliseconds": milliseconds}
+    who = f"{fields['client']} {fields['method']} {fields['path']}"
+    LOG.info("%s %s %d ms", who, outcome, milliseconds, extra={"fields": fields})
+
+
+def _client(scope: Scope) -> str:
+    """Return the address of a client, without its port."""
+    client = scope.get("client")
+    return str(client[0]) if client else "-"
+
+
 def _shown_path(scope: Scope) -> str:
-    """Return a path as the log has it: on one line, and not too long."""
+    """Return a path for the log: on one line, and shortened."""
     return ascii(scope["path"][:100])[1:-1]
 
 
@@ -291,7 +321,7 @@ def _page(kind: str, body: bytes) -> Answer:
 
 
 def _read_pages() -> dict[str, Answer]:
-    """Return the files of the package that are served, by path; `parse.html` is also what stands at the root."""
+    """Return the static files by URL path; `parse.html` is also served at the root."""
     pages: dict[str, Answer] = {}
     for file in (resources.files("sapwood.web") / "static").iterdir():
         kind = _TYPES.get(file.name.rpartition(".")[2])

@@ -1,4 +1,4 @@
-"""What can be asked for under `/api`: one table, from which requests are checked, answered and described."""
+"""Endpoints under `/api`: one table, from which requests are validated, answered and documented."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from sapwood.web.scheduler import Plan, RequestJob
 from sapwood.web.schemas import BadRequest, Schema, check, record
-from sapwood.web.service import Grammar, LanguageModel, Service
-from sapwood.web.work import Job, Plan
+from sapwood.web.service import ServedLanguageModel, ServedParser, Service
 
-# Where a model can be named: a service has the names of its own there.
-GRAMMAR: Schema = {"type": "string", "description": "A name that /api/info lists; the first grammar if none."}
+# Names of models; a service lists its own here.
+GRAMMAR: Schema = {"type": "string", "description": "A name from /api/info; by default, the first grammar."}
 LANGUAGE_MODEL: Schema = {
     "type": "string",
-    "description": "A name that /api/info lists; the first of its kind if none.",
+    "description": "A name from /api/info; by default, the first of its kind.",
 }
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request whose body, or query, fits its endpoint's schema."""
+    """A request whose body or query fits the schema of its endpoint."""
 
     service: Service
     body: Mapping[str, Any]
-    job: Job
+    job: RequestJob
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One thing that can be asked for.
+    """An endpoint of the API.
 
     Attributes
     ----------
     method, path
-        How.
+        HTTP method and path.
     summary
-        What it does, in a sentence.
+        Description in one sentence.
     response
-        What the answer holds.
+        Schema of the response.
     plan
         Returns the work for a request.
     body
-        What the request holds; of `GET` its query, whose values are strings and integers.
+        Schema of the request body or, for `GET`, of the query, whose values are strings and integers.
     """
 
     method: Literal["GET", "POST"]
@@ -53,14 +53,14 @@ class Endpoint:
     plan: Callable[[Request], Plan]
     body: Schema = field(default_factory=lambda: record({}))
 
-    def prepare(self, service: Service, body: Mapping[str, Any], job: Job) -> Plan:
-        """Check a request and return its work, whose result is the answer in bytes."""
+    def prepare(self, service: Service, body: Mapping[str, Any], job: RequestJob) -> Plan:
+        """Validate a request and return its work, whose result is the response in bytes."""
         check(body, self.body, "the body" if self.method == "POST" else "the query")
         plan = self.plan(Request(service, body, job))
         return Plan(plan.steps, lambda results: to_bytes(plan.finish(results)))
 
     def read_query(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the values of a query, numbers where the schema has them."""
+        """Return the values of a query, converted to numbers where the schema requires it."""
         found: dict[str, Any] = {}
         for name, text in query.items():
             kind = self.body["properties"].get(name, {}).get("type")
@@ -74,48 +74,51 @@ class Endpoint:
 
 
 def to_bytes(value: Any) -> bytes:
-    """Return a value as JSON."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    """Return a value as JSON bytes; half of a surrogate pair, which a model's label may have, is escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
 
 
 def at_once(answer: Callable[[Request], Any]) -> Callable[[Request], Plan]:
-    """Return the plan of work that is one step."""
+    """Return a plan with a single step."""
     return lambda request: Plan([lambda: answer(request)], lambda results: results[0])
 
 
 def endpoints_of(service: Service) -> list[Endpoint]:
-    """Return all endpoints that a service has: of treebanks, language models and logs only if there are any."""
-    from sapwood.web import api_evaluate, api_parse, api_states
+    """Return the endpoints of a service; treebanks, language models and logs have some only if they are served."""
+    from sapwood.web.api import evaluate as api_evaluate
+    from sapwood.web.api import parse as api_parse
+    from sapwood.web.api import states as api_states
 
     info = Endpoint(
         "GET",
         "/api/info",
-        "Say what is served: models, treebank, limits.",
+        "Describe the service: models, treebank, limits.",
         {"type": "object"},
         at_once(lambda request: request.service.describe()),
     )
     found = [info, *api_parse.ENDPOINTS, *api_evaluate.ENDPOINTS, *api_states.ENDPOINTS]
     if service.gold is not None:
-        from sapwood.web import api_treebank
+        from sapwood.web.api import treebank as api_treebank
 
         found += api_treebank.ENDPOINTS
-    if any(isinstance(model, LanguageModel) for model in service.models):
-        from sapwood.web import api_words
+    if any(isinstance(model, ServedLanguageModel) for model in service.models):
+        from sapwood.web.api import lm as api_words
 
         found += api_words.ENDPOINTS
     if service.logs:
-        from sapwood.web import api_training
+        from sapwood.web.api import training as api_training
 
         found += api_training.ENDPOINTS
     names = {
         id(schema): [model.name for model in service.models if isinstance(model, kind)]
-        for schema, kind in ((GRAMMAR, Grammar), (LANGUAGE_MODEL, LanguageModel))
+        for schema, kind in ((GRAMMAR, ServedParser), (LANGUAGE_MODEL, ServedLanguageModel))
     }
     return [replace(endpoint, body=_with_names(endpoint.body, names)) for endpoint in found]
 
 
 def _with_names(schema: Any, names: Mapping[int, list[str]]) -> Any:
-    """Return a schema that has the names of models where they can be named."""
+    """Return a schema with the names of the served models filled in."""
     if isinstance(schema, list):
         return [_with_names(one, names) for one in schema]
     if not isinstance(schema, Mapping):

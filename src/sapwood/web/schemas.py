@@ -1,6 +1,6 @@
-"""A part of JSON Schema: what requests and answers hold, written once, for the description and for the check.
+"""JSON Schema subset for requests and responses, used for documentation and for validation.
 
-Known are `type`, `enum`, `const`, `properties`, `required`, `additionalProperties` (False, or a schema), `items`,
+Supported are `type`, `enum`, `const`, `properties`, `required`, `additionalProperties` (False, or a schema), `items`,
 `prefixItems`, `minItems`, `maxItems`, `minLength`, `maxLength`, `minimum`, `maximum`, `exclusiveMinimum`,
 `exclusiveMaximum` and `anyOf`.
 """
@@ -8,12 +8,15 @@ Known are `type`, `enum`, `const`, `properties`, `required`, `additionalProperti
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from sapwood.errors import SapwoodError, shortened
 
 Schema = Mapping[str, Any]
+# Number of characters of an unknown name to compare with known ones.
+_LONGEST_NAME = 40
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -27,28 +30,32 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class BadRequest(SapwoodError):
-    """A request that is not what was described."""
+    """A request that does not fit its schema."""
+
+
+class RequestTooLarge(SapwoodError):
+    """A request beyond a limit of the service on its size; in parts it can be answered."""
 
 
 def read_json(body: bytes) -> Any:
-    """Return what a body means; raises `BadRequest` if it is no JSON, or says what UTF-8 cannot."""
+    """Return a body as decoded JSON; raises `BadRequest` if it is not JSON, or not valid UTF-8."""
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
-        if b"\\u" in body:  # which is how half a character can be written
+        if b"\\u" in body:  # an escape can encode a lone surrogate
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise BadRequest("the JSON is nested too deeply") from None
     except UnicodeDecodeError as error:
         raise BadRequest(f"the body is not valid UTF-8 at byte {error.start + 1}") from None
     except UnicodeEncodeError:
-        raise BadRequest("a string has half of a surrogate pair, which is no character") from None
+        raise BadRequest("a string has half of a surrogate pair, which is not a character") from None
     except ValueError as error:
-        raise BadRequest(f"the body is no JSON: {error}") from None
+        raise BadRequest(f"the body is not JSON: {error}") from None
     return value
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number in JSON")
+    raise ValueError(f"{constant} is not a number in JSON")
 
 
 def _finite(text: str) -> float:
@@ -59,19 +66,23 @@ def _finite(text: str) -> float:
 
 
 def check(value: Any, schema: Schema, place: str = "the body") -> None:
-    """Raise `BadRequest`, which names the place and what was expected there, unless a value fits a schema."""
+    """Raise `BadRequest`, with the place and the expected value, unless a value fits a schema."""
     if problem := _problem(value, schema, place):
         raise BadRequest(problem)
 
 
 def _problem(value: Any, schema: Schema, place: str) -> str:
     if "anyOf" in schema:
+        if problem := _unknown_of_all(value, schema["anyOf"], place):
+            return problem
         problems: list[str] = []
         for one in schema["anyOf"]:
             problems.append(_problem(value, one, place))
             if not problems[-1]:
                 return ""
-        return min(problems, key=lambda text: -text.count(".") - text.count("["))
+        # The alternative that was probably meant: it has the members that are there, or fits up to the deepest place.
+        found = zip(problems, schema["anyOf"], strict=True)
+        return min(found, key=lambda one: (_mismatches(value, one[1]), -one[0].count(".") - one[0].count("[")))[0]
     types = schema.get("type")
     if types is not None:
         names = [types] if isinstance(types, str) else types
@@ -126,16 +137,41 @@ def _of_items(value: list[Any], schema: Schema, place: str) -> str:
 
 def _of_members(value: dict[str, Any], schema: Schema, place: str) -> str:
     known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    if others is False and (problem := _unknown(value, known, place)):
+        return problem
     for name in schema.get("required", ()):
         if name not in value:
             return f"{place} has no {name!r}"
     for name, item in value.items():
-        inside = f"{place}.{shortened(name)}"
-        if name not in known and others is False:
-            return f"{inside} is not known; known are: {', '.join(known)}"
-        if problem := _problem(item, known.get(name, others), inside):
+        if problem := _problem(item, known.get(name, others), f"{place}.{shortened(name)}"):
             return problem
     return ""
+
+
+def _mismatches(value: Any, schema: Schema) -> int:
+    """Return the number of members of an object that are unknown to a schema, and of those that are missing."""
+    if not isinstance(value, dict) or schema.get("type") != "object":
+        return 0
+    return len(value.keys() - schema.get("properties", {}).keys()) + len(set(schema.get("required", ())) - value.keys())
+
+
+def _unknown(value: dict[str, Any], known: Collection[str], place: str) -> str:
+    """Return a message about the first unknown member, if any, with the known name that is most like it."""
+    for name in value:
+        if name not in known:
+            close = get_close_matches(name[:_LONGEST_NAME].lower(), known, 1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            return f"{place}.{shortened(name)} is not known; {hint}known are: {', '.join(known)}"
+    return ""
+
+
+def _unknown_of_all(value: Any, schemas: Sequence[Schema], place: str) -> str:
+    """Return a message about a member of an object that no alternative knows; none if one takes any members."""
+    records = [schema for schema in schemas if schema.get("type") == "object"]
+    if not isinstance(value, dict) or any(schema.get("additionalProperties") is not False for schema in records):
+        return ""
+    known = dict.fromkeys(name for schema in records for name in schema["properties"])
+    return _unknown(value, known, place) if known else ""
 
 
 def _shown(value: Any) -> str:
@@ -146,11 +182,11 @@ def _shown(value: Any) -> str:
     )
 
 
-# Words for schemas, so that those of endpoints are easy to read.
+# Shorthands that keep the schemas of endpoints readable.
 
 
 def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> dict[str, Any]:
-    """Return the schema of an object with these members and no others."""
+    """Return the schema of an object with exactly these members."""
     return {
         "type": "object",
         "properties": {**required, **(optional or {})},
@@ -165,17 +201,17 @@ def listing(items: Schema, **bounds: int) -> dict[str, Any]:
 
 
 def row(*items: Schema) -> dict[str, Any]:
-    """Return the schema of an array with one item of each."""
+    """Return the schema of an array with one item per schema."""
     return {"type": "array", "prefixItems": list(items), "minItems": len(items), "maxItems": len(items)}
 
 
 def mapping(values: Schema) -> dict[str, Any]:
-    """Return the schema of an object with any names."""
+    """Return the schema of an object with arbitrary keys."""
     return {"type": "object", "additionalProperties": values}
 
 
 def either(*schemas: Schema) -> dict[str, Any]:
-    """Return the schema of what fits one of several."""
+    """Return the schema of a value that fits one of several."""
     return {"anyOf": list(schemas)}
 
 

@@ -1,23 +1,34 @@
-"""Running the application: sockets, signals, and an address to look at."""
+"""Server of the application: sockets, signals, and the address to open."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import logging
 import socket
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from sapwood.errors import InputError, UsageError
 from sapwood.web.application import LOG, Application
 from sapwood.web.service import Service
 
+LogFormat = Literal["text", "json"]
+_TIME = "%Y-%m-%dT%H:%M:%S%z"
+# Maximum time for which a working thread keeps the interpreter while the thread of the connections waits for it, which
+# happens after every system call: with Python's 5 ms, a few hundred connections a second would be too many.
+_SWITCH_SECONDS = 0.0002
+# Open files of a server besides its connections, with some to spare.
+_OTHER_FILES = 32
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there; port 0 is any that is free."""
+    """Return a listening socket; port 0 picks a free one."""
+    if _files_for(_OTHER_FILES) < _OTHER_FILES:
+        raise UsageError(f"a server needs {_OTHER_FILES} open files, and this system allows fewer; raise `ulimit -n`")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -35,13 +46,28 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
+def _files_for(wanted: int) -> int:
+    """Return how many files may be open, raising the limit to what is wanted if the system permits it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return wanted if soft == resource.RLIM_INFINITY else soft
+
+
 def is_loopback(listening: socket.socket) -> bool:
-    """Return whether a socket can be reached from this machine alone."""
+    """Return whether a socket is reachable from this machine only."""
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
 def address_of(listening: socket.socket) -> str:
-    """Return the address to type into a browser."""
+    """Return the URL to open in a browser."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
@@ -52,13 +78,15 @@ def make_server(service: Service, listening: socket.socket, *, log_texts: bool =
         import uvicorn
     except ImportError:
         raise UsageError("the explorer needs uvicorn; install it with: pip install uvicorn httptools") from None
-    from sapwood.web.guarded import MOST_HEAD, guarded_protocol
+    from sapwood.web.connection_limits import MOST_HEAD, guarded_protocol
 
     hosts = _LOOPBACK_NAMES if is_loopback(listening) else None
     application = Application(service, hosts=hosts, log_texts=log_texts)
+    # A connection that has no descriptor would never be accepted, however many others only wait.
+    most = min(service.limits.connections, _files_for(service.limits.connections + _OTHER_FILES) - _OTHER_FILES + 2)
     settings = uvicorn.Config(
         application,
-        http=guarded_protocol(),
+        http=guarded_protocol(most, service.limits.connections_per_client),
         log_config=None,
         log_level="error",
         access_log=False,
@@ -67,7 +95,7 @@ def make_server(service: Service, listening: socket.socket, *, log_texts: bool =
         proxy_headers=False,
         ws="none",
         lifespan="on",
-        limit_concurrency=service.limits.connections,
+        limit_concurrency=most,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=MOST_HEAD,
@@ -82,21 +110,38 @@ def serve(
     log_texts: bool = False,
     started: Callable[[str], None] = lambda address: None,  # noqa: ARG005
 ) -> None:
-    """Serve until interrupted; `started` is called with the address when the first request can come."""
+    """Serve until interrupted; `started` is called with the address once the server accepts requests."""
     server = make_server(service, listening, log_texts=log_texts)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         started(address_of(listening))
-        with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when all is closed
+        with contextlib.suppress(KeyboardInterrupt):  # re-raised by uvicorn after shutdown
             server.run(sockets=[listening])
     finally:
+        sys.setswitchinterval(usual)
         service.close()
         listening.close()
 
 
-def log_to_stderr() -> None:
-    """Write what happens to standard error, a line each."""
+def log_to_stderr(format: LogFormat = "text") -> None:
+    """Log to standard error, one line per event, with date and time and the client's address."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    LOG.addHandler(handler)
+    handler.setFormatter(JSONFormatter() if format == "json" else logging.Formatter("%(asctime)s %(message)s", _TIME))
+    # uvicorn and asyncio log their errors here as well.
+    for logger in (LOG, logging.getLogger("uvicorn"), logging.getLogger("asyncio")):
+        logger.addHandler(handler)
+        logger.propagate = False
     LOG.setLevel(logging.INFO)
-    LOG.propagate = False
+
+
+class JSONFormatter(logging.Formatter):
+    """Formatter of log lines as JSON objects: time, level, and the fields of the event, or its message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of an event."""
+        line = {"time": self.formatTime(record, _TIME), "level": record.levelname.lower()}
+        line |= getattr(record, "fields", None) or {"message": record.getMessage()}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)

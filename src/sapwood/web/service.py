@@ -1,51 +1,62 @@
-"""What is served: models, a treebank, training logs, and the limits that requests have."""
+"""Served resources: models, a treebank, training logs, and request limits."""
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sapwood._version import __version__
 from sapwood.errors import UsageError
 from sapwood.inference.parser import Parser
 from sapwood.loading import load
-from sapwood.models import default_model_path, find_model
-from sapwood.trees.formats import BadTrees, InputFormat
+from sapwood.model.installed import INCLUDED, default_model_path, find_model
+from sapwood.model.parser_model import ParserModel
+from sapwood.trees.formats.labels import explain_all
+from sapwood.trees.formats.registry import BadTrees, InputFormat
+from sapwood.web.scheduler import WorkerPool
 from sapwood.web.schemas import BadRequest
-from sapwood.web.work import Crew
 
 if TYPE_CHECKING:
-    from sapwood.lm.models import AnyModel
-    from sapwood.web.gold import Gold
+    from sapwood.lm.io import AnyModel
+    from sapwood.web.treebank import ServedTreebank
+
+LOG = logging.getLogger("sapwood.web")
+# Name of the included model, if none is named.
+_INCLUDED = next(iter(INCLUDED))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may ask for, and how many may wait.
+    """Limits on requests and on their number.
 
     Attributes
     ----------
     body
-        Bytes of a request.
-    sentences, words
-        Sentences of a request; words of a sentence, beyond which it gets a flat tree, or an error where trees are not
-        all that is asked for.
+        Maximum size of a request in bytes.
+    characters, total_words, sentences
+        Maximum characters, words and sentences (or trees) per request.
+    words
+        Maximum words per sentence, beyond which it gets a flat tree, or an error if more than a tree is requested.
     trees
-        Trees of one sentence: alternatives, samples.
+        Maximum trees per sentence: alternatives, samples.
     seconds, sentence_seconds
-        Time for a request, waiting included, and for one sentence of it.
+        Time limit of a request, including waiting, and of each of its sentences.
     memory
-        Bytes for the chart of a sentence, about; each thread has one.
+        Approximate maximum size of a chart in bytes; each thread has one.
     queue
-        Requests that may wait or be under way; more are told to come back later.
-    connections
-        Connections that may be open.
+        Maximum number of waiting and running requests; further ones are told to retry later.
+    connections, connections_per_client
+        Maximum number of open connections, and of those of one client address.
     """
 
     body: int = 1 << 20
+    characters: int = 200_000
+    total_words: int = 50_000
     sentences: int = 1000
     words: int = 250
     trees: int = 50
@@ -54,29 +65,25 @@ class Limits:
     memory: int = 1 << 29
     queue: int = 128
     connections: int = 1000
+    connections_per_client: int = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Grammar:
-    """A parser under a name."""
+class ServedParser:
+    """A named parser."""
 
     name: str
     parser: Parser
+    # Description of a model that has no other: what the pages need.
+    least: ClassVar[dict[str, Any]] = {"kind": "grammar", "method": "unknown", "labels": [], "tags": []}
 
     @cached_property
     def labels(self) -> list[str]:
-        """The labels of phrases, those of the most frequent symbols first."""
-        grammar = self.parser.grammar
-        counts: dict[str, float] = {}
-        for number, symbol in enumerate(grammar.symbols):
-            begin, end = grammar.state_offsets[number : number + 2]
-            chain = symbol.chain[:-1] if number >= grammar.n_interminals else symbol.chain
-            for label in chain:
-                counts[label] = counts.get(label, 0.0) + float(grammar.occupancy[begin:end].sum())
-        return sorted(counts, key=lambda label: (-counts[label], label))
+        """Labels of phrases, those of the most frequent symbols first."""
+        return self.parser.labels
 
     def describe(self) -> dict[str, Any]:
-        """Return what the pages show of it."""
+        """Return its description for the pages."""
         grammar = self.parser.grammar
         return {
             "name": self.name,
@@ -89,18 +96,20 @@ class Grammar:
             "words": grammar.lexicon.n_words,
             "labels": self.labels,
             "tags": sorted(grammar.emissions.tags),
+            "explanations": explain_all([*self.labels, *grammar.emissions.tags]),
         }
 
 
 @dataclass(frozen=True, eq=False)
-class LanguageModel:
-    """A language model under a name."""
+class ServedLanguageModel:
+    """A named language model."""
 
     name: str
     model: AnyModel
+    least: ClassVar[dict[str, Any]] = {"kind": "language model", "method": "unknown"}
 
     def describe(self) -> dict[str, Any]:
-        """Return what the pages show of it."""
+        """Return its description for the pages."""
         about = self.model.describe()
         return {
             "name": self.name,
@@ -113,30 +122,31 @@ class LanguageModel:
 
 @dataclass(eq=False)
 class Service:
-    """Everything that is served.
+    """All served resources.
 
     Attributes
     ----------
     models
-        The models, each under a name of its own; the first of a kind is what is meant where none is named.
+        The models, with unique names; the first of a kind is the default.
     gold
         The treebank, if there is one.
     logs
         Training logs.
     limits
-        What requests may ask for.
+        Limits on requests.
     threads
-        Crew.
+        Number of threads that work on requests.
     token
-        What clients must know (`Authorization: Bearer TOKEN`), if anything.
+        Bearer token that clients must send (`Authorization: Bearer TOKEN`), if any.
     """
 
-    models: list[Grammar | LanguageModel]
-    gold: Gold | None = None
+    models: list[ServedParser | ServedLanguageModel]
+    gold: ServedTreebank | None = None
     logs: list[Path] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
     threads: int = 2
     token: str | None = field(default=None, repr=False)
+    closing: bool = field(default=False, init=False)
 
     @classmethod
     def load(
@@ -150,78 +160,81 @@ class Service:
         limits: Limits | None = None,
         threads: int = 2,
         token: str | None = None,
-        decoder: str | None = None,
-        threshold: float | None = None,
+        **parsing: Any,
     ) -> Service:
         """Read models (without any, the included one), a treebank and logs.
 
         Parameters
         ----------
         models
-            Paths, or names of included models. A file with several grammars is one model: their product.
+            Paths, or names of included or installed models, which are served under these names; files, without their
+            folders and `.sapwood`. A file with several grammars is one model: their product.
         treebank
             A file of trees, of the given `format`; `on_bad` is called with malformed ones.
         logs
-            Training logs; they need not be there yet.
+            Training logs; they need not exist yet.
         limits, threads, token
             As above.
-        decoder, threshold
-            Of the parsers; without a threshold, as each model says.
+        parsing
+            Settings of the parsers (`Parser`): `decoder` and `threshold`, by default those of each model.
         """
         limits = limits or Limits()
         if threads < 1:
             raise UsageError(f"threads must be at least 1, not {threads}")
-        paths = [find_model(name) for name in models]
-        loaded = [(path.name.removesuffix(".sapwood"), load(path)) for path in paths]
-        if not any(_is_grammar(thing) for _, thing in loaded):
-            path = default_model_path()
-            loaded.append((path.stem, load(path)))
-        found: list[Grammar | LanguageModel] = []
+        loaded = [(_name_of(name), load(find_model(name))) for name in models]
+        if not any(isinstance(thing, ParserModel) for _, thing in loaded):
+            loaded.append((_INCLUDED, load(default_model_path())))
+        found: list[ServedParser | ServedLanguageModel] = []
         names: set[str] = set()
         for name, thing in loaded:
             unique = next(
                 one for n in range(1, len(loaded) + 1) if (one := name if n == 1 else f"{name}-{n}") not in names
             )
             names.add(unique)
-            if _is_grammar(thing):
+            if isinstance(thing, ParserModel):
                 parser = Parser(
-                    thing,  # type: ignore[arg-type]
-                    decoder=decoder,
-                    threshold=threshold,
+                    thing,
                     max_words=limits.words,
                     max_memory=limits.memory,
                     timeout=limits.sentence_seconds,
+                    **parsing,
                 )
-                found.append(Grammar(unique, parser))
+                found.append(ServedParser(unique, parser))
             elif hasattr(thing, "next_words"):
-                found.append(LanguageModel(unique, thing))  # type: ignore[arg-type]
+                found.append(ServedLanguageModel(unique, thing))  # type: ignore[arg-type]
             else:
-                raise UsageError(f"{name}: holds no grammar and no language model, so it cannot be served")
+                raise UsageError(f"{name}: contains neither a grammar nor a language model, so it cannot be served")
         gold = None
         if treebank is not None:
-            from sapwood.trees.table import read_table
-            from sapwood.web.gold import Gold
+            from sapwood.trees.search.table import read_table
+            from sapwood.web.treebank import ServedTreebank
 
-            gold = Gold(Path(treebank).name, read_table(treebank, format=format, on_bad=on_bad))
+            gold = ServedTreebank(_shown(Path(treebank).name), read_table(treebank, format=format, on_bad=on_bad))
         return cls(found, gold, [Path(log) for log in logs], limits, threads, token)
 
     @cached_property
-    def crew(self) -> Crew:
-        """The threads that do what requests ask for."""
-        return Crew(self.threads, self.limits.queue)
+    def crew(self) -> WorkerPool:
+        """The threads that work on requests."""
+        return WorkerPool(self.threads, self.limits.queue)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are answered: the models are loaded, and the service is not about to end."""
+        return bool(self.models) and not self.closing
 
     def close(self) -> None:
         """Stop the threads, if there are any."""
+        self.closing = True
         if "crew" in vars(self):
             self.crew.close()
 
-    def grammar(self, name: str | None = None) -> Grammar:
+    def grammar(self, name: str | None = None) -> ServedParser:
         """Return the grammar of that name, or the first."""
-        return self._find(name, Grammar, "grammar")
+        return self._find(name, ServedParser, "grammar")
 
-    def language_model(self, name: str | None = None) -> LanguageModel:
+    def language_model(self, name: str | None = None) -> ServedLanguageModel:
         """Return the language model of that name, or the first."""
-        return self._find(name, LanguageModel, "language model")
+        return self._find(name, ServedLanguageModel, "language model")
 
     def _find(self, name: str | None, kind: type, title: str) -> Any:
         of_kind = [model for model in self.models if isinstance(model, kind)]
@@ -229,17 +242,34 @@ class Service:
             if name is None or model.name == name:
                 return model
         known = ", ".join(model.name for model in of_kind) or "none"
-        raise BadRequest(f"there is no {title} {'' if name is None else repr(name)}; there is: {known}")
+        raise BadRequest(f"there is no {title} {'' if name is None else repr(name)}; available: {known}")
+
+    @cached_property
+    def _descriptions(self) -> list[dict[str, Any]]:
+        """Descriptions of the models; one that cannot be described says so, and does not affect the others."""
+        found: list[dict[str, Any]] = []
+        for model in self.models:
+            try:
+                description = model.describe()
+                json.dumps(description, allow_nan=False)
+            except Exception:  # it may come from anybody
+                LOG.exception("%s: the model cannot be described", model.name)
+                problem = "the model cannot be described; see the server's log"
+                description = {"name": model.name, **model.least, "error": problem}
+            found.append(description)
+        return found
 
     def describe(self) -> dict[str, Any]:
-        """Return what is served: what the pages ask for first."""
+        """Return a description of the service, which the pages request first."""
         return {
             "version": __version__,
-            "models": [model.describe() for model in self.models],
+            "models": self._descriptions,
             "treebank": None if self.gold is None else {"name": self.gold.name, "trees": len(self.gold)},
-            "logs": [log.name for log in self.logs],
+            "logs": [_shown(log.name) for log in self.logs],
             "limits": {
                 "body": self.limits.body,
+                "characters": self.limits.characters,
+                "total_words": self.limits.total_words,
                 "sentences": self.limits.sentences,
                 "words": self.limits.words,
                 "trees": self.limits.trees,
@@ -248,7 +278,11 @@ class Service:
         }
 
 
-def _is_grammar(thing: object) -> bool:
-    from sapwood.grammar.tensor_grammar import TensorGrammar
+def _name_of(model: str) -> str:
+    """Return the name under which to serve a model: as it was given, but without the folders of a path."""
+    return _shown(Path(model).name.removesuffix(".sapwood"))
 
-    return isinstance(thing, TensorGrammar | list)
+
+def _shown(name: str) -> str:
+    """Return a file's name as text; bytes that are not UTF-8 are escaped."""
+    return name.encode("utf-8", "backslashreplace").decode()

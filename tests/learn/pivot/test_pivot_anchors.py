@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from made_up import made_up_treebank
-from sapwood.grammar.profiles import state_anchors
+from helpers.made_up import made_up_treebank
+from sapwood.grammar.state_profiles import state_anchors
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.pivot import Pivot
-from sapwood.learn.training import Checkpoints
+from sapwood.runtime.checkpoint import Checkpoint
 from sapwood.trees.corpus import Corpus
 
 MADE_UP = Corpus.from_trees(made_up_treebank(400))
 
 
 @pytest.mark.parametrize("columns", ["align", "fit"])
-@pytest.mark.parametrize("unaries", ["steps", "collapsed"])
+@pytest.mark.parametrize("unaries", ["explicit", "collapsed"])
 def test_they_are_those_of_the_learner(unaries, columns):
-    learner = Pivot(states=4, support=20, unaries=unaries, columns=columns, iterations=1)
+    learner = Pivot(states=4, min_support=20, unaries=unaries, columns=columns, iterations=1)
     grammar = learner.fit(MADE_UP)
     found = learner.anchors(MADE_UP)
     told = 0
@@ -32,14 +32,14 @@ def test_they_are_those_of_the_learner(unaries, columns):
 
 
 def test_they_stay_in_files(tmp_path):
-    grammar = Pivot(states=4, support=20).fit(MADE_UP)
+    grammar = Pivot(states=4, min_support=20).fit(MADE_UP)
     grammar.save(tmp_path / "model")
     assert TensorGrammar.load(tmp_path / "model").info["pivot"] == grammar.info["pivot"]
     assert "pivot" not in Pivot(states=1).fit(MADE_UP).info
 
 
 def test_an_interrupted_run_remembers_them(tmp_path, monkeypatch):
-    learner = Pivot(states=4, support=20, iterations=2)
+    learner = Pivot(states=4, min_support=20, iterations=2)
     whole = learner.fit(MADE_UP)
     assert whole.info["pivot"]["anchors"]
 
@@ -50,7 +50,7 @@ def test_an_interrupted_run_remembers_them(tmp_path, monkeypatch):
         raise Interrupted
 
     # Interrupted behind the first step, which is where they are found.
-    keep, kept = Checkpoints.keep, []
+    keep, kept = Checkpoint.keep, []
 
     def keep_and_stop(self, state):
         keep(self, state)
@@ -58,7 +58,7 @@ def test_an_interrupted_run_remembers_them(tmp_path, monkeypatch):
         raise Interrupted
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "keep", keep_and_stop)
+        patch.setattr(Checkpoint, "keep", keep_and_stop)
         with pytest.raises(Interrupted):
             learner.fit(MADE_UP, checkpoint=tmp_path / "run")
     assert len(kept) == 1

@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from oracles.pivot_population import random_pivot_grammar
-from sapwood.evaluate import match_grammars
 from sapwood.learn.pivot import Pivot
+from sapwood.research import match_grammars
+from sapwood.research.pivot_grammars import random_pivot_grammar
 from sapwood.trees.corpus import Corpus
 
 STATES = 3
@@ -55,7 +55,7 @@ def test_and_goes_on_falling():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"rule_iterations": 2}, {"fading": 0.0, "smoothing": 0.6, "lexical_smoothing": 0.6}],
+    [{"rule_iterations": 2}, {"smoothing_half_count": 0.0, "smoothing": 0.6, "lexical_smoothing": 0.6}],
     ids=["a few iterations", "smoothing that stays"],
 )
 def test_what_would_keep_it_from_falling(settings):

@@ -10,16 +10,16 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchors.separable import separable
-from effort import examples
-from made_up import made_up_treebank
+from helpers.effort import examples
+from helpers.made_up import made_up_treebank
 from sapwood import kernels
 from sapwood.errors import UsageError
+from sapwood.learn.pivot.anchors import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.pivot.learner import _all, _draw, _Evidence, _roots, _solve_rule, _Triples
-from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
+from sapwood.learn.spectral.feature_matrices import SymbolFeatures, extract
 from sapwood.learn.spectral.features import Entries
-from sapwood.learn.spectral.matrices import SymbolFeatures, extract
 from sapwood.learn.spectral.node_table import NodeTable
+from sapwood.research.separable_matrices import separable
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 

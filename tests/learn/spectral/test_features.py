@@ -13,11 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from effort import examples, slow
-from made_up import made_up_treebank
+from helpers.effort import examples, slow
+from helpers.made_up import made_up_treebank
+from helpers.strategies import PLAIN_LABELS, deep, trees
+from helpers.treebank_files import treebank
 from sapwood import read_trees
 from sapwood.errors import UsageError
-from sapwood.learn.lexical import LexicalModel, LexicalSettings
+from sapwood.learn.lpcfg.lexical import LexicalModel, LexicalSettings
+from sapwood.learn.lpcfg.unary import EMPTY, unfold
+from sapwood.learn.spectral.feature_matrices import SymbolFeatures, extract, scale, scale_factors
 from sapwood.learn.spectral.features import (
     FEATURE_SETS,
     INSIDE,
@@ -29,17 +33,13 @@ from sapwood.learn.spectral.features import (
     from_function,
     register_feature,
 )
-from sapwood.learn.spectral.matrices import SymbolFeatures, extract, scale, scale_factors
 from sapwood.learn.spectral.node_table import NodeTable, NodeView
-from sapwood.learn.unary import EMPTY, unfold
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.heads import HeadRules, head_positions
-from sapwood.trees.signatures import shape
+from sapwood.trees.heads.rules import HeadRules, head_positions
+from sapwood.trees.lexicon.signatures import shape
 from sapwood.trees.symbols import as_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree
-from strategies import PLAIN_LABELS, deep, trees
-from treebank_files import treebank
 
 TRANSFORMS = [
     TreeTransform(1, 0),
@@ -236,7 +236,6 @@ def check_arrays(table: NodeTable, nodes: list[Slow], rules: tuple[HeadRules, bo
     assert table.sibling.tolist() == numbers(
         [None if node.parent is None else node.parent.children[1 - node.side] for node in nodes]
     )
-    assert table.is_left.tolist() == [node.side == 0 for node in nodes]
     assert table.is_right.tolist() == [node.side == 1 for node in nodes]
     assert table.is_empty.tolist() == [node.empty for node in nodes]
     tags = [None if tag < 0 else table.tags[tag] for tag in table.tag.tolist()]

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.made_up import f1, made_up_treebank
 from learn.spectral.test_learner import MADE_UP, TREES, problem_of, projected_nodes
-from made_up import f1, made_up_treebank
 from sapwood.errors import UsageError
 from sapwood.learn.spectral import Spectral
 from sapwood.learn.spectral.clustering import observed_counts
 from sapwood.learn.spectral.moments import Statistics
 from sapwood.learn.spectral.nonnegative import nearest_counts, regularised_inverse, state_means
 from sapwood.learn.spectral.projection import ProjectedNodes
-from sapwood.run.progress import Silent
-from sapwood.run.workers import Threads
+from sapwood.runtime.executor import Threads
+from sapwood.runtime.progress import Silent
 
 OTHERS = made_up_treebank(40, seed=7)
 
@@ -24,7 +24,7 @@ OTHERS = made_up_treebank(40, seed=7)
 def known_states(seed: int) -> tuple[ProjectedNodes, np.ndarray, list[np.ndarray]]:
     """Return vectors that tell states without noise, the state of each node, and the states' mean inside vectors."""
     rng = np.random.default_rng(seed)
-    projected = projected_nodes("steps")
+    projected = projected_nodes("explicit")
     corpus = projected.corpus
     node_state = np.zeros(corpus.n_nodes, np.int64)
     means, inside, outside = [], [], []
@@ -47,7 +47,7 @@ def known_states(seed: int) -> tuple[ProjectedNodes, np.ndarray, list[np.ndarray
 def test_states_that_are_known_are_counted(seed):
     """If each node's vectors are the means of its state, the counts are those of the states themselves."""
     projected, node_state, means = known_states(seed)
-    problem = problem_of("steps")
+    problem = problem_of("explicit")
     statistics = Statistics.of(projected, None, problem, Threads(1), Silent())
     layout, counts = nearest_counts(problem, statistics, means, 0.0, problem.trees.one_state(), ridge=0.0)
     expected = observed_counts(problem, layout, node_state)
@@ -91,7 +91,7 @@ def test_regularised_inverse():
 
 
 def test_means_are_those_of_clusters():
-    projected = projected_nodes("steps")
+    projected = projected_nodes("explicit")
     means = state_means(projected, Threads(1), 0)
     for mean, inside, size in zip(means, projected.inside, projected.states.tolist(), strict=True):
         assert mean.shape == (size, size)
@@ -114,7 +114,7 @@ class Noted:
 
 def test_clusters_lie_along_what_correlates_most():
     """Coordinates count by their singular values, not all alike, and whatever their scale."""
-    projected = projected_nodes("steps")
+    projected = projected_nodes("explicit")
     signs = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]] * 5)
     for values, along in (([0.9, 0.3], 0), ([0.3, 0.9], 1)):
         made = replace(projected, inside=[signs * [1.0, 50.0]], outside=[signs], singular_values=[np.array(values)])
@@ -126,7 +126,7 @@ def test_clusters_lie_along_what_correlates_most():
 
 def test_the_learner():
     log = Noted()
-    settings = {"states": 4, "support": 10, "backoff": (20.0, 10.0), "weights": "non-negative", "polish": 2}
+    settings = {"states": 4, "min_support": 10, "backoff": (20.0, 10.0), "weights": "non-negative", "polish": 2}
     grammar = Spectral(**settings).fit(MADE_UP, dev=OTHERS, log=log)
     assert grammar.probabilistic
     grammar.validate(1e-3)
@@ -149,7 +149,7 @@ def test_the_learner():
 
 def test_nothing_is_without_probability():
     """Where the real-valued grammar has sentences without a probability, this one has none."""
-    settings = {"states": 4, "support": 10, "backoff": 20.0}
+    settings = {"states": 4, "min_support": 10, "backoff": 20.0}
     trees = made_up_treebank(80, seed=11)
     figures = {}
     for weights in ("real", "non-negative"):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from oracles.reference import tree_probability
-from oracles.spectral_population import learn_from_population
 from sapwood.errors import InputError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.lpcfg.lexical import LexicalSettings
 from sapwood.learn.spectral import Spectral
+from sapwood.learn.spectral.features import SEQUENCE_INSIDE, SEQUENCE_OUTSIDE
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.sequences import SEQUENCE_INSIDE, SEQUENCE_OUTSIDE
+from sapwood.research.exact_moments import learn_spectral
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.sequences import right_branching
 from sapwood.trees.tree import Tree
@@ -104,8 +104,9 @@ def learn(sequences, nodes="all") -> TensorGrammar:
     """Learn two states without smoothing."""
     corpus = Corpus.from_trees(right_branching(sequences))
     return Spectral(
-        states=2, inside=SEQUENCE_INSIDE, outside=SEQUENCE_OUTSIDE, least=1, backoff=0, tolerance=1e-6, support=1,
-        nodes=nodes, rare=0, lexical=UNSMOOTHED,
+        states=2, inside=SEQUENCE_INSIDE, outside=SEQUENCE_OUTSIDE, min_feature_count=1, backoff=0, tolerance=1e-6,
+        min_support=1,
+        nodes=nodes, rare_threshold=0, lexical=UNSMOOTHED,
     ).fit(corpus)  # fmt: skip
 
 
@@ -197,7 +198,7 @@ def test_grammars_are_the_hmm():
 
 
 def test_the_population_gives_the_hmm_back():
-    plain, tagged = learn_from_population(TRUTH.grammar()), learn_from_population(TRUTH.tagged_grammar())
+    plain, tagged = learn_spectral(TRUTH.grammar()), learn_spectral(TRUTH.tagged_grammar())
     assert plain.states.tolist() == [2, 2]
     assert tagged.states.tolist() == [2, 1, 1, 1]
     assert (plain.tensors < 0).any()
@@ -215,7 +216,7 @@ def test_a_sample_gives_the_hmm_nearly_back_like_the_spectral_hmm():
     ours = grammar_error(grammar)
     theirs = error(spectral_hmm(sequences, 3))
     # The sum over all sequences up to four words is about 0.8, and one state is not enough.
-    one_state = learn_from_population(TRUTH.grammar(), 1)
+    one_state = learn_spectral(TRUTH.grammar(), 1)
     assert grammar_error(one_state) > 0.2
     assert ours < 0.03
     assert theirs < 0.03
@@ -236,6 +237,6 @@ def test_errors_fall_with_the_square_root_of_the_sample():
 def test_one_node_of_each_tree_is_enough():
     """Picked nodes are weighted by the size of their tree; without this the result would tend to something else."""
     grammar = learn(TRUTH.sample(np.random.default_rng(3), 30_000), nodes="one")
-    unweighted = learn_from_population(TRUTH.grammar(), scheme="one node")
+    unweighted = learn_spectral(TRUTH.grammar(), scheme="one node")
     assert grammar_error(grammar) < 0.06
     assert grammar_error(unweighted) > 0.3

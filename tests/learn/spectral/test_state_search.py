@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from effort import examples
+from helpers.effort import examples
+from helpers.made_up import made_up_treebank
 from learn.spectral.test_learner import MADE_UP, TREES, problem_of, projected_nodes
-from made_up import made_up_treebank
 from sapwood.errors import ModelError, UsageError
-from sapwood.learn.run import train
 from sapwood.learn.spectral import Spectral
 from sapwood.learn.spectral.moments import Statistics
-from sapwood.learn.spectral.state_search import LADDER, Scores, search_states
-from sapwood.run.progress import Silent
-from sapwood.run.workers import Threads
+from sapwood.learn.spectral.state_search import LADDER, StateScores, search_states
+from sapwood.pipeline.train import train
+from sapwood.runtime.executor import Threads
+from sapwood.runtime.progress import Silent
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_truncated_statistics_are_those_of_truncated_vectors(weighted):
-    projected, problem = projected_nodes("steps"), problem_of("steps")
+    projected, problem = projected_nodes("explicit"), problem_of("explicit")
     corpus, rng = projected.corpus, np.random.default_rng(0)
     weights = rng.integers(0, 3, corpus.n_nodes).astype(float) if weighted else None
     full = Statistics.of(projected, weights, problem, Threads(1), Silent())
@@ -56,7 +56,7 @@ def test_one_symbol_after_the_other(seed, beam):
     rungs = [[*(count for count in LADDER if count < top), int(top)] for top in most]
     best = max(product(*rungs), key=lambda states: worth(np.array(states)))
     start = np.array([rng.choice(own) for own in rungs])
-    found = search_states(Scores(worth), start, most, [0, 1, 2], beam=beam)
+    found = search_states(StateScores(worth), start, most, [0, 1, 2], beam=beam)
     assert worth(found) == pytest.approx(worth(np.array(best)))
 
 
@@ -66,17 +66,19 @@ def test_a_beam_sees_further():
     def worth(states: np.ndarray, *_: object) -> float:
         return {(2, 2): 1.0, (1, 2): 0.5, (1, 1): 2.0, (2, 1): 0.0}.get(tuple(states.tolist()), -1.0)
 
-    narrow, wide = (search_states(Scores(worth), np.array([2, 2]), np.array([2, 2]), [0, 1], beam=b) for b in (1, 2))
+    narrow, wide = (
+        search_states(StateScores(worth), np.array([2, 2]), np.array([2, 2]), [0, 1], beam=b) for b in (1, 2)
+    )
     assert (narrow.tolist(), wide.tolist()) == ([2, 2], [1, 1])
 
 
 def test_of_equals_the_smaller_is_better():
-    found = search_states(Scores(lambda *_: 1.0), np.array([8, 8]), np.array([16, 16]), [0, 1])
+    found = search_states(StateScores(lambda *_: 1.0), np.array([8, 8]), np.array([16, 16]), [0, 1])
     assert found.tolist() == [1, 1]
 
 
 def test_symbols_without_a_turn_stay():
-    found = search_states(Scores(lambda states, *_: float(states.sum())), np.array([4, 4]), np.array([8, 8]), [1])
+    found = search_states(StateScores(lambda states, *_: float(states.sum())), np.array([4, 4]), np.array([8, 8]), [1])
     assert found.tolist() == [4, 8]
 
 
@@ -87,7 +89,7 @@ def test_scores_are_measured_once_and_kept(tmp_path):
         measured.append((tuple(states.tolist()), number, symbol))
         return -float(np.abs(states - np.array([3, 6])).sum())
 
-    whole = search_states(Scores(worth, path, {"run": 1}), np.array([4, 4]), np.array([9, 9]), [0, 1])
+    whole = search_states(StateScores(worth, path, {"run": 1}), np.array([4, 4]), np.array([9, 9]), [0, 1])
     assert whole.tolist() == [3, 6]
     assert len(measured) == len({states for states, *_ in measured})
     assert [number for _, number, _ in measured] == list(range(len(measured)))
@@ -100,32 +102,34 @@ def test_scores_are_measured_once_and_kept(tmp_path):
         measured.clear()
         with pytest.raises(KeyboardInterrupt):
             search_states(
-                Scores(lambda *given, stop=stop: _interrupt() if given[1] == stop else worth(*given), path, {"run": 1}),
+                StateScores(
+                    lambda *given, stop=stop: _interrupt() if given[1] == stop else worth(*given), path, {"run": 1},
+                ),
                 np.array([4, 4]), np.array([9, 9]), [0, 1],
             )  # fmt: skip
-        again = Scores(worth, path, {"run": 1}) if stop else Scores(worth)
+        again = StateScores(worth, path, {"run": 1}) if stop else StateScores(worth)
         assert search_states(again, np.array([4, 4]), np.array([9, 9]), [0, 1]).tolist() == [3, 6]
         assert measured == all_of_them
         if not stop:
-            search_states(Scores(worth, path, {"run": 1}), np.array([4, 4]), np.array([9, 9]), [0, 1])
+            search_states(StateScores(worth, path, {"run": 1}), np.array([4, 4]), np.array([9, 9]), [0, 1])
     with pytest.raises(UsageError, match="other settings or trees"):
-        Scores(worth, path, {"run": 2})
+        StateScores(worth, path, {"run": 2})
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(ModelError, match="remove this checkpoint"):
-        Scores(worth, path, {"run": 1})
+        StateScores(worth, path, {"run": 1})
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf")])
 def test_scores_are_finite(score):
     with pytest.raises(UsageError, match="finite scores; dev gives"):
-        search_states(Scores(lambda *_: score), np.array([4]), np.array([8]), [0])
+        search_states(StateScores(lambda *_: score), np.array([4]), np.array([8]), [0])
 
 
 def _interrupt() -> float:
     raise KeyboardInterrupt
 
 
-SETTINGS = {"states": "search", "searched": 3, "support": 10, "backoff": (20.0, 10.0)}
+SETTINGS = {"states": "search", "searched": 3, "min_support": 10, "backoff": (20.0, 10.0)}
 
 
 class Noted:
@@ -187,7 +191,7 @@ def test_resuming_the_learner(tmp_path):
 
 
 def test_dev_is_needed():
-    with pytest.raises(UsageError, match="searched by what dev says"):
+    with pytest.raises(UsageError, match="search for numbers of states requires dev"):
         Spectral(states="search").fit(MADE_UP)
     for name in ("searched", "beam"):
         with pytest.raises(UsageError, match=f"{name} must be at least 1"):

@@ -1,4 +1,4 @@
-"""Pivot learning: the grammar's own parameters, by anchors and convex problems."""
+"""Pivot learning: L-PCFG parameters by anchors and convex problems."""
 
 from sapwood.learn.pivot.learner import Pivot, PivotEM
 

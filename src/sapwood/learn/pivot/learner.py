@@ -1,16 +1,16 @@
-"""Pivot learning from a treebank (Cohen and Collins 2014), with many features, and EM from there.
+"""Pivot learning from a treebank (Cohen and Collins 2014), with many features, optionally refined by EM.
 
-Step 1 decomposes the features of each symbol (`symbols`). Step 2 finds for each rule the joint distribution of the
+Step 1 decomposes the features of each symbol (`anchors`). Step 2 finds for each rule the joint distribution of the
 states of its node and of its two children that makes the features around it most probable (equation 1, and section 6.2
-for several features): the objective is a sum over all ways to look at one outside feature of the node and one inside
-feature of each child. Here each node contributes a few of these ways, drawn at random, at a small part of the cost, or
-all of them if asked for. (With a few all nodes count the same, while in the sum those with many features count for
+for several features): the objective is a sum over all triples of one outside feature of the node and one inside feature
+of each child. Here each node contributes a few triples, drawn at random, at a small fraction of the cost, or all of
+them on request. (With a few triples, all nodes count the same, while in the full sum those with many features count
 more. Either way each term is maximal, in expectation, at the true distribution.) Step 3 and section 6.1 give all
 probabilities.
 
-What draws estimates from samples towards each other vanishes as data grow, so that they tend to the grammar: pseudo-
-counts (`shrinkage`, `strength`) and smoothing that fades are small beside large counts, equation 1 is solved to within
-so many nats of a rule's whole log-likelihood, and anchors must be seen more often the more there is to see.
+All shrinkage vanishes as data grow, so that estimates are consistent: pseudo-counts (`shrinkage`, `rule_prior`) and
+fading smoothing are small relative to large counts, equation 1 is solved to within a fixed number of nats of a rule's
+whole log-likelihood, and the count required of anchors grows with the data.
 """
 
 from __future__ import annotations
@@ -24,57 +24,56 @@ import numpy as np
 import scipy.sparse
 
 from sapwood import kernels
-from sapwood.anchors.decomposition import Columns
-from sapwood.anchors.simplex import Solver
 from sapwood.grammar.emissions import offsets_of
-from sapwood.learn.forecast import Phase
-from sapwood.learn.latent import LatentCounts, LatentWeights, nodes_by_rule
-from sapwood.learn.pivot.symbols import SymbolSettings, SymbolStates, find_states
-from sapwood.learn.problem import LatentProblem
-from sapwood.learn.refined import Refined, Start
-from sapwood.learn.settings import choice, integer, number
+from sapwood.learn.lpcfg.em_loop import TrainingState
+from sapwood.learn.lpcfg.em_refinement import EMInit, EMRefined
+from sapwood.learn.lpcfg.problem import LPCFGProblem
+from sapwood.learn.lpcfg.unary import EMPTY
+from sapwood.learn.lpcfg.weights import LatentCounts, LatentWeights, nodes_by_rule
+from sapwood.learn.pivot.anchors import SymbolSettings, SymbolStates, find_states
 from sapwood.learn.spectral.feature_learner import FeatureLearner
-from sapwood.learn.spectral.matrices import SymbolFeatures, extract
+from sapwood.learn.spectral.feature_matrices import SymbolFeatures, extract
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.training import TrainingState
-from sapwood.learn.unary import EMPTY
-from sapwood.run.parallel import with_one_blas_thread
-from sapwood.run.progress import Progress, Silent, track
+from sapwood.numerics.anchor_nmf import Columns
+from sapwood.numerics.simplex import Solver
+from sapwood.runtime.blas import with_one_blas_thread
+from sapwood.runtime.params import choice, integer, number
+from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
 
-# Triples handled at a time: their pairs of children's states stay in the cache.
+# Triples per batch: their pairs of children's states fit the cache.
 _CHUNK = 256
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Pivot(FeatureLearner, Refined):
-    """Learns a probabilistic L-PCFG by anchors and convex problems, and EM from there if asked to.
+class Pivot(FeatureLearner, EMRefined):
+    """Learner of a probabilistic L-PCFG by anchors and convex problems, optionally refined by EM.
 
     Parameters
     ----------
-    states, inside, outside, least, kappa, tolerance, support
-        See `FeatureLearner`. Only features seen `support` times can be anchors.
+    states, inside, outside, min_feature_count, kappa, tolerance, min_support
+        See `FeatureLearner`. Only features seen `min_support` times can be anchors.
     shrinkage
-        What rare features say is drawn towards what all say together, as if that had been seen so often more.
+        Estimates of rare features are shrunk to the overall mean, as if it had been seen this often more.
     columns
-        How the states of outside features are found: by anchors of their own, aligned (`align`, figure 2), or given
+        Estimation of the states of outside features: by anchors of their own, aligned (`align`, figure 2), or given
         those of inside features (`fit`, the remark of section 5.3).
     solver
-        Of the least squares over the simplex.
+        Solver of the least squares over the simplex.
     alignment_iterations, rule_iterations
-        The most EM iterations for equation 3, and for equation 1.
+        Maximum number of EM iterations for equation 3, and for equation 1.
     rule_tolerance
-        Iterations for equation 1 end when a rule's objective is known to be at most so many nats below its maximum.
-    combinations
-        How many ways to look at the features around a node count in equation 1, drawn at random; `"all"`: the whole sum
-        of section 6.2, which takes hundreds of times more memory and time.
-    strength
+        Iterations for equation 1 end when a rule's objective is provably within this many nats of its maximum.
+    feature_triples
+        Number of feature triples per node in equation 1, drawn at random; `"all"`: the whole sum of section 6.2, which
+        takes hundreds of times more memory and time.
+    rule_prior
         Pseudo-counts in equation 1, distributed as if the three states were independent.
-    smoothing, lexical_smoothing, fading
-        Of the grammar and of EM afterwards, see `SmoothingLearner`.
-    iterations, every, patience
-        Of EM afterwards (pivot+EM), see `Refined`.
-    unaries, rare, lexical, random_state, threads, workers
+    smoothing, lexical_smoothing, smoothing_half_count
+        Smoothing of the grammar and of EM afterwards, see `SmoothingLearner`.
+    iterations, eval_every, patience
+        Settings of EM afterwards (pivot+EM), see `EMRefined`.
+    unaries, rare_threshold, lexical, random_state, threads, workers
         See `LatentLearner`.
 
     Examples
@@ -87,25 +86,26 @@ class Pivot(FeatureLearner, Refined):
 
     method: ClassVar[str] = "pivot"
 
-    shrinkage: float = number(10.0, "As if what all features say had been seen so often more, beside a feature's own.")
-    columns: Columns = choice("align", "How columns of matrices find their states.", get_args(Columns))
-    solver: Solver = choice("active-set", "How the least squares over the simplex are solved.", get_args(Solver))
-    alignment_iterations: int = integer(50, "Iterations of EM for equation 3.", low=1)
-    rule_iterations: int = integer(500, "The most iterations of EM for equation 1.", low=1)
-    rule_tolerance: float = number(10.0, "How far below its maximum equation 1 of a rule may end, in nats.")
-    combinations: int | Literal["all"] = integer(
-        4, "How many ways to look at a node's features count in equation 1; all: section 6.2.", low=1, words=("all",)
+    shrinkage: float = number(10.0, "Pseudo-count of the mean over all features in the estimate of each.")
+    columns: Columns = choice(
+        "align", "Estimation of column distributions: align anchors, or fit to the rows' states.", get_args(Columns)
     )
-    strength: float = number(2.0, "Pseudo-counts in equation 1.")
-    patience: int | None = integer(3, "EM ends when --dev has got no better so many times.", low=1, optional=True)
-    fading: float = number(1000.0, "How many occurrences of a state halve its smoothing; 0: none do.")
-
-    def _phases(self, problem: LatentProblem) -> list[Phase]:
-        return [replace(phase, features=5.0) for phase in super()._phases(problem)]
+    solver: Solver = choice("active-set", "Solver of the least-squares problems over the simplex.", get_args(Solver))
+    alignment_iterations: int = integer(50, "EM iterations of the alignment of anchors.", low=1)
+    rule_iterations: int = integer(500, "Maximum EM iterations of the estimate of a rule.", low=1)
+    rule_tolerance: float = number(10.0, "Tolerated gap to the maximum log-likelihood of a rule, in nats.")
+    feature_triples: int | Literal["all"] = integer(
+        4, "Number of feature triples per node in the estimate of a rule; all uses every one.", low=1, options=("all",)
+    )
+    rule_prior: float = number(2.0, "Pseudo-count in the estimate of a rule.")
+    patience: int | None = integer(3, "Stop after N evaluations on --dev without improvement.", low=1, optional=True)
+    smoothing_half_count: float = number(
+        1000.0, "Occurrences of a state that halve its smoothing; 0 keeps it constant."
+    )
 
     @with_one_blas_thread
     def anchors(self, corpus: Corpus) -> dict[str, list[tuple[str, str | None]]]:
-        """Return for each symbol with hidden states the inside and the outside feature that stand for each of them.
+        """Return the inside and outside anchor features of each state, for each symbol with hidden states.
 
         Outside anchors are None if the columns are fitted.
         """
@@ -115,9 +115,9 @@ class Pivot(FeatureLearner, Refined):
         return {name: pairs for name, pairs in zip(problem.trees.corpus.symbols, described, strict=True) if pairs}
 
     @with_one_blas_thread
-    def _counts(self, problem: LatentProblem, progress: Progress, layout: LatentWeights) -> Start:
+    def _counts(self, problem: LPCFGProblem, progress: Progress, layout: LatentWeights) -> EMInit:
         features, found = self._find(problem, progress)
-        evidence = _Evidence(features, found, self.combinations, self.shrinkage, self.random_state)
+        evidence = _Evidence(features, found, self.feature_triples, self.shrinkage, self.random_state)
         layout = replace(layout, states=np.array([states.states for states in found], np.int32))
         tensors = self._rules(problem.trees.corpus, found, evidence, progress)
         words = problem.trees.by_class(layout.states, _words(problem, features, found, evidence, layout.states))
@@ -128,10 +128,10 @@ class Pivot(FeatureLearner, Refined):
             for pair in _described(features, symbol, states) or [("", None)] * states.states
             for text in pair
         )
-        return Start(replace(layout, root=root), LatentCounts(tensors, words, root), anchors)
+        return EMInit(replace(layout, root=root), LatentCounts(tensors, words, root), anchors)
 
-    def _told(self, problem: LatentProblem, state: TrainingState) -> dict[str, Any]:
-        """Return the anchors of each symbol that has several states: `of` has their place in `anchors`, -1 for none."""
+    def _told(self, problem: LPCFGProblem, state: TrainingState) -> dict[str, Any]:
+        """Return the anchors of each symbol with several states: `of` has their index in `anchors`, -1 for none."""
         bottom = range(len(problem.corpus.symbols)) if problem.unfolded is None else problem.unfolded.bottom.tolist()
         begins = state.weights.state_offsets.tolist()
         places: dict[int, int] = {}
@@ -146,15 +146,17 @@ class Pivot(FeatureLearner, Refined):
         ]
         return {"pivot": {"of": [places.get(symbol, -1) for symbol in bottom], "anchors": anchors}}
 
-    def _find(self, problem: LatentProblem, progress: Progress) -> tuple[SymbolFeatures, list[SymbolStates]]:
-        """Step 1."""
+    def _find(self, problem: LPCFGProblem, progress: Progress) -> tuple[SymbolFeatures, list[SymbolStates]]:
+        """Step 1: decompose the features of each symbol."""
         corpus = problem.trees.corpus
         with progress.stage("features", total=1, unit="passes") as stage:
-            features = extract(NodeTable(corpus, problem.word_classes), self.inside, self.outside, least=self.least)
+            features = extract(
+                NodeTable(corpus, problem.word_classes), self.inside, self.outside, least=self.min_feature_count
+            )
             stage.step()
         wanted = self._wanted(problem)
         settings = SymbolSettings(
-            self.kappa, self.tolerance, self.shrinkage, float(self.support), self.columns, self.solver,
+            self.kappa, self.tolerance, self.shrinkage, float(self.min_support), self.columns, self.solver,
             self.alignment_iterations,
         )  # fmt: skip
         # Each symbol's matrices alone: they can be sent to other processes.
@@ -163,7 +165,7 @@ class Pivot(FeatureLearner, Refined):
             for symbol in range(len(corpus.symbols))
         )
         call = partial(_find_symbol, settings, self.random_state)
-        found = self.where.map(call, items)
+        found = self.executor.map(call, items)
         return features, list(track(found, progress, "decomposing", total=len(corpus.symbols), unit="symbols"))
 
     def _rules(self, corpus: Corpus, found: list[SymbolStates], evidence: _Evidence, progress: Progress) -> np.ndarray:
@@ -172,23 +174,23 @@ class Pivot(FeatureLearner, Refined):
             evidence.triples(corpus, found, rule, nodes)
             for rule, nodes in zip(corpus.rules.tolist(), nodes_by_rule(corpus), strict=True)
         )
-        call = partial(_solve_rule, self.strength, self.rule_iterations, self.rule_tolerance)
-        solved = self.where.map(call, items)
+        call = partial(_solve_rule, self.rule_prior, self.rule_iterations, self.rule_tolerance)
+        solved = self.executor.map(call, items)
         parts = list(track(solved, progress, "rules", total=len(corpus.rules), unit="rules"))
         return np.concatenate([np.zeros(0), *parts])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PivotEM(Pivot):
-    """Pivot learning, and EM from there: settings as for `Pivot`, with `iterations` of EM."""
+    """Pivot learning followed by EM: settings as for `Pivot`, with `iterations` of EM."""
 
     method: ClassVar[str] = "pivot+em"
 
-    iterations: int = integer(10, "Iterations of EM afterwards.", low=1)
+    iterations: int = integer(10, "EM iterations after the initial estimate.", low=1)
 
 
 def _described(features: SymbolFeatures, symbol: int, states: SymbolStates) -> list[tuple[str, str | None]]:
-    """Return the inside and the outside feature that stand for each state of a symbol, if it has any."""
+    """Return the inside and outside anchor of each state of a symbol, if it has any."""
     inside = [_shown(features.describe_inside(symbol, int(column))) for column in states.inside_anchors]
     outside = [
         None if column < 0 else _shown(features.describe_outside(symbol, int(column)))
@@ -198,7 +200,7 @@ def _described(features: SymbolFeatures, symbol: int, states: SymbolStates) -> l
 
 
 def _shown(feature: str) -> str:
-    """Return a feature as people want it: a unary rule has no empty leaf."""
+    """Return a feature in readable form: a unary rule has no empty leaf."""
     return feature.replace(f" {EMPTY}", "").replace("\0", "")
 
 
@@ -210,7 +212,7 @@ def _find_symbol(
 
 
 class _Triples(NamedTuple):
-    """What is seen around the nodes of one rule: likelihoods of states by distinct triples of features."""
+    """Features around the nodes of one rule: likelihoods of states by distinct triples of features."""
 
     outside: np.ndarray
     left: np.ndarray
@@ -233,13 +235,13 @@ def _solve_rule(strength: float, iterations: int, tolerance: float, triples: _Tr
 
 @dataclass(frozen=True, eq=False)
 class _Drawn:
-    """One side's features: for each node some drawn at random, and what each of them says.
+    """Features of one side: for each node some drawn at random, and the likelihood of each.
 
     Attributes
     ----------
     features
         `(combinations, nodes)` int32: columns of the symbol's matrix; one beyond the last where a node has none. If all
-        count, as many as a node can have, and -1 where this one has no more.
+        are used, as many as a node can have, padded with -1.
     likelihood
         By symbol, `(d + 1, m)` float32: `p(h|f) / p(h)`, which is `p(f|h)` up to a factor; the last row is 1.
     """
@@ -249,7 +251,7 @@ class _Drawn:
 
 
 class _Evidence:
-    """What features say about states, as equation 1 wants it."""
+    """Likelihoods of states given features, for equation 1."""
 
     def __init__(
         self,
@@ -278,12 +280,12 @@ class _Evidence:
                 mass = np.asarray(matrix.sum(axis=0)).reshape(-1, 1)
                 seen = mass + shrinkage
                 says = mass * given / np.maximum(states.prior, 1e-300) + shrinkage
-                # A feature of no weight says nothing.
+                # A feature without weight is uninformative.
                 drawn = np.where(seen > 0, says / np.where(seen > 0, seen, 1.0), 1.0)
                 side.likelihood.append(np.vstack([drawn, np.ones((1, states.states))]).astype(np.float32))
 
     def triples(self, corpus: Corpus, found: list[SymbolStates], rule: list[int], nodes: np.ndarray) -> _Triples:
-        """Return what is seen around the given nodes of a rule."""
+        """Return the feature triples around the given nodes of a rule."""
         a, b, c = rule
         start = np.outer(found[a].prior, np.outer(found[b].prior, found[c].prior)).astype(np.float32)
         if start.size == 1:
@@ -323,7 +325,7 @@ def _draw(matrix: scipy.sparse.csr_array, times: int, rng: np.random.Generator) 
 
 
 def _all(matrix: scipy.sparse.csr_array) -> np.ndarray:
-    """Return for each row all of its columns, `(most, rows)`, and -1 where there are no more."""
+    """Return the columns of each row, `(most, rows)`, padded with -1."""
     sizes = np.diff(matrix.indptr)
     found = np.full((max(int(sizes.max(initial=0)), 1), len(sizes)), -1, np.int32)
     rows = np.repeat(np.arange(len(sizes)), sizes)
@@ -343,7 +345,7 @@ def _crossed(outside: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[
 
 
 def _words(
-    problem: LatentProblem,
+    problem: LPCFGProblem,
     features: SymbolFeatures,
     found: list[SymbolStates],
     evidence: _Evidence,

@@ -1,6 +1,6 @@
-"""Spectral learning: features, one singular value decomposition a symbol, moments, done."""
+"""Spectral learning: features, one singular value decomposition per symbol, and moments."""
 
-from sapwood.learn.spectral.clustering import Cluster
+from sapwood.learn.spectral.clustering import StateClustering
 from sapwood.learn.spectral.learner import Spectral
 
-__all__ = ["Cluster", "Spectral"]
+__all__ = ["Spectral", "StateClustering"]

@@ -1,8 +1,8 @@
-"""Hidden states by clustering (Narayan and Cohen 2015): nodes whose projected vectors lie together share a state.
+"""State clustering (Narayan and Cohen 2015): nodes with nearby projected vectors share a hidden state.
 
 The nodes of each symbol are clustered by k-means on their projected inside and outside vectors, and the treebank, now
-with a state at every node, is simply counted: a proper L-PCFG, sparse and non-negative, in one pass. It parses alone,
-and EM can start from it.
+with a state at every node, is simply counted: a proper L-PCFG, sparse and non-negative. It can parse as it is, or
+initialise EM.
 """
 
 from __future__ import annotations
@@ -14,57 +14,54 @@ from typing import ClassVar
 import numpy as np
 
 from sapwood.grammar.emissions import offsets_of
-from sapwood.learn.latent import LatentCounts, LatentWeights
-from sapwood.learn.problem import LatentProblem
-from sapwood.learn.refined import Refined, Start
-from sapwood.learn.settings import integer, number
+from sapwood.learn.lpcfg.em_refinement import EMInit, EMRefined
+from sapwood.learn.lpcfg.problem import LPCFGProblem
+from sapwood.learn.lpcfg.weights import LatentCounts, LatentWeights
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.learn.spectral.projection import diagnostics
-from sapwood.run.parallel import with_one_blas_thread
-from sapwood.run.progress import Progress, track
-from sapwood.shapes import Array, Float, Int, Int64
-
-# Rounds of k-means at most, and nodes whose distances are computed at a time.
-_ROUNDS = 30
-_CHUNK = 1 << 16
+from sapwood.numerics.kmeans import k_means
+from sapwood.runtime.blas import with_one_blas_thread
+from sapwood.runtime.params import integer, number
+from sapwood.runtime.progress import Progress, track
+from sapwood.storage.shapes import Array, Float, Int
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Cluster(FeatureLearner, Refined):
-    """Learns a probabilistic L-PCFG by clustering nodes, and EM from there if asked to.
+class StateClustering(FeatureLearner, EMRefined):
+    """Learner of a probabilistic L-PCFG by clustering nodes, optionally refined by EM.
 
     Parameters
     ----------
-    states, inside, outside, least, kappa, tolerance, support
+    states, inside, outside, min_feature_count, kappa, tolerance, min_support
         See `FeatureLearner`; `states` is the number of clusters.
     dimensions
-        Singular vectors that the clustering looks at.
-    iterations, every, patience, smoothing, lexical_smoothing
-        Of EM from the clustered grammar, see `Refined`.
+        Number of singular vectors to cluster on.
+    iterations, eval_every, patience, smoothing, lexical_smoothing
+        Settings of EM from the clustered grammar, see `EMRefined`.
     noise
-        Random numbers of this size (in standard deviations of each coordinate) are added to the vectors, for ensembles
-        whose members differ more than seeds make them.
-    unaries, rare, lexical, random_state, threads, workers
+        Noise of this size (in standard deviations of each coordinate) is added to the vectors, for ensembles whose
+        members differ more than seeds alone make them.
+    unaries, rare_threshold, lexical, random_state, threads, workers
         See `LatentLearner`.
 
     Examples
     --------
     >>> from sapwood.trees import Corpus, Tree
     >>> corpus = Corpus.from_trees([Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 9)
-    >>> Cluster(states=4).fit(corpus)
+    >>> StateClustering(states=4).fit(corpus)
     <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>
     """
 
     method: ClassVar[str] = "cluster"
 
-    dimensions: int = integer(24, "Singular vectors that the clustering looks at.", low=2)
-    every: int = integer(2, "How many iterations of EM are between two looks at --dev.", low=1)
-    noise: float = number(0.0, "Noise on the vectors, for ensembles.")
+    dimensions: int = integer(24, "Number of singular vectors to cluster on.", low=2)
+    eval_every: int = integer(2, "Evaluate on --dev every N EM iterations.", low=1)
+    noise: float = number(0.0, "Noise added to the vectors, for ensembles.")
 
     @with_one_blas_thread
-    def _counts(self, problem: LatentProblem, progress: Progress, layout: LatentWeights) -> Start:
-        """Return the numbers of states, and the counts of the corpus with the clusters for states."""
+    def _counts(self, problem: LPCFGProblem, progress: Progress, layout: LatentWeights) -> EMInit:
+        """Return the numbers of states, and the counts of the corpus with clusters as states."""
         corpus = problem.trees.corpus
         wanted = self._wanted(problem)
         vectors = np.where(wanted > 1, self.dimensions, 1)
@@ -77,7 +74,7 @@ class Cluster(FeatureLearner, Refined):
             for symbol, values in enumerate(projected.singular_values)
         )
         call = partial(_cluster_symbol, self.noise, self.random_state)
-        found = self.where.map(call, items)
+        found = self.executor.map(call, items)
         labels = list(track(found, progress, "clustering", total=len(corpus.symbols), unit="symbols"))
         states = np.array([int(label.max()) + 1 for label in labels], np.int32)
         node_state = np.empty(corpus.n_nodes, np.int64)
@@ -86,10 +83,10 @@ class Cluster(FeatureLearner, Refined):
             node_state[nodes] = label[projected.place[nodes]]
         layout = replace(layout, states=states)
         counts = observed_counts(problem, layout, node_state)
-        return Start(replace(layout, root=counts.root), counts)
+        return EMInit(replace(layout, root=counts.root), counts)
 
 
-def observed_counts(problem: LatentProblem, layout: LatentWeights, node_state: Int[Array, "nodes"]) -> LatentCounts:
+def observed_counts(problem: LPCFGProblem, layout: LatentWeights, node_state: Int[Array, "nodes"]) -> LatentCounts:
     """Count rules, words and roots of a corpus whose nodes have the given states."""
     trees, corpus = problem.trees, problem.trees.corpus
     inner = np.flatnonzero(corpus.rule >= 0)
@@ -128,42 +125,3 @@ def standardised(vectors: Float[Array, "nodes dimensions"]) -> Float[Array, "nod
     scaled = vectors / np.where(size > 0, size, 1.0)
     length = np.sqrt((scaled**2).sum(axis=1, keepdims=True))
     return scaled / np.where(length > 0, length, 1.0)
-
-
-def k_means(
-    points: Float[Array, "points dimensions"], clusters: int, rng: np.random.Generator
-) -> Int64[Array, "points"]:
-    """Return the cluster of each point: Lloyd's algorithm from the start of k-means++.
-
-    (Arthur and Vassilvitskii 2007.) A cluster that loses all its points is left empty.
-    """
-    clusters = min(clusters, len(points))
-    centres = points[rng.integers(len(points))][None]
-    nearest = ((points - centres[0]) ** 2).sum(axis=1)
-    while len(centres) < clusters:
-        total = nearest.sum()
-        if total <= 0:  # no more different points
-            break
-        drawn = int(np.searchsorted(np.cumsum(nearest), rng.random() * total, side="right"))
-        chosen = points[min(drawn, len(points) - 1)]
-        centres = np.concatenate([centres, chosen[None]])
-        nearest = np.minimum(nearest, ((points - chosen) ** 2).sum(axis=1))
-    labels = np.full(len(points), -1)
-    for _ in range(_ROUNDS):
-        before, labels = labels, _closest(points, centres)
-        if np.array_equal(before, labels):
-            break
-        sums = np.zeros_like(centres)
-        np.add.at(sums, labels, points)
-        counts = np.bincount(labels, minlength=len(centres))
-        centres = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
-    return labels
-
-
-def _closest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    labels = np.empty(len(points), np.int64)
-    norms = (centres**2).sum(axis=1) / 2
-    for begin in range(0, len(points), _CHUNK):
-        part = slice(begin, begin + _CHUNK)
-        labels[part] = np.argmax(points[part] @ centres.T - norms, axis=1)
-    return labels

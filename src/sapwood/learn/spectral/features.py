@@ -1,4 +1,4 @@
-"""Features of what stands inside and outside of tree nodes, as sparse matrices, one pair per symbol.
+"""Features of the inside and outside trees of nodes, as sparse matrices, one pair per symbol.
 
 Spectral learning sees each node of symbol `a` as a pair of vectors: `phi(t)` of the inside tree `t`, the node with all
 below it, and `psi(o)` of the outside tree `o`, everything else (Cohen et al. 2014, section 7.1). Given the hidden state
@@ -7,12 +7,12 @@ allowed as long as an inside one looks at nothing outside and the other way roun
 
 A *feature* is a function of a `NodeTable` that returns `(nodes,)` integers, -1 for nodes that do not have it. Each
 distinct value becomes a column, with a 1 in the rows of its nodes. Values are compared within one symbol only, so the
-label `a` need not be part of them. What is missing because a tree ends there (the parent of a root, the word before
-the first) is a value of its own. `INSIDE` and `OUTSIDE` have the features by name, `FEATURE_SETS` sets of them;
+label `a` need not be part of them. Missing context at the edge of a tree (the parent of a root, the word before the
+first) is a value of its own. `INSIDE` and `OUTSIDE` have the features by name, `FEATURE_SETS` sets of them;
 `register_feature` adds others, and `from_function` makes one from plain Python.
 
-In trees with unary steps (`sapwood.learn.unary`) empty leaves are no words: they have no width, are never heads, and
-are not seen by features of neighbouring words.
+In trees with unary steps (`sapwood.learn.lpcfg.unary`) empty leaves are not words: they have no width, are never heads,
+and are invisible to features of neighbouring words.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.learn.spectral.node_table import NodeTable, NodeView
-from sapwood.shapes import Array, Int, Int64, Num
-from sapwood.trees.signatures import shape
+from sapwood.storage.shapes import Array, Int, Int64, Num
+from sapwood.trees.lexicon.signatures import shape
 
 Side: TypeAlias = Literal["inside", "outside"]
-# Where bins of widths begin: 0, 1, .., 5, then two to each doubling.
+# Lower edges of width bins: 0, 1, .., 5, then two per doubling.
 BIN_EDGES: Final = np.array([0, 1, 2, 3, 4, 5, *(e for k in range(1, 30) for e in (3 << k, 4 << k))])
 _ROOM = 1 << 62
 _SUFFIX, _PREFIX = 3, 2
@@ -40,7 +40,7 @@ _SUFFIX, _PREFIX = 3, 2
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """What a feature may return instead of one number a node: any number of weighted values for each.
+    """Alternative return value of a feature: any number of weighted values per node.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Entries:
     weight
         Weights of equal pairs are added up.
     names
-        What each value means.
+        Descriptions of values.
     """
 
     node: Int[Array, "entries"]
@@ -68,14 +68,14 @@ class Entries:
 
 
 FeatureFunction: TypeAlias = Callable[[NodeTable], np.ndarray | Entries]
-# In words what value a node has.
+# Describes the value of a node.
 Describe: TypeAlias = Callable[[NodeTable, int], str]
 F = TypeVar("F", bound=FeatureFunction)
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A named feature: call it on a `NodeTable`; for `describe` see `register_feature`."""
+    """A named feature, to be called on a `NodeTable`; for `describe` see `register_feature`."""
 
     name: str
     side: Side
@@ -115,9 +115,9 @@ def register_feature(name: str, side: Side, *, describe: Describe | None = None)
 def register_feature(
     name: str, side: Side, function: F | None = None, *, describe: Describe | None = None
 ) -> F | Callable[[F], F]:
-    """Give a feature a name by which `extract` knows it; without `function` this is a decorator.
+    """Register a feature under a name for `extract`; without `function` this is a decorator.
 
-    `describe(table, node)` puts in words what value a node has. The names of the included features are taken.
+    `describe(table, node)` describes the value of a node. The names of the built-in features are taken.
 
     >>> @register_feature("height", "inside")
     ... def height(table):
@@ -141,7 +141,7 @@ def from_function(
 ) -> Callable[[NodeTable], Entries]:
     """Make a feature from a function of one node that returns one value, several, values with weights, or None.
 
-    The function is called for each node, so this takes a while on a large treebank.
+    The function is called for each node, which is slow on a large treebank.
 
     >>> def ending(node):
     ...     return node.word[-2:] if node.word else None
@@ -181,7 +181,7 @@ def from_function(
 
 
 def combine(*parts: Int[Array, "nodes"]) -> Int64[Array, "nodes"]:
-    """Number the distinct combinations of several integers a node, in order; -1 where any of them is negative."""
+    """Number the distinct combinations of several integers per node, in order; -1 where any is negative."""
     result = np.full(len(parts[0]), -1, np.int64)
     present = np.logical_and.reduce([part >= 0 for part in parts])
     if not present.any():
@@ -195,17 +195,17 @@ def combine(*parts: Int[Array, "nodes"]) -> Int64[Array, "nodes"]:
     return result
 
 
-def compact(values: Int[Array, "entries"], beside: int) -> tuple[Int[Array, "entries"], int]:
-    """Return values and a bound above them; they are numbered anew if the bound times `beside` could overflow."""
+def compact(values: Int[Array, "entries"], other_size: int) -> tuple[Int[Array, "entries"], int]:
+    """Return values and a bound above them, renumbered if the bound times the other size could overflow."""
     size = int(values.max(initial=-1)) + 1
-    if size * beside < _ROOM:
+    if size * other_size < _ROOM:
         return values, size
     distinct, values = np.unique(values, return_inverse=True)
     return values, len(distinct)
 
 
 def number_keys(keys: Int[Array, "entries"], size: int) -> tuple[Int64[Array, "distinct"], Int64[Array, "entries"]]:
-    """Return the distinct keys (all below `size`) in order, and the number among them of each."""
+    """Return the distinct keys (all below `size`) in order, and the index of each key among them."""
     if size > 8 * len(keys) + 1024:
         return np.unique(keys, return_inverse=True)
     new = np.zeros(size, np.int64)
@@ -216,7 +216,7 @@ def number_keys(keys: Int[Array, "entries"], size: int) -> tuple[Int64[Array, "d
 
 
 def bin_widths(widths: Int[Array, "nodes"]) -> Int64[Array, "nodes"]:
-    """Return which bin of `BIN_EDGES` each width is in: 0 to 5 have their own, then two bins to each doubling.
+    """Return the bin of `BIN_EDGES` of each width: 0 to 5 have their own, then two bins per doubling.
 
     >>> bin_widths(np.array([0, 1, 5, 6, 7, 8, 11, 12]))
     array([0, 1, 5, 6, 6, 7, 7, 8])
@@ -238,7 +238,7 @@ def _bin_name(width: int) -> str:
 
 
 def _path_name(table: NodeTable, node: int, levels: int) -> str:
-    """Return the rules above with `_` for what is below: `VP -> V _ < S -> NP _`."""
+    """Return the rules above, with `_` for the subtree below: `VP -> V _ < S -> NP _`."""
     steps = []
     for _ in range(levels):
         above = int(table.parent[node])
@@ -265,7 +265,7 @@ def _class_name(table: NodeTable, leaf: int) -> str:
     return names if len(members) <= 3 else f"{names} ... ({len(members)} words)"
 
 
-# The included features, and the functions that more than one of them needs.
+# Built-in features, and functions shared by several of them.
 
 
 def _with_child(table: NodeTable, child: np.ndarray) -> np.ndarray:
@@ -284,7 +284,7 @@ def _neighbour(table: NodeTable, leaf: np.ndarray) -> np.ndarray:
 
 
 def _path(table: NodeTable, values: np.ndarray, levels: int) -> np.ndarray:
-    """Return the entries of a node and those above it together, so many in all; 0 stands above the root."""
+    """Return the values of a node and its ancestors together, `levels` in all; 0 stands above the root."""
     parts = [values]
     for _ in range(levels - 1):
         parts.append(table.above(parts[-1], 0))
@@ -351,3 +351,35 @@ _outside("next-word", lambda t: _neighbour(t, t.next_leaf), lambda t, node: _cla
 
 FEATURE_SETS["simple"] = FeatureSet(("rule", "word"), ("parent-rule",))
 FEATURE_SETS["rich"] = FeatureSet(tuple(INSIDE), tuple(OUTSIDE))
+
+
+def _word_at(table: NodeTable, places: np.ndarray) -> np.ndarray:
+    """Return the class, from 1, of the word `places` positions after each node's first; 0 if there is none."""
+    is_word = table.is_leaf & ~table.is_empty
+    leaves = np.flatnonzero(is_word)
+    first = np.cumsum(is_word) - is_word
+    at = table.start + places
+    present = (at >= 0) & (at < table.end + table.words_after)
+    return np.where(present, 1 + table.word_class[leaves[np.where(present, first + places, 0)]], 0)
+
+
+def _first_word(table: NodeTable) -> np.ndarray:
+    return _word_at(table, np.zeros(table.n_nodes, np.int64))
+
+
+def _word_before(table: NodeTable) -> np.ndarray:
+    return _word_at(table, np.full(table.n_nodes, -1))
+
+
+def _word_behind(table: NodeTable) -> np.ndarray:
+    return _word_at(table, table.width)
+
+
+# Features of sequences as right-branching trees (`sapwood.trees.sequences`): the default features of a phrase use rules
+# and tags but no words, and carry no information about states if all words have the same tag. With these, `Omega` of
+# `S` holds the bigrams that Hsu, Kakade and Zhang (2009) learn HMMs from.
+SEQUENCE_INSIDE: Final = ("rule", Feature("first-word", "inside", _first_word))
+SEQUENCE_OUTSIDE: Final = (
+    Feature("word-before", "outside", _word_before),
+    Feature("word-behind", "outside", _word_behind),
+)

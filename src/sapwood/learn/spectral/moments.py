@@ -1,8 +1,8 @@
-"""Moments of projected vectors: all that a spectral grammar is made of.
+"""Moments of projected vectors: the sufficient statistics of a spectral grammar.
 
-Sums and means are over all nodes, or over those with weight. The vectors of a symbol come by falling singular value, so
-the first `m` coordinates of any moment are the same moment with `m` states: what was computed once with many states
-serves for all smaller numbers of them (`Statistics.truncated`).
+Sums and means are over all nodes, or over those with weight. The coordinates of a symbol's vectors are sorted by
+decreasing singular value, so the first `m` coordinates of any moment are the same moment with `m` states: moments
+computed once with many states serve for all smaller numbers (`Statistics.truncated`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sapwood.learn.latent import nodes_by_rule
-from sapwood.learn.problem import LatentProblem
+from sapwood.learn.lpcfg.problem import LPCFGProblem
+from sapwood.learn.lpcfg.weights import nodes_by_rule
 from sapwood.learn.spectral.projection import ProjectedNodes
-from sapwood.run.progress import Progress, track
-from sapwood.run.workers import Workers
-from sapwood.shapes import Array, Float, Float64, Int, Int32, Num
+from sapwood.runtime.executor import Executor
+from sapwood.runtime.progress import Progress, track
+from sapwood.storage.shapes import Array, Float, Float64, Int, Int32, Num
 
-# Nodes whose products are made at a time.
+# Nodes per batch of products.
 _CHUNK = 2048
 
 
@@ -27,8 +27,8 @@ _CHUNK = 2048
 class RuleMoments:
     """Means of products of projected vectors over the nodes with one rule `a -> b c`.
 
-    `third` of `Z (x) Y_left (x) Y_right`; `second` of its three pairs; `first` of the three vectors; `count` nodes,
-    whose weights are `weight` in all (`count`, if all nodes are used).
+    `third` is the mean of `Z (x) Y_left (x) Y_right`, `second` of its three pairs, `first` of the three vectors.
+    `count` is the number of nodes, `weight` their total weight (`count`, if all nodes are used).
     """
 
     count: int
@@ -38,7 +38,7 @@ class RuleMoments:
     third: Float64[Array, "m_a m_b m_c"]
 
     def truncated(self, a: int, b: int, c: int) -> RuleMoments:
-        """Return the moments with so many states of the three symbols."""
+        """Return the moments with `a`, `b` and `c` states of the three symbols."""
         z, left, right = self.first
         ab, ac, bc = self.second
         first, second = (z[:a], left[:b], right[:c]), (ab[:a, :b], ac[:a, :c], bc[:b, :c])
@@ -52,17 +52,17 @@ class Statistics:
     Attributes
     ----------
     states
-        The states of each symbol.
+        Number of states of each symbol.
     totals
-        What the nodes of each symbol weigh in all.
+        Total weight of the nodes of each symbol.
     inside, outside
-        By symbol, the means of inside and outside vectors.
+        Means of inside and outside vectors, by symbol.
     rules
-        By rule, its moments.
+        Moments, by rule.
     root
-        By symbol, the sum of inside vectors over the trees whose root it is.
+        Sums of inside vectors over trees, by root symbol.
     words
-        By preterminal, a row for each word: the sum of outside vectors over its leaves.
+        Sums of outside vectors over leaves, by preterminal, with a row for each word.
     """
 
     states: Int32[Array, "symbols"]
@@ -78,28 +78,24 @@ class Statistics:
         cls,
         projected: ProjectedNodes,
         weights: Float[Array, "nodes"] | None,
-        problem: LatentProblem,
-        workers: Workers,
+        problem: LPCFGProblem,
+        workers: Executor,
         progress: Progress,
     ) -> Statistics:
-        """Compute all of them; without `weights` all nodes have one of 1."""
-        corpus, roots = projected.corpus, projected.corpus.roots
-        root = [np.zeros(int(size)) for size in projected.states]
-        for a in np.unique(corpus.symbol[roots]).tolist():
-            at = roots[corpus.symbol[roots] == a]
-            root[a] = projected.inside[a][projected.place[at]].sum(axis=0)
+        """Compute all statistics; without `weights` all nodes have weight 1."""
+        corpus = projected.corpus
         return cls(
             states=projected.states,
             totals=np.bincount(corpus.symbol, weights=weights, minlength=len(corpus.symbols)),
             inside=[_mean(y, weights, projected, a) for a, y in enumerate(projected.inside)],
             outside=[_mean(z, weights, projected, a) for a, z in enumerate(projected.outside)],
             rules=list(rule_moments(projected, weights, workers, progress)),
-            root=root,
-            words=_word_sums(projected, weights, problem),
+            root=root_sums(projected),
+            words=word_sums(projected, weights, problem),
         )
 
     def truncated(self, states: Int[Array, "symbols"], rules: Int[Array, "rules 3"]) -> Statistics:
-        """Return the statistics with fewer states: the first ones of each symbol."""
+        """Return the statistics with fewer states: the first of each symbol."""
         sizes = np.minimum(states, self.states).astype(np.int32)
         inner = len(sizes) - len(self.words)
         return Statistics(
@@ -113,7 +109,7 @@ class Statistics:
         )
 
     def tensors(self, rules: Int[Array, "rules 3"], backoff: float) -> list[Float64[Array, "m_a m_b m_c"]]:
-        """Return the weights of the rules, smoothed (`backoff` is the strength of `smoothed`)."""
+        """Return the smoothed weights of the rules (`backoff` is the strength of `smoothed`)."""
         return [
             smoothed(moment, backoff, self.outside[a], self.inside[b], self.inside[c])
             * (moment.weight / self.totals[a] if self.totals[a] else 0.0)
@@ -121,7 +117,7 @@ class Statistics:
         ]
 
     def word_sums(self) -> Float64[Array, "word_weights"]:
-        """Return the rows of all words, one after another."""
+        """Return the rows of all words, concatenated."""
         return np.concatenate([np.zeros(0), *(rows.ravel() for rows in self.words)])
 
 
@@ -131,7 +127,7 @@ def _cut(arrays: Sequence[np.ndarray], sizes: np.ndarray) -> list[np.ndarray]:
 
 
 def _mean(vectors: np.ndarray, weights: np.ndarray | None, projected: ProjectedNodes, symbol: int) -> np.ndarray:
-    """Return the weighted mean over a symbol's nodes (the plain one, if none has weight)."""
+    """Return the weighted mean over a symbol's nodes (the unweighted mean, if none has weight)."""
     if weights is None:
         return vectors.mean(axis=0)
     nodes = np.flatnonzero((projected.corpus.symbol == symbol) & (weights > 0))
@@ -140,11 +136,23 @@ def _mean(vectors: np.ndarray, weights: np.ndarray | None, projected: ProjectedN
     return np.average(vectors[projected.place[nodes]], axis=0, weights=weights[nodes])
 
 
-def _word_sums(projected: ProjectedNodes, weights: np.ndarray | None, problem: LatentProblem) -> list[np.ndarray]:
+def root_sums(projected: ProjectedNodes) -> list[Float64[Array, "m_a"]]:
+    """Return the sums of inside vectors over trees, by root symbol."""
+    corpus, roots = projected.corpus, projected.corpus.roots
+    found = [np.zeros(int(size)) for size in projected.states]
+    for a in np.unique(corpus.symbol[roots]).tolist():
+        at = roots[corpus.symbol[roots] == a]
+        found[a] = projected.inside[a][projected.place[at]].sum(axis=0)
+    return found
+
+
+def word_sums(
+    projected: ProjectedNodes, weights: Float[Array, "nodes"] | None, problem: LPCFGProblem
+) -> list[Float64[Array, "words_of_symbol m_a"]]:
     """Return the sums of `Z` over the leaves of each pair of preterminal and word, by preterminal.
 
-    With weights they are scaled by one factor for each preterminal, so that its leaves have a weight of 1 on average.
-    A preterminal none of whose leaves has weight gets the sums over all.
+    Weights are scaled by one factor per preterminal, so that its leaves have a mean weight of 1. If no leaf of a
+    preterminal has weight, the sums are over all its leaves.
     """
     corpus, pair_symbol, pair = projected.corpus, problem.trees.word_symbol, problem.trees.pair_of_leaf
     leaves = np.flatnonzero(corpus.word >= 0)
@@ -165,15 +173,15 @@ def _word_sums(projected: ProjectedNodes, weights: np.ndarray | None, problem: L
 def rule_moments(
     projected: ProjectedNodes,
     weights: Float[Array, "nodes"] | None,
-    workers: Workers,
+    workers: Executor,
     progress: Progress,
 ) -> Iterator[RuleMoments]:
-    """Yield the moments of each rule, over the nodes with weight; without `weights` all have one of 1."""
+    """Yield the moments of each rule over the nodes with weight; without `weights` all have weight 1."""
     corpus = projected.corpus
     parts = nodes_by_rule(corpus)
     if weights is not None:
         parts = [nodes[weights[nodes] > 0] for nodes in parts]
-    # Each rule's vectors alone: they can be sent to other processes.
+    # Items hold only the vectors of one rule, to be cheap to send to other processes.
     items = (
         (
             projected.outside[a][projected.place[nodes]],
@@ -188,11 +196,11 @@ def rule_moments(
 
 
 def _moments_of_rule(item: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]) -> RuleMoments:
-    """Return the means over the nodes of one rule, given `Z`, both `Y` and weights of all."""
+    """Return the means over the nodes of one rule, given their `Z`, both `Y` and weights."""
     z, left, right, weights = item
     count = len(z)
     weight = float(count)
-    # Weights go to one factor of each product.
+    # Apply weights to one factor of each product.
     lefts, rights = left, right
     if weights is not None:
         own = weights[:, None]
@@ -221,7 +229,7 @@ def smoothed(
     left: Float[Array, "m_b"],
     right: Float[Array, "m_c"],
 ) -> Float[Array, "m_a m_b m_c"]:
-    """Return the smoothed third-order mean of a rule; the vectors are the means of its symbols."""
+    """Return the smoothed third-order mean of a rule; the vectors are the means of its three symbols."""
     if strength == 0 or moments.count == 0:
         return moments.third
     own = np.sqrt(moments.count) / (strength + np.sqrt(moments.count))

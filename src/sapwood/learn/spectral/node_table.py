@@ -1,4 +1,4 @@
-"""What features need to know about the nodes of a corpus, as arrays over all of them."""
+"""Node attributes that features are computed from, as arrays over all nodes of a corpus."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.kernels import climb, descend
-from sapwood.shapes import Array, Bool, Int, Int64, Num, Shaped
+from sapwood.storage.shapes import Array, Bool, Int, Int64, Num, Shaped
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.heads import HeadRules
+from sapwood.trees.heads.rules import HeadRules
 
 
 class NodeTable:
-    """A corpus with what features need to know about its nodes, each array made when it is first asked for.
+    """Attributes of the nodes of a corpus, each array computed on first use.
 
-    Arrays say -1 where there is nothing; nodes are meant by their numbers.
+    Missing values are -1; nodes are given by their indices.
 
     Parameters
     ----------
     corpus
         The trees.
     word_classes
-        The class of each word (see `LexicalModel.word_classes`); by default each word is its own.
+        The class of each word (see `LexicalModel.word_classes`); by default each word is its own class.
     heads
-        Which child is the head, asked once per rule; an intermediate symbol `@X` counts as an `X`. By default the
-        table of the corpus' transform, or the one for English, and if the trees were binarised outward from these
-        heads, then the head is where the intermediate symbol is.
+        Head rules, applied once per rule; an intermediate symbol `@X` counts as an `X`. By default the table of the
+        corpus' transform, or the one for English; if the trees were binarised outward from these heads, the
+        intermediate symbol holds the head.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class NodeTable:
 
     @cached_property
     def is_leaf(self) -> Bool[Array, "nodes"]:
-        """Whether the node is a preterminal."""
+        """True for preterminals."""
         return self.corpus.word >= 0
 
     @cached_property
     def is_empty(self) -> Bool[Array, "nodes"]:
-        """Whether the node is the empty leaf below a unary step."""
+        """True for empty leaves below unary steps."""
         return self._is_empty_symbol[self.corpus.symbol]
 
     @cached_property
@@ -72,7 +72,7 @@ class NodeTable:
 
     @cached_property
     def tree(self) -> Int[Array, "nodes"]:
-        """Number of the node's tree."""
+        """Index of the node's tree."""
         return np.repeat(np.arange(self.corpus.n_trees), np.diff(self.corpus.offsets))
 
     @property
@@ -87,13 +87,8 @@ class NodeTable:
 
     @cached_property
     def is_right(self) -> Bool[Array, "nodes"]:
-        """Whether the node is a right child (neither this nor a left one: a root)."""
+        """True for right children (roots are neither left nor right)."""
         return self.above(self.corpus.right) == np.arange(self.n_nodes)
-
-    @cached_property
-    def is_left(self) -> Bool[Array, "nodes"]:
-        """Whether the node is a left child."""
-        return (self.parent >= 0) & ~self.is_right
 
     @cached_property
     def sibling(self) -> Int[Array, "nodes"]:
@@ -102,17 +97,17 @@ class NodeTable:
 
     @cached_property
     def _words_before(self) -> np.ndarray:
-        """`(nodes + 1,)`: how many words the nodes before this one have, over all trees."""
+        """`(nodes + 1,)`: number of words at the nodes before this one, over all trees."""
         return np.concatenate([[0], np.cumsum(self.is_leaf & ~self.is_empty)])
 
     @cached_property
     def start(self) -> Int[Array, "nodes"]:
-        """How many words of the tree come before the node's."""
+        """Number of words of the tree before the node's first."""
         return self._words_before[:-1] - self._words_before[self.corpus.offsets[self.tree]]
 
     @cached_property
     def end(self) -> Int[Array, "nodes"]:
-        """How many words of the tree come before the end of the node's."""
+        """Number of words of the tree up to and including the node's last."""
         size = 2 * (self.corpus.end.astype(np.int64) - self.corpus.start) - 1
         behind = np.arange(self.n_nodes) + size
         return self._words_before[behind] - self._words_before[self.corpus.offsets[self.tree]]
@@ -124,12 +119,12 @@ class NodeTable:
 
     @cached_property
     def words_after(self) -> Int[Array, "nodes"]:
-        """How many words of the tree come after the node's."""
+        """Number of words of the tree after the node's last."""
         return self.end[self.corpus.offsets[self.tree]] - self.end
 
     @cached_property
     def head_is_right(self) -> Bool[Array, "rules"]:
-        """Whether a rule's right child is the head."""
+        """True for rules whose right child is the head."""
         symbols, between = self.corpus.symbols, self.corpus.symbols.intermediate.tolist()
         known: list[bool] = []
         for a, b, c in self.corpus.rules.tolist():
@@ -150,7 +145,7 @@ class NodeTable:
 
     @cached_property
     def is_intermediate(self) -> Bool[Array, "nodes"]:
-        """Whether the node's symbol is an `@X` from binarising."""
+        """True for nodes whose symbol is an `@X` from binarisation."""
         return self.corpus.symbols.intermediate[self.corpus.symbol]
 
     @cached_property
@@ -166,7 +161,7 @@ class NodeTable:
 
     @property
     def head(self) -> Int[Array, "nodes"]:
-        """Leaf of the head word; a leaf's is the leaf."""
+        """Leaf of the head word; a leaf is its own head."""
         return self._climbed[1]
 
     @property
@@ -176,14 +171,14 @@ class NodeTable:
 
     @property
     def phrase(self) -> Int[Array, "nodes"]:
-        """The first ancestor that is not intermediate: the phrase that the node is a part of."""
+        """Nearest ancestor that is not intermediate: the phrase that contains the node."""
         return self._descended[1]
 
     @property
     def outer_head(self) -> Int[Array, "nodes"]:
-        """Head leaf of the first ancestor whose head is not the node's own.
+        """Head leaf of the nearest ancestor whose head is not the node's own.
 
-        Intermediate nodes are passed over: what is left of a phrase without its head has none to speak of.
+        Intermediate nodes are skipped: the rest of a phrase without its head has no meaningful head.
         """
         return self._descended[2]
 
@@ -197,12 +192,12 @@ class NodeTable:
 
     @property
     def tags(self) -> list[str]:
-        """The part-of-speech tags: the lowest labels of preterminals, `NN` for `NP|NN`."""
+        """Part-of-speech tags: the lowest labels of preterminals, `NN` for `NP|NN`."""
         return self._symbol_tags[0]
 
     @cached_property
     def tag(self) -> Int[Array, "nodes"]:
-        """Number of a leaf's tag in `tags`."""
+        """Index of a leaf's tag in `tags`."""
         return self._symbol_tags[1][self.corpus.symbol]
 
     @cached_property
@@ -212,7 +207,7 @@ class NodeTable:
 
     @cached_property
     def attachment(self) -> Int[Array, "nodes"]:
-        """The rule above and which of its children the node is: `1 + 2 rule + is_right`, 0 on roots."""
+        """Rule above the node and its side in it: `1 + 2 rule + is_right`, 0 on roots."""
         return self.above(1 + 2 * self.corpus.rule.astype(np.int64), 0) + self.is_right
 
     @cached_property
@@ -226,31 +221,31 @@ class NodeTable:
 
     @property
     def previous_leaf(self) -> Int[Array, "nodes"]:
-        """Leaf of the word before a leaf's."""
+        """Leaf of the previous word."""
         return self._neighbours[0]
 
     @property
     def next_leaf(self) -> Int[Array, "nodes"]:
-        """Leaf of the word after a leaf's."""
+        """Leaf of the next word."""
         return self._neighbours[1]
 
     def above(self, values: Num[Array, "nodes"], missing: int = -1) -> Num[Array, "nodes"]:
-        """Return for each node its parent's value, `missing` for roots."""
+        """Return the parent's value for each node, `missing` for roots."""
         return np.where(self.parent >= 0, values[self.parent], missing)
 
     def by_word(self, function: Callable[[str], str | None]) -> Int64[Array, "nodes"]:
-        """Return for each leaf the number of `function(its word)`, -1 inside and where that is None."""
+        """Return an index of `function(word)` for each leaf, -1 for inner nodes and where it is None."""
         names = [function(word) for word in self.corpus.words]
         numbers = {name: number for number, name in enumerate(sorted({name for name in names if name is not None}))}
         by_word = np.array([-1 if name is None else numbers[name] for name in names], np.int64)
         return np.where(self.is_leaf & ~self.is_empty, by_word[self.corpus.word], -1)
 
     def view(self, node: int) -> NodeView:
-        """Return one node."""
+        """Return a view of one node."""
         return NodeView(self, node)
 
     def rule_name(self, node: int) -> str:
-        """Return the rule of a node in writing; of a leaf its symbol."""
+        """Return the rule of a node as text; the symbol of a leaf."""
         corpus = self.corpus
         names = [corpus.symbols[s] for s in (corpus.rules[corpus.rule[node]] if corpus.rule[node] >= 0 else ())]
         return f"{names[0]} -> {names[1]} {names[2]}" if names else corpus.symbols[corpus.symbol[node]]
@@ -279,18 +274,18 @@ class NodeView:
 
     @property
     def label(self) -> str:
-        """The node's symbol."""
+        """Symbol of the node."""
         return self.table.corpus.symbols[self.table.corpus.symbol[self.node]]
 
     @property
     def word(self) -> str | None:
-        """The word of a leaf (not of an empty one), else None."""
+        """Word of a leaf, None for inner nodes and empty leaves."""
         number = self.table.corpus.word[self.node]
         return self.table.corpus.words[number] if number >= 0 and not self.table.is_empty[self.node] else None
 
     @property
     def words(self) -> list[str]:
-        """The words below the node."""
+        """Words below the node."""
         corpus, node = self.table.corpus, self.node
         nodes = slice(node, node + 2 * int(corpus.end[node] - corpus.start[node]) - 1)
         real = self.table.is_leaf[nodes] & ~self.table.is_empty[nodes]
@@ -298,17 +293,17 @@ class NodeView:
 
     @property
     def sentence(self) -> list[str]:
-        """The words of the whole tree."""
+        """Words of the whole tree."""
         return NodeView(self.table, int(self.table.corpus.offsets[self.table.tree[self.node]])).words
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where the node's words begin and end in the sentence."""
+        """Begin and end of the node's words in the sentence."""
         return int(self.table.start[self.node]), int(self.table.end[self.node])
 
     @property
     def children(self) -> tuple[NodeView, ...]:
-        """The left and the right child; nothing below a leaf."""
+        """Left and right child; empty for leaves."""
         corpus = self.table.corpus
         if corpus.rule[self.node] < 0:
             return ()
@@ -316,30 +311,30 @@ class NodeView:
 
     @property
     def child_labels(self) -> tuple[str, ...]:
-        """The children's symbols."""
+        """Symbols of the children."""
         return tuple(child.label for child in self.children)
 
     @property
     def parent(self) -> NodeView | None:
-        """The parent, None above a root."""
+        """Parent, None for roots."""
         return self._other(self.table.parent[self.node])
 
     @property
     def sibling(self) -> NodeView | None:
-        """The parent's other child, None beside a root."""
+        """The parent's other child, None for roots."""
         return self._other(self.table.sibling[self.node])
 
     @property
     def is_right(self) -> bool:
-        """Whether the node is a right child."""
+        """True for right children."""
         return bool(self.table.is_right[self.node])
 
     @property
     def head(self) -> NodeView:
-        """The leaf of the head word."""
+        """Leaf of the head word."""
         return NodeView(self.table, int(self.table.head[self.node]))
 
     @property
     def tag(self) -> str:
-        """The part-of-speech tag of the head word."""
+        """Part-of-speech tag of the head word."""
         return self.table.tags[self.table.tag[self.table.head[self.node]]]

@@ -1,13 +1,13 @@
-"""Inside and outside vectors of all nodes of a corpus: features, one singular value decomposition a symbol, done.
+"""Inside and outside vectors of all nodes of a corpus: features, projected by one SVD per symbol.
 
 For symbol `a` with `M` nodes, `Phi` and `Psi` have a row of scaled inside and outside features for each node (scaling
-by `sqrt(M / (count + kappa))` brings the decomposition close to canonical correlations). The largest singular vectors
-of `Omega^a = Phi^T Psi / M` (long paper, figure 8) project them to
+by `sqrt(M / (count + kappa))` brings the decomposition close to canonical correlations). The top singular vectors of
+`Omega^a = Phi^T Psi / M` (long paper, figure 8) project them to
 
     Y = Phi U,    Z = Psi V S^{-1}
 
-so that `Sigma^a = Y^T Z / M` is the identity. `Omega^a` itself, large and sparse, is never made: its products with thin
-matrices are, by a randomised subspace iteration (Halko, Martinsson and Tropp 2011).
+so that `Sigma^a = Y^T Z / M` is the identity. `Omega^a` itself, large and sparse, is never computed: randomised
+subspace iteration (Halko, Martinsson and Tropp 2011) needs only its products with thin matrices.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from sapwood.learn.spectral.matrices import Chosen, SymbolFeatures, extract, scale
+from sapwood.learn.spectral.feature_matrices import Chosen, SymbolFeatures, extract, scale
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.run.progress import Progress, Silent, track
-from sapwood.run.workers import HERE, Workers
-from sapwood.shapes import Array, Float, Float64, Int, Int32, Int64
+from sapwood.runtime.executor import LOCAL, Executor
+from sapwood.runtime.progress import Progress, Silent, track
+from sapwood.storage.shapes import Array, Float, Float64, Int, Int32, Int64
 from sapwood.trees.corpus import Corpus
 
-# Extra directions, and rounds of iteration: the decay of feature spectra is slow.
+# Oversampling and power iterations: feature spectra decay slowly.
 _EXTRA = 10
 _ROUNDS = 3
 
@@ -40,13 +40,13 @@ class ProjectedNodes:
     corpus
         The trees.
     states
-        The length of each symbol's vectors.
+        Dimension of each symbol's vectors.
     place
-        The row of each node in its symbol's arrays.
+        Row of each node in its symbol's arrays.
     inside, outside
-        By symbol `Y` and `Z`.
+        `Y` and `Z`, by symbol.
     singular_values
-        By symbol, those that were looked at, the largest first; empty where there was nothing to decompose.
+        Computed singular values by symbol, largest first; empty where there was nothing to decompose.
     """
 
     corpus: Corpus
@@ -57,7 +57,7 @@ class ProjectedNodes:
     singular_values: list[Float64[Array, "values"]]
 
     def truncated(self, states: Int[Array, "symbols"]) -> ProjectedNodes:
-        """Return the vectors' first coordinates, as many as each symbol is to have states."""
+        """Return the vectors truncated to the given number of states of each symbol."""
         sizes = np.minimum(states, self.states).astype(np.int32)
         inside, outside = (
             [vectors[:, :size] for vectors, size in zip(side, sizes.tolist(), strict=True)]
@@ -66,20 +66,41 @@ class ProjectedNodes:
         return ProjectedNodes(self.corpus, sizes, self.place, inside, outside, self.singular_values)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProjectionSettings:
+    """Settings of the projection of nodes.
+
+    Attributes
+    ----------
+    inside, outside, least
+        Features (see `features.extract`).
+    kappa
+        Smoothing constant of the scaling.
+    dropout
+        Fraction of features to drop at random.
+    tolerance
+        Singular values below this fraction of the largest are discarded.
+    seed
+        Seed of the randomised decomposition.
+    """
+
+    inside: Chosen = "rich"
+    outside: Chosen = "rich"
+    least: int = 2
+    kappa: float = 5.0
+    dropout: float = 0.0
+    tolerance: float = 0.01
+    seed: int = 0
+
+
 def project_nodes(
     table: NodeTable,
     states: Int[Array, "symbols"],
     *,
-    inside: Chosen = "rich",
-    outside: Chosen = "rich",
-    least: int = 2,
-    kappa: float = 5.0,
-    dropout: float = 0.0,
-    tolerance: float = 0.01,
     weights: Float[Array, "nodes"] | None = None,
-    seed: int = 0,
-    workers: Workers = HERE,
+    workers: Executor = LOCAL,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> ProjectedNodes:
     """Project the features of all nodes.
 
@@ -88,30 +109,37 @@ def project_nodes(
     table
         The corpus.
     states
-        The most states of each symbol; those with one get the constant vector.
-    inside, outside, least
-        Features (see `features.extract`).
-    kappa
-        For scaling.
-    dropout
-        The part of all features that is left out at random.
-    tolerance
-        Singular values below this part of the largest one are cut off.
+        Maximum number of states of each symbol; symbols with one state get the constant vector.
     weights
-        What each node counts in `Omega^a`; by default the same. All are projected either way, those without weight too.
-    seed
-        Of the randomised decomposition.
+        Weight of each node in `Omega^a`; equal by default. Nodes without weight are projected too.
     workers, progress
-        Where to run, and what to report to.
+        Executor, and receiver of progress reports.
+    settings
+        Those of `ProjectionSettings`.
     """
-    corpus = table.corpus
+    chosen = ProjectionSettings(**settings)
     with (progress or Silent()).stage("features", total=1, unit="passes") as stage:
-        features = extract(table, inside, outside, least=least)
+        features = extract(table, chosen.inside, chosen.outside, least=chosen.least)
         stage.step()
-    # Each symbol's matrices alone: they can be sent to other processes.
+    return project_features(table.corpus, features, states, chosen, weights=weights, workers=workers, progress=progress)
+
+
+def project_features(
+    corpus: Corpus,
+    features: SymbolFeatures,
+    states: Int[Array, "symbols"],
+    chosen: ProjectionSettings,
+    *,
+    weights: Float[Array, "nodes"] | None = None,
+    workers: Executor = LOCAL,
+    progress: Progress | None = None,
+) -> ProjectedNodes:
+    """Project features that are extracted already; parameters as for `project_nodes`."""
+    # Items hold only the matrices of one symbol, to be cheap to send to other processes.
     items = (_Symbol.of(features, symbol, int(states[symbol]), weights) for symbol in range(len(corpus.symbols)))
-    call = partial(_project_symbol, kappa, dropout, tolerance, seed)
-    found = workers.map(call, items)
+    # The features themselves are extracted, and functions of users need not be sent.
+    numbers = chosen.kappa, chosen.dropout, chosen.tolerance, chosen.seed
+    found = workers.map(partial(_project_symbol, *numbers), items)
     parts = list(track(found, progress or Silent(), "decomposing", total=len(corpus.symbols), unit="symbols"))
     place = np.empty(corpus.n_nodes, np.int64)
     for symbol in range(len(corpus.symbols)):
@@ -128,7 +156,7 @@ def project_nodes(
 
 
 class _Symbol(NamedTuple):
-    """One symbol's part of the work: its number, wanted states, features of its nodes, and their weights if any."""
+    """Work item of one symbol: its index, requested states, features of its nodes, and their weights if any."""
 
     number: int
     states: int
@@ -167,7 +195,7 @@ def _project_symbol(
 def _weighted(
     phi: scipy.sparse.csr_array, psi: scipy.sparse.csr_array, weights: np.ndarray
 ) -> tuple[scipy.sparse.csr_array, scipy.sparse.csr_array]:
-    """Return the rows with weight, those of `phi` scaled: `phi^T psi / rows` is the weighted mean of their products."""
+    """Return the rows with weight, scaled in `phi` so that `phi^T psi / rows` is the weighted mean of products."""
     rows = np.flatnonzero(weights)
     phi, psi = phi[rows], psi[rows]
     own = np.repeat(weights[rows] / weights.sum() * len(rows), np.diff(phi.indptr))
@@ -175,7 +203,7 @@ def _weighted(
 
 
 def _without_some(matrix: scipy.sparse.csr_array, part: float, rng: np.random.Generator) -> scipy.sparse.csr_array:
-    """Return the matrix with some of its columns, picked at random, set to zero."""
+    """Return the matrix with a random subset of columns set to zero."""
     kept = rng.random(matrix.shape[1]) >= part
     return scipy.sparse.csr_array((matrix.data * kept[matrix.indices], matrix.indices, matrix.indptr), matrix.shape)
 
@@ -183,9 +211,9 @@ def _without_some(matrix: scipy.sparse.csr_array, part: float, rng: np.random.Ge
 def truncated_svd(
     phi: scipy.sparse.csr_array, psi: scipy.sparse.csr_array, rank: int, rng: np.random.Generator
 ) -> tuple[Float64[Array, "inside_features k"], Float64[Array, "k"], Float64[Array, "outside_features k"]]:
-    """Return the largest singular vectors and values of `phi^T psi / rows`.
+    """Return the top singular vectors and values of `phi^T psi / rows`.
 
-    The largest element of each left vector is positive, so that equal input gives equal output.
+    The largest element of each left vector is positive, which makes the output deterministic.
     """
     n, width = phi.shape[0], min(phi.shape[1], psi.shape[1])
     size = min(rank + _EXTRA, width)
@@ -203,7 +231,7 @@ def truncated_svd(
 
 
 def diagnostics(projected: ProjectedNodes, wanted: Int[Array, "symbols"]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return a record for each symbol with singular values, and remarks on those that got fewer states than wanted."""
+    """Return a record for each symbol with singular values, and remarks on symbols with fewer states than requested."""
     corpus = projected.corpus
     counts = corpus.symbol_counts()
     records: list[dict[str, Any]] = []

@@ -1,14 +1,14 @@
-"""Numbers of states for each symbol by search (Narayan and Cohen 2016, "Optimizing spectral learning for parsing").
+"""Search for the number of states of each symbol (Narayan and Cohen 2016, "Optimizing spectral learning for parsing").
 
-How many states a symbol is worth depends on the others', and singular values do not tell. So what a setting, a number
-of states for each symbol, is worth is measured on held-out trees, and symbols are gone through one after the other: in
-each of the best settings so far the symbol is moved to the next smaller and to the next larger number on a ladder, and
-the best of all are kept. It goes on moving the symbol as long as that helps, then the next symbol's turn comes. Moments
-are computed once, with the most states, and truncated (`Statistics.truncated`), so that a measurement costs little more
-than parsing.
+The best number of states of a symbol depends on the other symbols, and singular values do not reveal it. So each
+setting, a number of states for each symbol, is scored on held-out trees by beam search over one symbol at a time: in
+each of the best settings so far the symbol is moved to the next smaller and the next larger number on a ladder, and the
+best of all settings are kept. This repeats as long as it helps, then the search moves on to the next symbol. Moments
+are computed once, with the maximum number of states, and truncated (`Statistics.truncated`), so scoring a setting costs
+little more than parsing.
 
-Which settings are measured depends on nothing but scores. So these are all that an interrupted run has to keep: one
-that goes on takes the same steps, and measures only what is not in its list.
+The sequence of settings depends on scores alone, so an interrupted run saves nothing else: on resuming it takes the
+same steps, and evaluates only settings that are not in its list.
 """
 
 from __future__ import annotations
@@ -16,47 +16,36 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
 from sapwood.errors import UsageError
-from sapwood.run.checkpoint import Checkpoint
-from sapwood.run.progress import Progress, Silent
-from sapwood.schema import Column, Schema
-from sapwood.shapes import Array, Int, Int64
+from sapwood.runtime.checkpoint import Checkpoint, checkpoint_schema
+from sapwood.runtime.progress import Progress, Silent
+from sapwood.storage.schema import Column
+from sapwood.storage.shapes import Array, Int, Int64
 
-# Numbers of states that are tried.
+# Numbers of states to try.
 LADDER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
-class _Metadata(TypedDict):
-    key: str
-    step: int
-    measured: int
-
-
-SCORES = Schema(
-    kind="search-checkpoint",
-    version=1,
-    title="checkpoint of a search",
-    remedy="copy it again",
-    columns=(Column("scores", "float64", "measurements"),),
-    metadata=_Metadata,
+SCORES = checkpoint_schema(
+    "search-checkpoint", Column("scores", "float64", "measurements"), metadata={"step": int, "measured": int}
 )
 
 
-class Scores:
-    """What settings were worth, in the order in which they were measured.
+class StateScores:
+    """Scores of settings, in order of evaluation.
 
     Parameters
     ----------
     measure
-        Measures a setting, given its number among all and the symbol that it was made for (None: the first setting).
+        Scores a setting, given its index and the symbol that was changed (None for the first setting).
     path
-        A file to keep the scores in, and to take them from; None: none.
+        File to save scores to and to load them from, if any.
     key
-        What they depend on.
+        Everything that scores depend on.
     """
 
     def __init__(
@@ -66,16 +55,22 @@ class Scores:
         key: Mapping[str, Any] | None = None,
     ) -> None:
         self._measure = measure
-        self._file = None if path is None else Checkpoint(path, key or {}, SCORES, data="trees")
-        loaded = None if self._file is None else self._file.load()
-        self._list: list[float] = [] if loaded is None else loaded[0]["scores"].tolist()
+        self._checkpoint: Checkpoint[list[float]] = Checkpoint(
+            path,
+            key or {},
+            SCORES,
+            data="trees",
+            to_arrays=lambda scores: ({"scores": np.array(scores)}, {"step": len(scores), "measured": len(scores)}),
+            from_arrays=lambda arrays, _: arrays["scores"].tolist(),
+        )
+        self._list = self._checkpoint.load() or []
         self._known: dict[bytes, float] = {}
 
     def __len__(self) -> int:
         return len(self._list)
 
     def of(self, states: Int64[Array, "symbols"], symbol: int | None = None) -> float:
-        """Return what a setting is worth, which is measured if it is not known."""
+        """Return the score of a setting, evaluating it if necessary."""
         key = states.tobytes()
         if key not in self._known:
             number = len(self._known)
@@ -84,18 +79,13 @@ class Scores:
                 if not math.isfinite(score):
                     raise UsageError(f"numbers of states are searched by finite scores; dev gives {score}")
                 self._list.append(score)
-                self._keep()
+                self._checkpoint.save(self._list)
             self._known[key] = self._list[number]
         return self._known[key]
 
-    def _keep(self) -> None:
-        if self._file is not None:
-            count = len(self._list)
-            self._file.save({"scores": np.array(self._list)}, {"step": count, "measured": count})
-
 
 def search_states(
-    scores: Scores,
+    scores: StateScores,
     start: Int[Array, "symbols"],
     most: Int[Array, "symbols"],
     symbols: Sequence[int],
@@ -103,27 +93,27 @@ def search_states(
     beam: int = 1,
     progress: Progress | None = None,
 ) -> Int64[Array, "symbols"]:
-    """Return the numbers of states that are worth most.
+    """Return the numbers of states with the highest score.
 
     Parameters
     ----------
     scores
-        What settings are worth; of those that are worth the same the one with fewer states is better.
+        Scores of settings; ties go to the setting with fewer states.
     start
         The first setting.
     most
-        The most states of each symbol.
+        Maximum number of states of each symbol.
     symbols
-        The symbols whose numbers change, in the order of their turns.
+        Symbols to search over, in this order.
     beam
-        How many settings are kept.
+        Number of settings to keep.
     progress
-        What to report to.
+        Receives progress reports.
 
     Examples
     --------
     >>> right = np.array([1, 6, 3])
-    >>> scores = Scores(lambda states, *_: -float(np.abs(states - right).sum()))
+    >>> scores = StateScores(lambda states, *_: -float(np.abs(states - right).sum()))
     >>> search_states(scores, np.array([4, 4, 4]), np.array([8, 8, 8]), [0, 1, 2]).tolist()
     [1, 6, 3]
     >>> len(scores)
@@ -148,7 +138,7 @@ def search_states(
 
 
 def _moved(states: np.ndarray, symbol: int, most: int) -> list[np.ndarray]:
-    """Return the setting itself, and those with the symbol one rung lower and higher."""
+    """Return the setting itself, and those with the symbol one step lower and higher on the ladder."""
     rungs = [*(count for count in LADDER if count < most), most]
     now = int(states[symbol])
     lower, higher = [count for count in rungs if count < now][-1:], [count for count in rungs if count > now][:1]
@@ -161,6 +151,6 @@ def _moved(states: np.ndarray, symbol: int, most: int) -> list[np.ndarray]:
 
 
 def _ranked(settings: list[tuple[float, np.ndarray]]) -> list[tuple[float, np.ndarray]]:
-    """Return different settings, the best first."""
+    """Return the distinct settings, best first."""
     different = {states.tobytes(): (score, states) for score, states in settings}
     return sorted(different.values(), key=lambda one: (-one[0], int(one[1].sum()), one[1].tolist()))

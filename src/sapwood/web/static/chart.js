@@ -21,7 +21,7 @@ export function heatMap(words, marginals, tree, act) {
     width: left + n * size + Math.min(80, 4 * longest),
     height: top + n * size + 4,
     role: "grid",
-    "aria-label": "Chart: how probable each span is",
+    "aria-label": "Chart: probability of each span",
   });
   const named = (number) => (size < 14 && number % 2 ? "" : shorten(words[number], 16));
   const every = new Map();

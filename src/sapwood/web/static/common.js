@@ -1,4 +1,4 @@
-// What all pages share: the frame, calls of the API, and small helpers for the DOM.
+// Shared by all pages: the frame, API calls, and DOM helpers.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -47,14 +47,14 @@ export async function api(path, body, { signal } = {}) {
       response = await fetch(`/api/${path}`, settings);
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Problem("The server does not answer. Is it still running? Start it again, then try once more.");
+      throw new Problem("The server does not respond. Check that it is running, then try again.");
     }
     if (response.status === 401) {
       await askForToken();
       continue;
     }
     const answer = await response.json().catch(() => ({}));
-    if (!response.ok) throw new Problem(answer.error || `The server says ${response.status}.`);
+    if (!response.ok) throw new Problem(answer.error || `The server returned status ${response.status}.`);
     return answer;
   }
 }
@@ -75,7 +75,7 @@ function askForToken() {
           resolve();
         },
       },
-      element("h3", { text: "This server asks for a token" }),
+      element("h3", { text: "This server requires a token" }),
       input,
       element("button", { class: "main", text: "Use it" }),
     );
@@ -92,6 +92,13 @@ export function show(error) {
   place.className = "error";
   place.textContent = error ? String(error.message || error) : "";
   if (error && !(error instanceof Problem) && error.name !== "AbortError") throw error;
+}
+
+export function warn(text) {
+  const place = find("#message");
+  place.hidden = false;
+  place.className = "warning";
+  place.textContent = text;
 }
 
 let toast;
@@ -140,6 +147,9 @@ export function meter(part, title = "") {
   return element("div", { class: "meter", title, "aria-hidden": "true" }, bar);
 }
 
+// Explanations of labels, for tooltips.
+export const explanations = new Map();
+
 // A tooltip that follows pointer or focus.
 
 let tip;
@@ -154,7 +164,7 @@ export function hint(text, x, y) {
   tip.style.top = `${y + 20 + box.height > innerHeight ? y - box.height - 12 : y + 18}px`;
 }
 
-// A small window beside something, closed by Escape, by a click elsewhere, or by what is in it.
+// A pop-up next to an element, closed by Escape, by a click elsewhere, or by its content.
 
 let closeOpen;
 export function openMenu(title, x, y, content, { from } = {}) {
@@ -219,6 +229,7 @@ export async function frame() {
     toggle,
   );
   const info = await api("info");
+  for (const model of info.models) for (const [label, text] of Object.entries(model.explanations ?? {})) explanations.set(label, text);
   nav.append(
     ...PAGES.filter(([, , has]) => has(info)).map(([path, text]) =>
       element("a", { href: path, text, "aria-current": path === here ? "page" : undefined }),

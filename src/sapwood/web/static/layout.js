@@ -1,4 +1,4 @@
-// Where the nodes of a tree stand: the same as sapwood/trees/layout.py, which pictures come from (a test compares them).
+// Layout of a tree: the same as sapwood/trees/drawing/layout.py, which pictures come from (a test compares them).
 //
 // Words stand in one row at the bottom, tags in the row above them, and a phrase one row above the highest of its
 // children. Each subtree has a strip of its own, as wide as its widest label or as its children side by side, and a node

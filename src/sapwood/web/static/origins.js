@@ -1,4 +1,4 @@
-// Where the states of a symbol come from: the splits of split-merge, the singular values of spectral learning, the
+// Origins of the states of a symbol: the splits of split-merge, the singular values of spectral learning, the
 // anchors of pivot learning. Each is a part of the page, or nothing where a grammar has none.
 
 import { element, find, hint, meter, percent, shorten, svg } from "./common.js";
@@ -34,7 +34,7 @@ export function splits({ states, levels, method, nameOf, show }) {
     return { x: members.reduce((sum, state) => sum + (state + 0.5) * step, 0) / members.length, members, share };
   };
   const size = { width: number * step, height: (rows.length - 1) * high + top + 62 };
-  const title = method === "split-merge" ? "The tree of splits; below each state its most telling word" : "States in groups, the coarsest above";
+  const title = method === "split-merge" ? "Tree of splits, with the most distinctive word of each state" : "Groups of states, coarsest on top";
   const drawing = svg("svg", { ...size, class: "plot splits", role: "group", "aria-label": title });
   const nodes = [];
   rows.forEach((row, depth) => {
@@ -82,7 +82,7 @@ export function spectrum({ values, states }) {
   const low = Math.min(-1, Math.log10(shown.at(-1) / shown[0]));
   const x = (number) => left + ((number + 0.5) * (width - left - 8)) / shown.length;
   const y = (value) => 12 + ((height - 52) * Math.log10(value / shown[0])) / low;
-  const title = "Singular values, as parts of the largest";
+  const title = "Singular values, relative to the largest";
   const drawing = svg("svg", { width, height, class: "plot", role: "img", "aria-label": `${title}: ${shown.map((value) => (value / shown[0]).toPrecision(2)).join(", ")}` });
   for (let power = 0; power >= low; power--) {
     const at = y(shown[0] * 10 ** power);
@@ -114,7 +114,7 @@ export function anchors({ pairs, states, nameOf, show }) {
       feature("inside", pairs[state].inside),
       feature("outside", pairs[state].outside),
     );
-  return part("The anchors: what stands for each state, inside a phrase and around it", element("ul", { class: "anchors" }, order.map(row)));
+  return part("Anchors: features of each state, inside and outside a phrase", element("ul", { class: "anchors" }, order.map(row)));
 }
 
 export function feature(side, text) {

@@ -1,15 +1,15 @@
-// The page that parses: text in, trees out, and what may be said about them.
+// Parse page: text in, trees out, with constraints.
 
-import { api, copy, element, find, frame, openMenu, percent, save, say, shorten, show } from "./common.js";
+import { api, copy, element, find, frame, openMenu, percent, save, say, shorten, show, warn } from "./common.js";
 import { difference, nodesOf, readTree, wordsOf } from "./brackets.js";
 import { heatMap } from "./chart.js";
 import { TreeView } from "./tree.js";
 
 const STATUS = {
   parsed: ["parsed", "badge"],
-  loosened: ["parsed with less pruning", "badge"],
+  relaxed: ["parsed with less pruning", "badge"],
   coarse: ["by a simpler grammar: this one has no parse", "badge warn"],
-  fallback: ["no parse: a flat tree", "badge bad"],
+  flat: ["no parse: a flat tree", "badge bad"],
   "too long": ["too long: a flat tree", "badge bad"],
   "out of memory": ["too large: a flat tree", "badge bad"],
   "timed out": ["took too long: a flat tree", "badge bad"],
@@ -95,6 +95,7 @@ async function parse() {
     const answer = await api("parse", { ...body, ...options }, { signal: mine.signal });
     results = answer.results.filter((result) => result.status !== "empty");
     state.sentence = Math.min(state.sentence, Math.max(0, results.length - 1));
+    for (const warning of answer.warnings ?? []) warn(warning);
     if (results.length) await reconsider(mine);
     else {
       find("#result").hidden = true;
@@ -168,7 +169,7 @@ function draw(result, chart) {
   const parts = [];
   if (results.length > 1) parts.push(sentenceTabs());
   if (result.tree === null) {
-    parts.push(element("section", { class: "sheet" }, element("p", { class: "warning", text: "The grammar has no parse in which all of this holds. Take something back." }), chips(words)));
+    parts.push(element("section", { class: "sheet" }, element("p", { class: "warning", text: "The grammar has no parse that satisfies all constraints. Remove one of them." }), chips(words)));
     place.replaceChildren(...parts);
     return;
   }
@@ -203,7 +204,7 @@ function draw(result, chart) {
       ),
       chips(words),
       view.frame,
-      element("p", { class: "note", text: "Hover for probabilities; click a phrase or a tag to say what it is or is not; double-click to close it. Drag to move, Ctrl and wheel to zoom. Keys: arrows, Enter, Space, + and −." }),
+      element("p", { class: "note", text: "Hover for probabilities; click a phrase or a tag to constrain it; double-click to collapse it. Drag to move, Ctrl and wheel to zoom. Keys: arrows, Enter, Space, + and −." }),
       element("details", {}, element("summary", { text: "In brackets" }), element("pre", { class: "brackets", id: "brackets", dir: "auto", text: result.tree })),
     ),
   );
@@ -214,7 +215,7 @@ function draw(result, chart) {
         "section",
         { class: "sheet", "aria-label": "Chart" },
         element("div", { class: "bar" }, element("h2", { text: "Chart" }), element("span", { class: "scale" }, "unsure", element("i"), "sure")),
-        element("p", { class: "note", text: "Row: the first word of a span; column: its last; the number is how probable its phrase is. Outlined: in the tree. Click a cell, or press Enter on it, to say what stands there." }),
+        element("p", { class: "note", text: "Row: the first word of a span; column: its last; the number is the probability of its phrase. Outlined: in the tree. Click a cell, or press Enter on it, to constrain it." }),
         heatMap(words, chart, nodesOf(root), (start, end, found, x, y, from) => spanMenu(start, end, found, words, x, y, from)),
       ),
     );
@@ -333,7 +334,7 @@ function alternatives(result, best, posterior) {
         "div",
         { class: "bar spread" },
         element("h3", { text: `${number + 1}. ${more.length + less.length ? "" : "the tree above"}` }),
-        element("span", { class: "badge plain", title: "Its part of the sentence's probability, and how it compares with the most probable tree", text: share === null ? `× ${Math.exp(one.log_probability - top).toPrecision(2)}` : percent(Math.min(1, share)) }),
+        element("span", { class: "badge plain", title: "Share of the sentence's probability, and ratio to the most probable tree", text: share === null ? `× ${Math.exp(one.log_probability - top).toPrecision(2)}` : percent(Math.min(1, share)) }),
       ),
       view.frame,
       element("ul", { class: "changes" }, more.slice(0, 6).map(change("more")), less.slice(0, 6).map(change("less"))),
@@ -342,7 +343,7 @@ function alternatives(result, best, posterior) {
   return element(
     "section",
     { class: "sheet", "aria-label": "The best trees" },
-    element("div", { class: "bar" }, element("h2", { text: `The ${all.length} best trees` }), element("span", { class: "note", text: "dashed: not in the tree above; per cent: their part of the probability of all readings" })),
+    element("div", { class: "bar" }, element("h2", { text: `The ${all.length} best trees` }), element("span", { class: "note", text: "dashed: not in the tree above; per cent: share of the probability of all parses" })),
     element("div", { class: "cards" }, cards),
   );
 }

@@ -1,4 +1,4 @@
-// The page of hidden states: what the states of each symbol have learned, side by side.
+// Hidden-states page: the states of each symbol, side by side.
 
 import { api, copy, count, element, find, frame, meter, percent, show, times } from "./common.js";
 import { anchors, feature, spectrum, splits } from "./origins.js";
@@ -133,12 +133,12 @@ function main() {
           element("span", { class: "badge", text: symbol.states === 1 ? "1 state" : `${symbol.states} states` }),
           element("span", { class: "note", text: `learned by ${view.method}` }),
         ),
-        element("button", { type: "button", text: "Copy names", title: "All names that you gave to states of this model, as JSON", onclick: copyNames }),
+        element("button", { type: "button", text: "Copy names", title: "All your names of states of this model, as JSON", onclick: copyNames }),
       ),
       element("p", {
         class: "note",
         text: view.probabilistic
-          ? "What tells a state from the others of its symbol, the most telling first; × is how much more probable it is than on average. Give a state a name of your own; mark two to compare them."
+          ? "Properties that distinguish a state from the others of its symbol, most distinctive first; × is the ratio to the average probability. Name a state yourself, or select two to compare them."
           : "The states of this grammar are directions in a space of features, not classes: they have weights of both signs and no words of their own.",
       }),
       view.probabilistic ? splits({ states: shown.states, levels: shown.levels, method: view.method, nameOf, show: showState }) : null,
@@ -215,7 +215,7 @@ function lists(state, most = 9) {
   if (state.words.length) parts.push(element("div", {}, element("p", { class: "subtle", text: view.symbol.preterminal ? "Words" : "Words right below" }), chips(state.words.slice(0, most))));
   if (state.rules.length) parts.push(element("div", {}, element("p", { class: "subtle", text: "Rules" }), telling(state.rules.slice(0, 5), (name) => `→ ${name}`)));
   if (state.contexts.length) parts.push(element("div", {}, element("p", { class: "subtle", text: "Contexts" }), telling(state.contexts.slice(0, 5), (name) => name)));
-  if (!parts.length) parts.push(element("p", { class: "note", text: "Nothing tells it from the others." }));
+  if (!parts.length) parts.push(element("p", { class: "note", text: "Nothing distinguishes it from the others." }));
   if (state.examples.length) {
     parts.push(element("div", {}, element("p", { class: "subtle", text: "Examples" }), element("ul", { class: "examples" }, state.examples.map(example))));
   }

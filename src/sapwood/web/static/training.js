@@ -11,7 +11,7 @@ async function start() {
   try {
     info = await frame();
     if (!info.logs.length) {
-      find("#content").replaceChildren(element("p", { class: "empty", text: "There is no training log. Start the server with --log FILE, and sapwood train with the same." }));
+      find("#content").replaceChildren(element("p", { class: "empty", text: "There is no training log. Start both the server and sapwood train with --log FILE." }));
       return;
     }
     refresh();

@@ -1,6 +1,6 @@
 // A tree in a frame, as layout.js has it, with zoom, pan, collapsing, hover and keyboard.
 
-import { element, hint, percent, shorten, svg } from "./common.js";
+import { element, explanations, hint, percent, shorten, svg } from "./common.js";
 import { keyOf, nodesOf } from "./brackets.js";
 import { isRightToLeft, layOut } from "./layout.js";
 
@@ -146,7 +146,9 @@ export class TreeView {
     }
     group.addEventListener("click", (event) => this.moved || this.activate(node, event.clientX, event.clientY));
     group.addEventListener("dblclick", () => this.toggle(node));
-    const tell = (x, y) => hint(`${node.label}${value === undefined ? "" : `  ${percent(value)}`}\n${shorten(over, 90)}`, x, y);
+    const meaning = explanations.get(node.label);
+    const tell = (x, y) =>
+      hint(`${node.label}${value === undefined ? "" : `  ${percent(value)}`}${meaning ? `\n${meaning}` : ""}\n${shorten(over, 90)}`, x, y);
     group.addEventListener("pointermove", (event) => event.buttons || tell(event.clientX, event.clientY));
     group.addEventListener("pointerleave", () => hint());
     group.addEventListener("focus", () => {

@@ -69,7 +69,7 @@ function draw() {
 // Searching.
 
 function drawSearch(body) {
-  const input = element("input", { type: "search", id: "pattern", class: "grow mono", "aria-label": "Pattern", placeholder: "A pattern, such as NP < PP; nothing is all trees", value: view.pattern, spellcheck: "false" });
+  const input = element("input", { type: "search", id: "pattern", class: "grow mono", "aria-label": "Pattern", placeholder: "A pattern, such as NP < PP; empty for all trees", value: view.pattern, spellcheck: "false" });
   const results = element("div", { id: "found", "aria-live": "polite" });
   const choice = (value, text) =>
     element("label", {}, element("input", { type: "radio", name: "what", value, checked: view.words === (value === "words"), onchange: () => (view.words = value === "words") }), element("span", { text }));
@@ -158,7 +158,7 @@ async function searched(results) {
 
 async function browsed(results) {
   const ask = async (start) => (await api(`trees?start=${start}&count=${MORE}`)).trees;
-  await listed(results, element("p", { id: "summary", class: "note", text: "All trees, in their order" }), await ask(0), info.treebank.trees, ask);
+  await listed(results, element("p", { id: "summary", class: "note", text: "All trees, in file order" }), await ask(0), info.treebank.trees, ask);
 }
 
 async function listed(results, summary, first, total, ask) {
@@ -258,7 +258,7 @@ function headOf(found, again) {
       ),
       element("div", { class: "figures" }, FIGURES.map(([name, title]) => element("div", {}, element("strong", { text: found[name] === null ? "–" : found[name].toFixed(1) }), element("span", { class: "note", text: title })))),
     ),
-    element("p", { class: "subtle", text: "What it gets wrong most often" }),
+    element("p", { class: "subtle", text: "Most frequent errors" }),
     element(
       "div",
       { class: "words confusions", role: "group", "aria-label": "Confusions" },
@@ -285,7 +285,7 @@ function worst(list, found, query) {
     }
   } });
   list.replaceChildren(
-    element("div", { class: "bar" }, element("h2", { text: view.chosen ? "Trees with this mistake, the worst first" : "The worst trees first" }), element("span", { class: "note", text: `${found.wrong_trees === 1 ? "1 tree" : `${count(found.wrong_trees)} trees`}; red: not in the other tree` })),
+    element("div", { class: "bar" }, element("h2", { text: view.chosen ? "Trees with this error, worst first" : "Worst trees first" }), element("span", { class: "note", text: `${found.wrong_trees === 1 ? "1 tree" : `${count(found.wrong_trees)} trees`}; red: not in the other tree` })),
     cards,
     more,
   );

@@ -1,4 +1,4 @@
-// A language model: what comes next, what is alike, and what its hidden states say.
+// Language-model page: next words, similar words, and hidden states.
 
 import { api, count, element, find, frame, meter, percent, show } from "./common.js";
 
@@ -12,7 +12,7 @@ async function start() {
     info = await frame();
     const models = info.models.filter((model) => model.kind === "language model");
     if (!models.length) {
-      find("#content").replaceChildren(element("p", { class: "empty", text: "There is no language model. Start the server with -m MODEL, as sapwood lm train writes it." }));
+      find("#content").replaceChildren(element("p", { class: "empty", text: "There is no language model. Start the server with -m MODEL, a model from sapwood lm train." }));
       return;
     }
     const given = new URLSearchParams(location.hash.slice(1));
@@ -36,9 +36,9 @@ function draw(models) {
   const next = element("div", { id: "next", "aria-live": "polite" });
   const word = element("div", { id: "word", class: "stack", "aria-live": "polite" });
   const topics = element("div", { id: "topics", class: "cards dense" });
-  const context = element("input", { type: "text", id: "context", class: "grow", "aria-label": "How the sentence begins", placeholder: "How a sentence begins", value: view.context, dir: "auto", oninput: () => ((view.context = context.value), suggest(next, context)) });
+  const context = element("input", { type: "text", id: "context", class: "grow", "aria-label": "Beginning of the sentence", placeholder: "Beginning of a sentence", value: view.context, dir: "auto", oninput: () => ((view.context = context.value), suggest(next, context)) });
   const asked = element("input", { type: "text", id: "asked", class: "grow", "aria-label": "A word", placeholder: "A word", value: view.word, dir: "auto" });
-  const by = element("select", { "aria-label": "Order of words", onchange: () => loadTopics(topics, by.value) }, element("option", { value: "lift", text: "most telling words" }), element("option", { value: "probability", text: "most frequent words" }));
+  const by = element("select", { "aria-label": "Order of words", onchange: () => loadTopics(topics, by.value) }, element("option", { value: "lift", text: "most distinctive words" }), element("option", { value: "probability", text: "most frequent words" }));
   const latent = model().states > 0;
   find("#content").replaceChildren(
     element(
@@ -53,7 +53,7 @@ function draw(models) {
     element(
       "div",
       { class: "two" },
-      element("section", { class: "sheet" }, element("h2", { text: "What comes next" }), element("div", { class: "bar" }, context), next),
+      element("section", { class: "sheet" }, element("h2", { text: "Next words" }), element("div", { class: "bar" }, context), next),
       latent
         ? element(
             "section",
@@ -128,7 +128,7 @@ async function look(place, word) {
       element("p", { class: "note", text: `${found.word}: ${count(found.count)} times in the training text` }),
       element("p", { class: "subtle", text: "Leads to the states" }),
       element("ul", { class: "list" }, found.profile.filter((one) => one.probability > 0.005).map((one) => element("li", { class: "line" }, element("span", { class: "grow", text: `state ${one.state}` }), element("span", { class: "wide" }, meter(one.probability)), element("span", { class: "note number", text: percent(one.probability) })))),
-      element("p", { class: "subtle", text: "Words that lead to the same" }),
+      element("p", { class: "subtle", text: "Words that lead to the same states" }),
       element("div", { class: "words" }, found.nearest.map((one) => element("button", { type: "button", dir: "auto", title: `likeness ${one.likeness.toFixed(3)}`, text: one.word, onclick: () => ((find("#asked").value = one.word), look(place, one.word)) }))),
     );
   } catch (error) {

@@ -1,0 +1,1 @@
+"""Reduction of automata: truncation and state merging."""

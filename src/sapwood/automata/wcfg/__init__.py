@@ -1,0 +1,1 @@
+"""Weighted context-free grammars: rules, files and conversion to automata."""

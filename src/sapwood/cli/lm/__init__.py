@@ -1,0 +1,1 @@
+"""`sapwood lm`: commands for language models."""

@@ -1,0 +1,1 @@
+"""Commands for model files: `inspect`, `import`, `minimise`, `package` and `models`."""

@@ -1,0 +1,1 @@
+"""Commands for treebanks: `convert`, `search` and `select`."""

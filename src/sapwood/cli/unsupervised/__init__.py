@@ -1,0 +1,1 @@
+"""Commands that learn without trees: `induce`, `identify` and `anchors`."""

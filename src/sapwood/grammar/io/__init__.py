@@ -1,0 +1,1 @@
+"""Grammar files in other formats: text grammars and BerkeleyParser's grammars."""

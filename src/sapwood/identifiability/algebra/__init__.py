@@ -1,0 +1,1 @@
+"""Algebra of identifiability: prime fields, automatic differentiation and simplices."""

@@ -1,0 +1,1 @@
+"""Parsing models whose identifiability is checked (Hsu, Kakade and Liang 2012)."""

@@ -1,0 +1,1 @@
+"""Unmixing: parameters of parsing models from moments of sentences."""

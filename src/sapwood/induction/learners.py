@@ -1,0 +1,512 @@
+"""Inducers: one settings class for each model, whose `fit` takes a text and returns the learned model.
+
+Constituency models become a `TensorGrammar`, the others an `InducedModel`. `INDUCERS` maps names to classes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, TypeAlias, cast
+
+import numpy as np
+
+from sapwood.errors import SapwoodError, UsageError
+from sapwood.grammar.tensor_grammar import TensorGrammar
+from sapwood.identifiability.models.zoo import make_model
+from sapwood.identifiability.moments import Sentences
+from sapwood.identifiability.unmixing.unmix import UncertainAnswer, unmix
+from sapwood.induction.em import EMRun, Schedule, run_em
+from sapwood.induction.em_model import ESTIMATES, Counts, EMModel
+from sapwood.induction.estep import Shards, Valence
+from sapwood.induction.induced_model import InducedModel
+from sapwood.induction.models.ccm import HeadedSpanProblem, SpanProblem, binary_trees
+from sapwood.induction.models.dmv import (
+    STARTS,
+    AlikeArgumentsProblem,
+    ArgumentsProblem,
+    StationaryArgumentsProblem,
+    ValenceProblem,
+    valence_weights,
+)
+from sapwood.induction.models.pcfg import AlikeProblem, HiddenProblem, IndependentProblem
+from sapwood.induction.models.tensor_pcfg import (
+    SPAN_STARTS,
+    LowRankProblem,
+    low_rank_weights,
+    odds_of,
+    right_posteriors,
+)
+from sapwood.induction.text import Text
+from sapwood.induction.to_grammar import hidden_grammar, low_rank_grammar, terminal_emissions
+from sapwood.learn.lpcfg.lexical import LexicalSettings
+from sapwood.runtime.log import Log, NoLog
+from sapwood.runtime.params import HasExecutor, as_json, choice, integer, number, numbers, opaque
+from sapwood.runtime.progress import Progress, Silent
+from sapwood.storage.shapes import Array, Float64
+
+InductionResult: TypeAlias = TensorGrammar | InducedModel
+METHODS = ("em", "unmix", "unmix+em")
+_LONGEST_UNMIXED = 4
+# Maximum number of derivatives of a table, which takes about a minute.
+_MOST_DERIVATIVES = 250_000
+
+
+def _lengths(*default: float) -> Any:
+    help = "Maximum sentence length in words; several values are stages, shorter sentences first."
+    return numbers(default, help, low=1)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Inducer(HasExecutor, ABC):
+    """Settings of a model and its training: a text in, a model out.
+
+    Parameters
+    ----------
+    lengths
+        Maximum number of words of a sentence; several numbers are stages, the shorter sentences first.
+    iterations, tolerance
+        Maximum number of iterations of a stage, and the gain per word below which it ends.
+    prior, estimate
+        Pseudo-count of each outcome, and its use: see `sapwood.induction.em_model`.
+    restarts
+        Number of random starts; the most probable result is kept.
+    anneal
+        Power to which probabilities are raised at first.
+    random_state
+        The seed of every random choice.
+    lexical
+        Treatment of rare and unknown words.
+    """
+
+    model: ClassVar[str]
+    # Whether it assigns probabilities to sentences.
+    generative: ClassVar[bool] = True
+
+    lengths: tuple[float, ...] | float = _lengths(10.0, 15.0, 20.0, 40.0)
+    iterations: int = integer(30, "Maximum EM iterations per stage.", low=1)
+    tolerance: float = number(1e-4, "Stop a stage when the gain per word is below this.")
+    prior: float = number(0.1, "Pseudo-count of every outcome.")
+    estimate: str = choice(
+        "smoothed", "M-step: smoothed relative frequencies, or variational (sparse with a prior below 1).",
+        ESTIMATES,
+    )  # fmt: skip
+    restarts: int = integer(1, "Number of random restarts; the best is kept.", low=1)
+    anneal: float = number(1.0, "Initial exponent of deterministic annealing; 1 turns it off.", above=0, high=1)
+    random_state: int = integer(0, "Random seed.")
+    lexical: LexicalSettings = opaque(LexicalSettings(), "Treatment of rare and unknown words.", LexicalSettings)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(not float(length).is_integer() for length in np.atleast_1d(self.lengths)):
+            raise UsageError(f"lengths must be whole numbers, not {self.lengths}")
+        # Normalised, so that equal settings are stored alike.
+        object.__setattr__(self, "lengths", tuple(sorted({int(length) for length in np.atleast_1d(self.lengths)})))
+
+    @property
+    def display_name(self) -> str:
+        """The name of the model."""
+        return self.model
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The lengths, the shortest first."""
+        return cast(tuple[int, ...], self.lengths)
+
+    def fit(
+        self,
+        text: Text,
+        *,
+        progress: Progress | None = None,
+        log: Log | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> InductionResult:
+        """Learn and return the model.
+
+        Parameters
+        ----------
+        text
+            The sentences, made by `sapwood.induction.text.make_text`.
+        progress, log
+            Progress display and log.
+        checkpoint
+            File to keep the state in. If it exists, training resumes from it, with the same result.
+        """
+        if not isinstance(text, Text):
+            raise UsageError(f"fit takes a Text, not {type(text).__name__}: make_text(sentences)")
+        return self._learn(text.trimmed(), progress or Silent(), log or NoLog(), checkpoint)
+
+    @abstractmethod
+    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InductionResult:
+        """Return the model; arguments as for `fit`."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Stopping criteria and restarts of EM."""
+        return Schedule(self.iterations, self.tolerance, self.restarts, self.random_state)
+
+    def _climb(
+        self, problem: EMModel, progress: Progress, log: Log, checkpoint: str | Path | None, name: str = "learning"
+    ) -> EMRun:
+        key = {"model": self.model, "settings": self.settings(), "text": problem.text.digest()}
+        return run_em(problem, self.schedule, key=key, progress=progress, log=log, checkpoint=checkpoint, name=name)
+
+    def _shared(self) -> dict[str, Any]:
+        """Return the arguments that all problems share."""
+        return {"estimate": self.estimate, "anneal": self.anneal, "cooling": self.iterations // 2}
+
+    def _info(self, text: Text, climbed: EMRun | None) -> dict[str, Any]:
+        found: dict[str, Any] = {} if climbed is None else {"iterations": climbed.steps}
+        if climbed is not None and self.generative:
+            found["log_likelihood"] = climbed.log_likelihood
+        return {
+            "method": f"induce {self.model}",
+            "settings": self.settings(),
+            "training": {"sentences": text.n_sentences, "words": len(text.word), "digest": text.digest()},
+            "lexical": as_json(self.lexical),
+            **found,
+        }
+
+    def _model(self, text: Text, climbed: EMRun | None, **parts: Any) -> InducedModel:
+        return InducedModel(
+            model=self.model,
+            terminals=text.terminals,
+            kind=text.kind,
+            punctuation=text.punctuation,
+            frequency=np.bincount(text.terminal, minlength=len(text.terminals)).astype(float),
+            emissions=terminal_emissions(text, self.lexical),
+            info=self._info(text, climbed),
+            **parts,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DMV(Inducer):
+    """The dependency model with valence (`sapwood.induction.models.dmv`).
+
+    Parameters
+    ----------
+    start
+        Initial counts: from nearby heads (harmonic), from all trees equally (uniform), or uniform with noise.
+    distance_power
+        Initially a head at distance d counts like 1 / d to this power.
+    """
+
+    model: ClassVar[str] = "dmv"
+    start: str = choice(
+        "harmonic", "Initialise with harmonic weights (near heads), uniformly over trees, or at random.", STARTS
+    )
+    distance_power: float = number(2.0, "Exponent p of the harmonic initialisation 1 / distance^p.")
+
+    def problem(self, text: Text) -> ValenceProblem:
+        """Return the EM problem."""
+        return ValenceProblem(
+            text, self.stages, self.executor, start=self.start, power=self.distance_power, prior=self.prior,  # type: ignore[arg-type]
+            **self._shared(),
+        )  # fmt: skip
+
+    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InducedModel:
+        problem = self.problem(text)
+        climbed = self._climb(problem, progress, log, checkpoint)
+        return self._model(text, climbed, heads=valence_weights(problem.normalised(climbed.counts)))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CCM(Inducer):
+    """The constituent-context model (`sapwood.induction.models.ccm`).
+
+    Parameters
+    ----------
+    longest
+        Maximum number of words of a yield of its own.
+    """
+
+    model: ClassVar[str] = "ccm"
+    generative: ClassVar[bool] = False
+    lengths: tuple[float, ...] | float = _lengths(10.0)
+    iterations: int = integer(20, "Maximum EM iterations per stage.", low=1)
+    longest: int = integer(10, "Maximum length in words of spans modelled by their yield.", low=1)
+
+    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InducedModel:
+        problem = SpanProblem(text, self.stages, self.executor, longest=self.longest, **self._shared())
+        climbed = self._climb(problem, progress, log, checkpoint)
+        return self._model(text, climbed, **_spans(problem, climbed.counts))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DMVCCM(DMV):
+    """DMV and CCM combined: the weight of a tree is the product of both models.
+
+    Parameters
+    ----------
+    longest
+        Maximum number of words of a yield of its own.
+    """
+
+    model: ClassVar[str] = "dmv+ccm"
+    generative: ClassVar[bool] = False
+    lengths: tuple[float, ...] | float = _lengths(10.0)
+    iterations: int = integer(20, "Maximum EM iterations per stage.", low=1)
+    longest: int = integer(10, "Maximum length in words of spans modelled by their yield.", low=1)
+
+    def problem(self, text: Text) -> HeadedSpanProblem:
+        """Return the EM problem."""
+        return HeadedSpanProblem(
+            text, self.stages, self.executor, longest=self.longest, start=self.start, power=self.distance_power,
+            prior=self.prior, **self._shared(),
+        )  # fmt: skip
+
+    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InducedModel:
+        problem = self.problem(text)
+        climbed = self._climb(problem, progress, log, checkpoint)
+        heads = valence_weights(problem.normalised(climbed.counts))
+        return self._model(text, climbed, heads=heads, **_spans(problem, climbed.counts))
+
+
+def _spans(problem: SpanProblem | HeadedSpanProblem, counts: Counts) -> dict[str, Any]:
+    table = problem.index.table(np.zeros((0, 2), np.int32))
+    return {"table": table, "yields": counts["yields"], "contexts": counts["contexts"], "longest": problem.longest}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TensorPCFG(Inducer):
+    """A low-rank PCFG with many states (`sapwood.induction.models.tensor_pcfg`).
+
+    Parameters
+    ----------
+    states, rank
+        Number of states, and of patterns of rules; None is twice the number of states.
+    start
+        Spans that EM begins with: those of the dependency model with valence (learned with these settings), of the
+        constituent-context model, right-branching ones, or none.
+    warmup, warmup_decay
+        Number of iterations for which they are held, and over which they are then released.
+    distance_power
+        Setting of the dependency model.
+    """
+
+    model: ClassVar[str] = "tensor-pcfg"
+    iterations: int = integer(40, "Maximum EM iterations, not counting the initialisation.", low=1)
+    prior: float = number(0.02, "Pseudo-count of every outcome.")
+    states: int = integer(20, "Number of hidden states.", low=1)
+    rank: int | None = integer(
+        None, "Rank of the rule tensor; none means twice the number of states.", low=1, optional=True
+    )
+    start: str = choice(
+        "dmv", "Initialise from the spans of dmv or ccm, right-branching spans, or random rules.", SPAN_STARTS
+    )
+    warmup: int = integer(5, "Iterations for which the spans of the initialisation are fixed.")
+    warmup_decay: int = integer(20, "Iterations over which the fixed spans are released.")
+    distance_power: float = number(2.0, "Exponent p of the harmonic initialisation 1 / distance^p.")
+
+    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> TensorGrammar:
+        longest = self.stages[-1]
+        part = text.up_to(longest, 2)
+        odds = self._odds(text, part, progress)
+        problem = LowRankProblem(
+            text, (longest,), self.executor, states=self.states, rank=self.rank or 2 * self.states, prior=self.prior,
+            odds=odds, warmup=self.warmup, warmup_decay=self.warmup_decay, **self._shared(),
+        )  # fmt: skip
+        climbed = self._climb(problem, progress, log, checkpoint)
+        theta = problem.normalised(climbed.counts)
+        occupancy = problem.shards(0).sums(low_rank_weights(theta)).occupancy
+        return low_rank_grammar(text, self.lexical, theta, occupancy, self._info(text, climbed))
+
+    def _odds(self, text: Text, part: Text, progress: Progress) -> Float64[Array, "spans"] | None:
+        """Return the odds of all spans under the start."""
+        if self.start == "random":
+            return None
+        if self.start == "right":
+            return odds_of(right_posteriors(part))
+        settings: dict[str, Any] = {"random_state": self.random_state, "threads": self.threads, "workers": self.workers}
+        if self.start == "dmv":
+            dmv = DMV(lengths=self.lengths, distance_power=self.distance_power, **settings)
+            problem: Any = dmv.problem(text)
+            climbed = run_em(problem, dmv.schedule, progress=progress, name="start: dmv")
+            weights: Any = valence_weights(problem.normalised(climbed.counts))
+            return odds_of(Shards(part, self.executor).sums(weights, spans=True).spans)
+        ccm = CCM(lengths=self.stages[0], **settings)
+        problem = SpanProblem(text, ccm.stages, self.executor, longest=ccm.longest, **ccm._shared())
+        climbed = run_em(problem, ccm.schedule, progress=progress, name="start: ccm")
+        log_weights = problem.log_weights(part, climbed.counts)
+        found = Shards(part, self.executor).sums(binary_trees(len(text.terminals)), np.exp(log_weights), spans=True)
+        return odds_of(found.spans)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Hidden(Inducer):
+    """Base class of the paper's constituency models.
+
+    Parameters
+    ----------
+    states
+        Number of hidden states.
+    method
+        EM from random starts, unmixing, or unmixing and then EM.
+    """
+
+    _problem: ClassVar[type[HiddenProblem]]
+    lengths: tuple[float, ...] | float = _lengths(10.0)
+    iterations: int = integer(100, "Maximum EM iterations per stage.", low=1)
+    states: int = integer(10, "Number of hidden states.", low=1)
+    method: str = choice("em", "Learning method: EM, unmixing, or unmixing followed by EM.", METHODS)
+
+    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> TensorGrammar:
+        problem = self._problem(
+            text, self.stages, self.executor, states=self.states, prior=self.prior, **self._shared()
+        )
+        counts, climbed = _by_method(self, problem, progress, log, checkpoint)
+        theta = problem.normalised(counts)
+        last = len(self.stages) - 1
+        occupancy = problem.shards(last).sums(problem.weights(theta)).occupancy + 1e-9
+        info = self._info(text, climbed)
+        return hidden_grammar(text, self.lexical, theta["pi"], problem.rule(theta), theta["O"], occupancy, info)
+
+
+class PCFGInducer(_Hidden):
+    """PCFG with arbitrary pairs of children."""
+
+    model, _problem = "pcfg", HiddenProblem
+
+
+class PCFGIInducer(_Hidden):
+    """PCFG with independent children."""
+
+    model, _problem = "pcfg-i", IndependentProblem
+
+
+class PCFGIEInducer(_Hidden):
+    """PCFG with independent and identically distributed children."""
+
+    model, _problem = "pcfg-ie", AlikeProblem
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Arguments(Inducer):
+    """Base class of the paper's dependency models.
+
+    Parameters
+    ----------
+    method
+        EM from random starts, unmixing, or unmixing and then EM.
+    """
+
+    _problem: ClassVar[type[ArgumentsProblem]]
+    lengths: tuple[float, ...] | float = _lengths(10.0)
+    iterations: int = integer(100, "Maximum EM iterations per stage.", low=1)
+    method: str = choice("em", "Learning method: EM, unmixing, or unmixing followed by EM.", METHODS)
+
+    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InducedModel:
+        problem = self._problem(text, self.stages, self.executor, prior=self.prior, **self._shared())
+        counts, climbed = _by_method(self, problem, progress, log, checkpoint)
+        weights = problem.weights(problem.normalised(counts))
+        heads = Valence(weights.attach, weights.go, weights.stop, weights.root / weights.root.sum())
+        return self._model(text, climbed, heads=heads)
+
+
+class DepI(_Arguments):
+    """Dependency model whose arguments depend on their side."""
+
+    model, _problem = "dep-i", ArgumentsProblem
+
+
+class DepIE(_Arguments):
+    """Dependency model with both sides alike."""
+
+    model, _problem = "dep-ie", AlikeArgumentsProblem
+
+
+class DepIES(_Arguments):
+    """Dependency model with both sides alike and a stationary root."""
+
+    model, _problem = "dep-ies", StationaryArgumentsProblem
+
+
+def _by_method(
+    inducer: _Hidden | _Arguments, problem: Any, progress: Progress, log: Log, checkpoint: str | Path | None
+) -> tuple[Counts, EMRun | None]:
+    """Return the counts found by EM, unmixing, or both."""
+    if inducer.method == "em":
+        climbed = inducer._climb(problem, progress, log, checkpoint)
+        return climbed.counts, climbed
+    counts = _unmixed_counts(inducer.model, problem, inducer.random_state, progress)
+    if inducer.method == "unmix":
+        return counts, None
+    problem.begin = lambda _: counts
+    climbed = inducer.replace(restarts=1)._climb(problem, progress, log, checkpoint)
+    return climbed.counts, climbed
+
+
+DEFAULT_MODEL: Final = TensorPCFG.model
+INDUCERS: Final[Mapping[str, type[Inducer]]] = MappingProxyType(
+    {
+        cls.model: cls
+        for cls in (TensorPCFG, DMV, CCM, DMVCCM, PCFGInducer, PCFGIInducer, PCFGIEInducer, DepI, DepIE, DepIES)
+    }
+)
+
+
+def make_inducer(model: str = DEFAULT_MODEL, **settings: Any) -> Inducer:
+    """Return the inducer of a model with these settings.
+
+    >>> make_inducer("dmv", lengths=10)
+    DMV(lengths=(10,))
+    """
+    if model not in INDUCERS:
+        raise UsageError(f"there is no model {model!r} to induce; the models are {', '.join(INDUCERS)}")
+    return INDUCERS[model]().replace(**settings)
+
+
+def _unmixed_counts(name: str, problem: EMModel, random_state: int, progress: Progress) -> Counts:
+    """Return the parameters found by unmixing, as counts of about as many choices as the text has.
+
+    It fits tables of the probabilities of any three words, with the derivative of each by each parameter
+    (`sapwood.identifiability.unmixing.unmix`). For d terminals and p parameters these are d^3 p numbers, so it requires
+    few terminals: word classes, or a small tag set. Longer sentences carry the same information with more noise, so
+    only short ones are used.
+
+    Warnings about the answer are reported to `progress`.
+    """
+    text = problem.sentences(len(problem.lengths) - 1)
+    states: int | None = getattr(problem, "states", None)
+    model = make_model(name, len(text.terminals), states)
+    size = len(text.terminals) ** 3 * model.n_parameters
+    if size > _MOST_DERIVATIVES:
+        raise UsageError(
+            f"unmixing {name} over {len(text.terminals)} terminals has tables with {size:,} derivatives, more than "
+            f"{_MOST_DERIVATIVES:,}; learn from fewer classes of words or fewer states, or by em"
+        )
+    rows = [
+        text.sentence(number).tolist() for number in range(text.n_sentences) if text.lengths[number] <= _LONGEST_UNMIXED
+    ]
+    if not rows:
+        raise UsageError(f"unmixing takes sentences of up to {_LONGEST_UNMIXED} words, and there are none")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UncertainAnswer)
+        try:
+            source: Any = Sentences(rows, words=model.words)
+            found = unmix(model, source, random_state=random_state, progress=progress)
+        except SapwoodError as error:
+            raise UsageError(
+                f"unmixing, from the {len(rows):,} sentences of up to {_LONGEST_UNMIXED} words: {error}; learn from "
+                "fewer classes, or by em"
+            ) from error
+    for warning in caught:
+        progress.note(f"unmixing: {warning.message}")
+    parameters = {each: np.asarray(array, float) for each, array in found.parameters.items()}
+    return {one.name: _counts(one.name, one.shape, parameters, len(text.word)) for one in problem.families}
+
+
+def _counts(name: str, shape: tuple[int, ...], parameters: dict[str, Any], words: int) -> np.ndarray:
+    """Return a block of parameters with the condition first, as counts that sum to the number of words."""
+    if name == "attach":
+        blocks = [parameters[each] for each in ("Al", "Ar", "A") if each in parameters]
+        found = np.stack([block.T for block in blocks])
+    else:
+        found = parameters["pi" if name == "root" else name].T
+    found = np.maximum(found.reshape(shape), 0.0)
+    return found * words / max(float(found.sum()), 1e-300)

@@ -1,0 +1,1 @@
+"""Models of grammar induction: DMV, CCM, PCFGs and tensor PCFGs."""

@@ -1,0 +1,1 @@
+"""Charts: compiled models, pruning and posteriors of one sentence."""

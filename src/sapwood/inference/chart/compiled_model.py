@@ -1,0 +1,109 @@
+"""Compiled model: grammars laid out for the kernels on first use, and cached lexical weights of words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from sapwood.errors import InputError, UsageError, listed
+from sapwood.inference.chart.compiled import Leaf
+from sapwood.inference.ensemble import Ensemble
+from sapwood.model.parser_model import ParserModel
+
+# Size of the cache in words, divided by the number of grammars.
+_KEPT_WORDS = 8192
+Sentence = Iterable[str | tuple[str, str | None]]
+
+
+class LexicalLookup:
+    """Lexical lookup in one or several grammars.
+
+    Parameters
+    ----------
+    model, ensemble
+        The model, and its compiled ensemble.
+    """
+
+    def __init__(self, model: ParserModel, ensemble: Ensemble) -> None:
+        self._model, self._ensemble = model, ensemble
+        self._cache: dict[int, Leaf] = {}
+
+    def score(self, sentence: Sentence) -> tuple[list[str], list[Leaf]]:
+        """Return the words of a sentence, and the lexical weights of each."""
+        if isinstance(sentence, str):
+            raise UsageError("a sentence is a sequence of words, not a string: `parse_text` takes plain text")
+        words: list[str] = []
+        leaves: list[Leaf] = []
+        for token in sentence:
+            pair = (token, None) if isinstance(token, str) else token
+            if not (isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[0], str)):
+                raise UsageError(f"a token is a word or a (word, tag) pair, not {token!r}")
+            leaves.append(self._leaf(pair[0], pair[1], not words))
+            words.append(pair[0])
+        return words, leaves
+
+    def _leaf(self, word: str, tag: str | None, initial: bool) -> Leaf:
+        """Return the lexical weights of a word, restricted to the given tag if there is one."""
+        first = self._model.grammar
+        terminal = first.lexicon.terminal(word, initial)
+        if tag is None:
+            leaf = self._cache.get(terminal)
+            if leaf is None:
+                if len(self._cache) >= _KEPT_WORDS // len(self._model.grammars):
+                    self._cache.clear()
+                leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self._model.grammars])
+                leaf.kind = self._kind(terminal)
+                self._cache[terminal] = leaf
+            return leaf
+        tags = first.emissions.tags
+        if tag not in tags:
+            raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {listed(tags)}")
+        rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self._model.grammars]
+        leaf = self._ensemble.leaf(rows, fixed=True)
+        leaf.kind = self._kind(terminal)
+        return leaf
+
+    def _kind(self, terminal: int) -> int:
+        """Return the word class of a word for cell pruning (`sapwood.model.cell_pruner`)."""
+        ids = self._ensemble.joint.word_ids
+        return 0 if ids is None else int(ids[terminal])
+
+
+class CompiledModel:
+    """Grammars compiled for the kernels, each part on first use.
+
+    Parameters
+    ----------
+    model
+        Grammars and components.
+    dtype
+        Precision of the fine passes.
+    crf
+        Use its CRF and span scorer, if any.
+    """
+
+    def __init__(self, model: ParserModel, dtype: type, *, crf: bool) -> None:
+        self._model, self._dtype, self._crf = model, dtype, crf
+
+    def release_weights(self) -> ParserModel:
+        """Return the model without the weights that the kernels hold, and release the original."""
+        self._model = self._model.replace(grammars=tuple(member.grammar for member in self.ensemble.members))
+        vars(self).pop("lookup", None)  # holds them as well
+        return self._model
+
+    @cached_property
+    def ensemble(self) -> Ensemble:
+        """All grammars."""
+        model = self._model
+        crf, span_scorer = (model.crf, model.span_scorer) if self._crf else (None, None)
+        return Ensemble(model.grammars, self._dtype, crf, span_scorer, model.cell_pruner)
+
+    @cached_property
+    def lookup(self) -> LexicalLookup:
+        """Cached lexical lookup."""
+        return LexicalLookup(self._model, self.ensemble)
+
+    @cached_property
+    def coarse(self) -> Ensemble:
+        """Coarse grammar implied by the grammars, for sentences that they cannot parse."""
+        return Ensemble([self.ensemble.joint.coarse], self._dtype)

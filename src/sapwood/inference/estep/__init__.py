@@ -1,0 +1,1 @@
+"""E-step: expected counts over trees and packed forests."""

@@ -1,0 +1,1 @@
+"""Packed forests: k-best trees, samples and states of trees."""

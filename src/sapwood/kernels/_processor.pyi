@@ -1,0 +1,3 @@
+"""What the processor can run, asked of the processor itself."""
+
+def has_x86_64_v3() -> bool: ...

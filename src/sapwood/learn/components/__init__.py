@@ -1,0 +1,1 @@
+"""Trainers of a model's components: forest CRF, span scorer and cell pruner."""

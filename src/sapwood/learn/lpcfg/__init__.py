@@ -1,0 +1,1 @@
+"""Latent-variable PCFGs: EM, split-merge and treebank PCFGs."""

@@ -1,0 +1,1 @@
+"""Semi-supervised EM: learning from unlabelled text and partial trees."""

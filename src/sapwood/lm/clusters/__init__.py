@@ -1,0 +1,1 @@
+"""Word clusters: exchange clustering and clusters of latent states."""

@@ -1,0 +1,1 @@
+"""N-gram counts of text: vocabulary, external sort and storage."""

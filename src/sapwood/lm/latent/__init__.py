@@ -1,0 +1,1 @@
+"""Latent bigram models: aggregate Markov models, anchor words and mixed orders."""

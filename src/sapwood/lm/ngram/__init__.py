@@ -1,0 +1,1 @@
+"""Back-off n-gram models: Kneser-Ney and ARPA files."""

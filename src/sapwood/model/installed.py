@@ -1,0 +1,100 @@
+"""Models by name: the included English model, and those of installed packages.
+
+A package provides a model by the entry point group `sapwood.models`, whose entries are paths of model files:
+
+    [project.entry-points."sapwood.models"]
+    is = "sapwood_model_is:MODEL"
+
+`sapwood package` makes such packages (`sapwood.interop.packages`). `ATTRIBUTION.md` in this folder names
+the training data of the included model.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sapwood._version import __version__
+from sapwood.errors import InputError, ModelError
+from sapwood.runtime.registry import plugins
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+# Included models, and their files in this folder.
+INCLUDED = {"en": "english.sapwood", "default": "english.sapwood"}
+GROUP = "sapwood.models"
+# Metadata of packages, in the order of `InstalledModel`.
+_FIELDS = ("Name", "Version", "License-Expression", "Summary")
+_LONGEST = 300
+# Names of models; anything else is a path.
+NAME = re.compile(r"(?=.{1,60}\Z)[a-z][a-z0-9]*([_-][a-z0-9]+)*")
+
+
+class InstalledModel(NamedTuple):
+    """An installed model: its name, package, version, licence and summary."""
+
+    name: str
+    package: str
+    version: str
+    licence: str
+    summary: str
+
+
+def default_model_path() -> Path:
+    """Return the path of the included English model."""
+    path = Path(__file__).with_name(INCLUDED["default"])
+    if not path.is_file():  # a build from source may lack it
+        raise InputError(f"{path}: the included model is missing from this installation; name another one")
+    return path
+
+
+def find_model(name: str | os.PathLike[str]) -> Path:
+    """Return the path of a model: a file, or else the included or installed model of that name.
+
+    Files take precedence over models of the same name, and `en` (also `default`) is always the included one. Raises
+    `InputError`, with the known names, for a name that is neither. Anything that is not a valid name is taken as a
+    path, whether or not the file exists.
+    """
+    if os.path.exists(name) or not NAME.fullmatch(str(name)):  # noqa: PTH110
+        return Path(name)
+    if str(name) in INCLUDED:
+        return default_model_path()
+    others = plugins(GROUP)
+    if str(name) not in others:
+        raise InputError(
+            f"{name}: no such file or directory, nor an installed model; installed are: "
+            f"{', '.join(dict.fromkeys(['en', *others]))}; a wheel that `sapwood package` made adds one "
+            "(pip install FILE.whl)"
+        )
+    found = others[str(name)]
+    if not isinstance(found, str | os.PathLike) or not os.path.isfile(found):  # noqa: PTH113
+        raise ModelError(f"{name}: its package points to {found!r}, which is not a file; reinstall it")
+    return Path(found)
+
+
+def installed_models() -> list[InstalledModel]:
+    """Return the included and installed models, the included one first.
+
+    Examples
+    --------
+    >>> installed_models()[0].name
+    'en'
+    """
+    from importlib.metadata import entry_points  # slow to import
+
+    summary = "English, from the openly licensed part of GUM; included"
+    found = [InstalledModel("en", "sapwood", __version__, "CC-BY-SA-4.0", summary)]
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        if entry.name not in INCLUDED and NAME.fullmatch(entry.name):  # others cannot be named
+            found.append(InstalledModel(entry.name, *(_told(entry, field) for field in _FIELDS)))
+    return found
+
+
+def _told(entry: EntryPoint, field: str) -> str:
+    """Return the metadata of an entry point's package: one line, without control characters."""
+    about = entry.dist.metadata if entry.dist is not None else None
+    text = str(about[field])[:_LONGEST] if about is not None and field in about else "unknown"
+    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -1,0 +1,254 @@
+"""Training pipeline: one grammar or several, logged and resumable after an interruption.
+
+`train` is `sapwood train` as a function: the same arguments give the same bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from sapwood.errors import InputError, UsageError
+from sapwood.evaluate.dev_set import DevSet
+from sapwood.learn.base import Learner
+from sapwood.learn.components.forest_crf import ForestCRFTrainer
+from sapwood.learn.components.span_scorer import SpanScorerTrainer
+from sapwood.learn.registry import DEFAULT_METHOD
+from sapwood.learn.semi_supervised.learner import PartialTrees
+from sapwood.learn.tagging import held_out_sequences, tagged_corpus
+from sapwood.model.parser_model import ParserModel
+from sapwood.pipeline.recipe import Members, first_learner, make_recipe, should_self_train
+from sapwood.pipeline.run import run_recipe
+from sapwood.pipeline.self_training import SentenceSampler, self_train, self_training_recipes
+from sapwood.pipeline.unlabelled import Text, TextUse, UnlabelledData
+from sapwood.runtime.checkpoint import RunFiles
+from sapwood.runtime.context import RunContext
+from sapwood.runtime.progress import Progress, Silent
+from sapwood.trees.corpus import Corpus
+from sapwood.trees.lexicon.word_classes import WordClasses
+from sapwood.trees.normalise import Normaliser, describe_empties, unknown_empties
+from sapwood.trees.partial import PartialTree
+from sapwood.trees.tokenise.registry import find_tokeniser
+from sapwood.trees.transform import TreeTransform
+from sapwood.trees.tree import Tree
+
+# Sequences of words and tags.
+Tagged: TypeAlias = Iterable[Sequence[tuple[str, str]]]
+Method = TypeVar("Method", str, str | Learner)
+# Settings that belong to no method.
+_COMMON = frozenset({"random_state", "threads", "workers"})
+
+
+def train(
+    trees: Iterable[Tree] | Corpus | Tagged,
+    *,
+    sequences: bool = False,
+    method: str | Learner | None = None,
+    dev: Iterable[Tree] | Tagged | DevSet | None = None,
+    ensemble: Members | None = None,
+    crf: bool | ForestCRFTrainer | None = None,
+    span_scorer: bool | SpanScorerTrainer | None = None,
+    text: Text | None = None,
+    text_use: TextUse | None = None,
+    classes: WordClasses | None = None,
+    self_train_on: Iterable[Sequence[str]] | None = None,
+    partial: Iterable[PartialTree] | PartialTrees | None = None,
+    semi_supervised: Mapping[str, Any] | None = None,
+    normaliser: Normaliser | None = None,
+    transform: Mapping[str, Any] | None = None,
+    tokeniser: str | None = None,
+    seed: int | None = None,
+    output: str | Path | None = None,
+    resume: bool = False,
+    log: str | Path | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> ParserModel:
+    """Train a parser on a treebank: one grammar, or several that parse together.
+
+    This is `sapwood train`: arguments have the meaning and the defaults of its options, and give the same bytes.
+
+    Parameters
+    ----------
+    trees
+        Trees of a treebank, which are prepared as the method requires; or a corpus.
+    sequences
+        True if they, and `dev`, are sequences of `(word, tag)` instead: the result is a tagger
+        (`sapwood.learn.tagging`).
+    method
+        A learner, or the name of a method, optionally with its `settings`: `train(trees, method="em", states=8)`.
+        Without a method or an `ensemble`, the recipe that is best for the size of the treebank is used
+        (`sapwood.pipeline.recipe.recommended`); for sequences and for semi-supervised EM, split-merge.
+    dev
+        Trees for choosing the best grammar and for scoring the result.
+    ensemble
+        Number of grammars, each with its own seed; or the methods or learners of a mixed ensemble, each of which takes
+        the settings it has.
+    crf
+        Train a CRF over the parse forest, too (`sapwood.learn.components.forest_crf`): True, False, or its trainer.
+    span_scorer
+        Train a span scorer, too (`sapwood.learn.components.span_scorer`): True, False, or its trainer.
+    text
+        Unlabelled text: the path of a file with one sentence per line, several paths, or sentences as lists of words.
+    text_use
+        `word-classes`: word classes for the lexicon (`sapwood.lm.word_classes`). `self-training`: word classes, and a
+        second model trained on trees that the first one predicts (`sapwood.pipeline.self_training`). `em`:
+        semi-supervised EM (`sapwood.learn.semi_supervised.learner`), by packed forests (`em-forests`) or one-best
+        trees (`em-best`); `em` alone means forests, if the method supports them. By default self-training for fewer
+        than 2,000 trees and without settings of a method, else word classes.
+    classes
+        Word classes, instead of those of `text`.
+    self_train_on
+        Sentences for self-training without word classes, instead of `text`.
+    partial
+        Partially bracketed sentences, for semi-supervised EM.
+    semi_supervised
+        Settings of semi-supervised EM: `{"text_weight": 0.5}`.
+    normaliser
+        Normaliser of the trees.
+    transform
+        Changes to the binarisation and Markovisation of the method: `{"direction": "head", "vertical": 2}`, by the
+        names of the parameters of `TreeTransform`.
+    tokeniser
+        Tokeniser of plain text, by name (`sapwood.trees.tokenise.registry`). By default the one for English, with
+        quotes and hyphens as in the trees.
+    seed
+        Random seed of all that has one. By default that of the learners.
+    output
+        File to write the model to. Checkpoints are kept next to it until then, so that
+    resume
+        can continue an interrupted run, to the same bytes.
+    log
+        File to write a line to for each iteration.
+    progress
+        Receives progress reports.
+    settings
+        Settings of the method; `threads` and `workers` of every method.
+
+    Examples
+    --------
+    >>> import sapwood
+    >>> trees = [sapwood.Tree.parse("(ROOT (S (NP (N dogs)) (VP (V sleep))))")] * 9
+    >>> sapwood.train(trees, method="pcfg")
+    <ParserModel: <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>>
+    """
+    progress, files = progress or Silent(), RunFiles(output, resume=resume, log=log)
+    if resume and output is None:
+        raise UsageError("resume: requires output, next to which the state of training is kept")
+    if tokeniser is not None:
+        find_tokeniser(tokeniser)
+    files.check()
+    unlabelled = UnlabelledData.of(partial, text, text_use, semi_supervised)
+    unlabelled.check(sequences=sequences)
+    if self_train_on is not None and (sequences or text is not None or partial is not None):
+        raise UsageError("self_train_on requires trees, and cannot be used with sequences, text or partial")
+    method = default_method(method, ensemble, needs_one=sequences or unlabelled.for_em)
+    learner = first_learner(method, ensemble=ensemble, seed=seed, **settings)
+    corpus = prepare_corpus(
+        learner, trees, sequences=sequences, normaliser=normaliser, transform=transform, progress=progress
+    )
+    held_out = prepare_dev(learner, dev, corpus, sequences=sequences)
+    own_seed = int(getattr(learner, "random_state", 0))
+    if classes is None:
+        of_text = own_seed if seed is None else seed
+        classes = unlabelled.word_classes(of_text, RunContext(workers=learner.executor, progress=progress))
+    make = functools.partial(
+        make_recipe,
+        method,
+        ensemble=ensemble,
+        crf=crf,
+        span_scorer=span_scorer,
+        classes=classes,
+        seed=seed,
+        **settings,
+    )
+    recommended = method is None and (ensemble is None or isinstance(ensemble, int)) and settings.keys() <= _COMMON
+    sentences: Sequence[Sequence[str]] = ()
+    if self_train_on is not None:
+        if not (sentences := SentenceSampler().sample(self_train_on, own_seed)):
+            raise InputError("there is no sentence for self-training")
+    elif unlabelled.should_self_train(recommended and should_self_train(corpus.n_trees)):
+        sentences = _sample(unlabelled, own_seed, progress)
+    if sentences:
+        recipes = self_training_recipes(make, corpus.n_trees, len(sentences))
+        model = self_train(recipes, corpus, sentences, held_out, files=files, progress=progress)
+    else:
+        recipe = unlabelled.add_to(make(n_trees=corpus.n_trees))
+        model = run_recipe(recipe, corpus, held_out, files=files, progress=progress)
+    if tokeniser is not None:
+        style = replace(model.preparation.tokeniser, name=tokeniser)
+        model = model.replace(preparation=replace(model.preparation, tokeniser=style))
+    if output is not None:
+        model.save(output)
+        files.clear()
+    return model
+
+
+def default_method(method: Method | None, ensemble: Members | None, *, needs_one: bool) -> Method | str | None:
+    """Return the given method, or split-merge for data that `needs_one` and has no recommended recipe."""
+    if needs_one and method is None and (ensemble is None or isinstance(ensemble, int)):
+        return DEFAULT_METHOD
+    return method
+
+
+def prepare_corpus(
+    learner: Learner,
+    trees: Iterable[Tree] | Corpus | Tagged,
+    *,
+    sequences: bool = False,
+    normaliser: Normaliser | None = None,
+    transform: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Return trees, or tagged sequences, as a learner needs them; parameters are those of `train`."""
+    given: Any = trees
+    if (sequences or isinstance(trees, Corpus)) and not (normaliser is None and transform is None):
+        what = "sequences" if sequences else "a corpus, which is prepared already"
+        raise UsageError(f"normaliser and transform are for trees, not for {what}")
+    if isinstance(trees, Corpus):
+        return trees
+    if sequences:
+        return tagged_corpus(learner, given, progress=progress)
+    if unknown := sorted((transform or {}).keys() - {field.name for field in fields(TreeTransform)}):
+        raise UsageError(f"transform: {unknown[0]} is not a parameter of TreeTransform")
+    normaliser = normaliser or Normaliser()
+    changed = replace(learner.preparation, **{"root": normaliser.root, **(transform or {})})
+    corpus = Corpus.from_trees(given, normaliser=normaliser, transform=changed, progress=progress)
+    if corpus.dropped and progress is not None:
+        progress.note(f"skipped {corpus.dropped} tree(s) that are empty after normalisation")
+    if normaliser.empties and progress is not None and (remark := _remark_on_empties(corpus)):
+        progress.note(remark)
+    return corpus
+
+
+def _remark_on_empties(corpus: Corpus) -> str:
+    """Return a remark on leaves that look like empty elements; empty if there are none."""
+    tags, leaves = corpus.symbols.bottom, Counter[tuple[str, str]]()
+    for symbol, word, count in zip(*(column.tolist() for column in corpus.lexical_counts()), strict=True):
+        leaves[tags[symbol], corpus.words[word]] += count
+    return describe_empties(unknown_empties(leaves))
+
+
+def prepare_dev(
+    learner: Learner, dev: Iterable[Tree] | Tagged | DevSet | None, corpus: Corpus, *, sequences: bool = False
+) -> DevSet | None:
+    """Return the development set of a corpus; parameters are those of `train`."""
+    given: Any = dev
+    if dev is None or isinstance(dev, DevSet):
+        return dev
+    return held_out_sequences(learner, given, corpus) if sequences else DevSet(given, corpus, workers=learner.executor)
+
+
+def _sample(unlabelled: UnlabelledData, seed: int, progress: Progress) -> list[Sequence[str]]:
+    """Return sentences for self-training; note if there are none."""
+    assert unlabelled.text is not None
+    sampler = SentenceSampler()
+    sentences = sampler.sample(unlabelled.text.sentences(), seed)
+    if not sentences:
+        length = f"{sampler.min_words} to {sampler.max_words} words"
+        progress.note(f"the text has no sentence of {length} for self-training, and is used for word classes only")
+    return sentences

@@ -1,0 +1,1 @@
+"""Runtime: progress, logs, checkpoints, configuration, plugins and executors."""

@@ -1,0 +1,1 @@
+"""Dask executor: the client, serialisation and arrays of a cluster."""

@@ -1,0 +1,89 @@
+"""Plugins: entry points of other installed packages for formats, decoders, learners, features, tokenisers.
+
+A package registers a plugin in its own `pyproject.toml`:
+
+    [project.entry-points."sapwood.decoders"]
+    my-decoder = "my_package.decoding:decode"
+
+Nothing is looked up at import, and a plugin's code runs only when its name is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sapwood.errors import SapwoodError, UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+
+class _Plugins(Mapping[str, Any]):
+    """Entry points by name; getting one loads it."""
+
+    def __init__(self, group: str) -> None:
+        from importlib.metadata import entry_points  # slow to import
+
+        self._group = group
+        self._found: dict[str, list[EntryPoint]] = {}
+        for entry in entry_points(group=group):
+            self._found.setdefault(entry.name, []).append(entry)
+
+    def __getitem__(self, name: str) -> Any:
+        entries = self._found[name]
+        if len({entry.value for entry in entries}) > 1:
+            raise SapwoodError(
+                f"several packages have a {name!r} for {self._group}: {', '.join(map(_package, entries))}; "
+                "uninstall all but one"
+            )
+        try:
+            return entries[0].load()
+        except Exception as error:
+            raise SapwoodError(
+                f"cannot load {name!r} of {self._group} from {_package(entries[0])} ({entries[0].value}): "
+                f"{type(error).__name__}: {error}; repair or uninstall that package"
+            ) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._found))
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"
+
+
+def plugins(group: str) -> Mapping[str, Any]:
+    """Return the plugins of a group of entry points, each loaded when it is looked up.
+
+    Looking up one that cannot be loaded raises a `SapwoodError` with its package and the reason.
+
+    Examples
+    --------
+    >>> dict(plugins("sapwood.nothing-of-that-kind"))
+    {}
+    """
+    return _Plugins(group)
+
+
+def named(name: str, own: Mapping[str, T], group: str, kind: str) -> T:
+    """Return the object of that name, built-in or else from the group's plugins.
+
+    If there is none, raises `UsageError` with all available names; `kind` is the kind of object in that message.
+
+    Examples
+    --------
+    >>> named("double", {"double": 2}, "sapwood.numbers", "number")
+    2
+    """
+    if name in own:
+        return own[name]
+    others = plugins(group)
+    if name in others:
+        return others[name]
+    raise UsageError(f"no {kind} {name!r}; choose from {', '.join(dict.fromkeys([*own, *others]))}")

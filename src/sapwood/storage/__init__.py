@@ -1,0 +1,1 @@
+"""Files: arrays and JSON in one checked file, schemas, atomic writes, Zstandard."""

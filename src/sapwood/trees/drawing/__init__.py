@@ -1,0 +1,1 @@
+"""Drawings of trees: terminal, SVG and LaTeX."""

@@ -1,0 +1,1 @@
+"""Treebank formats: readers and writers by name."""

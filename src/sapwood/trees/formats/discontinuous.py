@@ -1,0 +1,193 @@
+"""Sentence graphs, whose phrases may have gaps, and their conversion to trees.
+
+NEGRA export, TIGER XML and discbracket have such sentences; a `Tree` has no gaps.
+`discontinuous="raise-nodes"` closes the gaps of a sentence in two steps:
+
+1. A token without a letter or digit that is attached to the root (where these formats put
+   punctuation) moves down to the lowest phrase over both the nearest other word before it and the
+   one after it. At either end of the sentence it stays on the root.
+2. Phrases are processed children first. The children of a phrase form blocks of adjacent ones. The
+   block with the head stays: the first own child with edge `HD`; without one, the block with the
+   most words, the leftmost in a tie. The children in the other blocks move to the phrase's parent,
+   which is processed later, so that each ends at the closest ancestor where it leaves no gap.
+
+A sentence without gaps is never changed, and no phrase loses all its children.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Literal, NamedTuple
+
+from sapwood.errors import TreeFormatError
+from sapwood.trees.tree import Tree
+
+Discontinuous = Literal["raise-nodes", "error"]
+
+ROOT = "ROOT"
+NOTHING = "--"
+_HEAD_EDGE = "HD"
+# Root labels that mean "the whole sentence" and are not written as phrases.
+VIRTUAL_ROOTS = frozenset({"", ROOT, "TOP", "VROOT"})
+
+
+class Row(NamedTuple):
+    """A word or a phrase, with the number of its parent (0: the root) and its line."""
+
+    text: str
+    label: str
+    edge: str
+    parent: int
+    line: int
+
+
+class _Item(NamedTuple):
+    """A finished subtree over the words `start` to `end`, with its parent and edge from the file."""
+
+    start: int
+    end: int
+    tree: Tree
+    parent: int
+    edge: str
+
+
+class Graph:
+    """The words and phrases of a sentence; `tree` builds the tree.
+
+    Parameters
+    ----------
+    name, line, source
+        Name of the sentence in errors, its first line, and its file.
+    """
+
+    def __init__(self, name: str, line: int, source: str) -> None:
+        self.name = name
+        self.line = line
+        self.source = source
+        self.words: list[Row] = []
+        self.phrases: dict[int, Row] = {}
+
+    def error(self, problem: str, line: int, text: str = "") -> TreeFormatError:
+        """Return an error about this sentence."""
+        return TreeFormatError(f"{self.name}: {problem}", source=self.source, line=line, text=text)
+
+    def shown(self, number: int) -> str:
+        """Return the name of a phrase in errors."""
+        return f"#{number}"
+
+    def tree(self, discontinuous: Discontinuous, functions: bool) -> Tree:
+        """Build the tree of the complete sentence."""
+        if not self.words:
+            raise self.error("no words in it", self.line)
+        order = self._order()
+        gap = self._first_gap(order)
+        parents = [word.parent for word in self.words]
+        if gap is not None:
+            if discontinuous == "error":
+                row = self.phrases[gap]
+                raise self.error(
+                    f"the words below node {self.shown(gap)} ({row.label}) are not adjacent; "
+                    'discontinuous="raise-nodes" closes such gaps',
+                    row.line,
+                )
+            self._lower_punctuation(parents, order)
+        return self._build(order, parents, functions)
+
+    def _order(self) -> list[int]:
+        """Return the phrase numbers, the root (0) first and every parent before its children."""
+        phrases = self.phrases
+        below: dict[int, list[int]] = {number: [] for number in (0, *phrases)}
+        childless = set(phrases)
+        for row in [*self.words, *phrases.values()]:
+            if row.parent not in below:
+                raise self.error(
+                    f"there is no node {self.shown(row.parent)} to be the parent of this line", row.line, row.text
+                )
+            childless.discard(row.parent)
+        if childless:
+            row = phrases[min(childless)]
+            raise self.error(f"node {row.text} ({row.label}) has no children", row.line)
+        for number, row in phrases.items():
+            below[row.parent].append(number)
+        order = [0]
+        for number in order:
+            order.extend(below[number])
+        if len(order) <= len(phrases):
+            # Parents exist, yet the root is unreachable: every path up from here runs into a cycle.
+            seen: set[int] = set()
+            number = min(set(phrases) - set(order))
+            while number not in seen:
+                seen.add(number)
+                number = phrases[number].parent
+            raise self.error(f"node {self.shown(number)} is its own ancestor", phrases[number].line)
+        return order
+
+    def _first_gap(self, order: list[int]) -> int | None:
+        """Return the number of a phrase whose words are not adjacent, or None."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        size = dict.fromkeys(order, 0)
+        for position, word in enumerate(self.words):
+            first.setdefault(word.parent, position)
+            last[word.parent] = position
+            size[word.parent] += 1
+        for number in reversed(order[1:]):
+            if last[number] - first[number] + 1 != size[number]:
+                return number
+            parent = self.phrases[number].parent
+            first[parent] = min(first.get(parent, first[number]), first[number])
+            last[parent] = max(last.get(parent, last[number]), last[number])
+            size[parent] += size[number]
+        return None
+
+    def _lower_punctuation(self, parents: list[int], order: list[int]) -> None:
+        """Step 1: change `parents` so that punctuation on the root moves into the phrase around it."""
+        depth = {0: 0}
+        for number in order[1:]:
+            depth[number] = depth[self.phrases[number].parent] + 1
+        loose = [word.parent == 0 and not any(map(str.isalnum, word.text)) for word in self.words]
+        positions = [position for position, is_loose in enumerate(loose) if not is_loose]
+        for before, after in itertools.pairwise(positions):
+            if after == before + 1:
+                continue
+            a, b = parents[before], parents[after]
+            while a != b:
+                if depth[a] < depth[b]:
+                    a, b = b, a
+                a = self.phrases[a].parent
+            parents[before + 1 : after] = [a] * (after - before - 1)
+
+    def _build(self, order: list[int], parents: list[int], functions: bool) -> Tree:
+        """Do step 2, which changes nothing without gaps, and build the tree."""
+        below: dict[int, list[_Item]] = {number: [] for number in order}
+        for position, (word, parent) in enumerate(zip(self.words, parents, strict=True)):
+            tag = _with_function(word, functions)
+            below[parent].append(_Item(position, position + 1, Tree(tag, word=word.text), word.parent, word.edge))
+        for number in reversed(order[1:]):
+            row = self.phrases[number]
+            items = sorted(below.pop(number))
+            blocks = [[items[0]]]
+            for item in items[1:]:
+                if item.start == blocks[-1][-1].end:
+                    blocks[-1].append(item)
+                else:
+                    blocks.append([item])
+            kept = blocks[0] if len(blocks) == 1 else _kept_block(blocks, number)
+            children = [item.tree for item in kept]
+            for block in blocks:
+                if block is not kept:
+                    below[row.parent].extend(block)
+            tree = Tree(_with_function(row, functions), children)
+            below[row.parent].append(_Item(kept[0].start, kept[-1].end, tree, row.parent, row.edge))
+        return Tree(ROOT, [item.tree for item in sorted(below[0])])
+
+
+def _kept_block(blocks: list[list[_Item]], number: int) -> list[_Item]:
+    for block in blocks:
+        if any(item.edge == _HEAD_EDGE and item.parent == number for item in block):
+            return block
+    return max(blocks, key=lambda block: block[-1].end - block[0].start)
+
+
+def _with_function(row: Row, functions: bool) -> str:
+    return f"{row.label}-{row.edge}" if functions and row.edge != NOTHING else row.label

@@ -1,0 +1,1 @@
+"""Head rules and their tables."""

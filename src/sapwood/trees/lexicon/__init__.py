@@ -1,0 +1,1 @@
+"""Lexicon: words, signatures of unknown words and word classes."""

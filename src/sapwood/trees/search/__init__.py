@@ -1,0 +1,1 @@
+"""Tree search: patterns, relations and the searcher."""

@@ -1,0 +1,138 @@
+"""`sapwood search`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.treebank_files import treebank
+from sapwood.trees.search.searcher import Searcher
+from sapwood.trees.search.table import read_table
+
+
+def run(sapwood: Any, *arguments: str, stdin: bytes = b"") -> str:
+    outcome = sapwood(["search", *arguments], stdin)
+    assert (outcome.code, outcome.err) == (0, "")
+    return outcome.out
+
+
+def test_trees_and_subtrees(folder: Path, sapwood: Any) -> None:
+    trees = (folder / "trees.mrg").read_text()
+    lines = trees.splitlines()
+    assert run(sapwood, "NP < NP", "trees.mrg").splitlines() == [lines[3], lines[4]]
+    assert run(sapwood, "NP < NP", stdin=trees.encode()).splitlines() == [lines[3], lines[4]]
+    assert run(sapwood, "NP < NP", "trees.mrg", "-v").splitlines() == [*lines[:3], lines[5]]
+    assert run(sapwood, "NP >> NP $.. __", "trees.mrg", "--subtrees", "-n").splitlines() == [
+        "trees.mrg:4: (NP (DT the) (NN dog))",
+        "trees.mrg:5: (NP (DT the) (NNS cats))",
+    ]
+    assert run(sapwood, "NP", "trees.mrg", "--subtrees", "--limit", "2", "--to", "tokens") == "the dog\na cat\n"
+    assert run(sapwood, "dog", "trees.mrg", "--subtrees", "--limit", "1") == "(NN dog)\n"
+    assert run(sapwood, "PP < NN", "trees.mrg") == ""
+    run(sapwood, "NP < NP", "trees.mrg", "-o", "found.export", "--to", "export")
+    assert (folder / "found.export").read_text().startswith("#FORMAT 3\n#BOS 1\n")
+    assert sapwood(["convert", "found.export"]).out.count("\n") == 2
+
+
+def test_counts(folder: Path, sapwood: Any) -> None:
+    assert run(sapwood, "NP", "trees.mrg", "--count") == "13 matches in 6 of 6 trees\n"
+    assert run(sapwood, "NP < NP", "trees.mrg", "--count", "-v") == "no match in 4 of 6 trees\n"
+    found = json.loads(run(sapwood, "NP", "trees.mrg", "trees.mrg", "--count", "--json"))
+    assert found == {"matches": 26, "matching_trees": 12, "trees": 12}
+
+
+def test_json_says_what_the_library_says(folder: Path, sapwood: Any) -> None:
+    pattern = "NP=a < (PP=b < __=c)"
+    table = read_table("trees.mrg")
+    (match,) = Searcher(pattern).matches(table)
+    (line,) = run(sapwood, pattern, "trees.mrg", "--json").splitlines()
+    value = json.loads(line)
+    assert {key: value[key] for key in ("file", "tree", "line")} == {"file": "trees.mrg", "tree": 4, "line": 4}
+    assert value["text"] == str(table.tree(match.tree))
+    (found,) = value["matches"]
+    names = found.pop("names")
+    assert found == match.place._asdict()
+    assert names == {name: place._asdict() for name, place in match.names.items()}
+    assert list(names) == ["a", "b", "c"]
+
+
+def test_heads(folder: Path, sapwood: Any) -> None:
+    (folder / "heads.txt").write_text("* right\n")
+    assert run(sapwood, "NP <# DT", "trees.mrg", "--count") == "0 matches in 0 of 6 trees\n"
+    (folder / "heads.txt").write_text("* left\n")
+    assert run(sapwood, "NP <# DT", "trees.mrg", "--count", "--heads", "heads.txt").startswith("7 matches")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["NP <", "trees.mrg"], 2, "column 5"),
+        (["NP", "none.mrg"], 3, "none.mrg: no such file"),
+        (["NP", "-", "-"], 2, "only once"),
+        (["NP", "trees.mrg", "--count", "--subtrees"], 2, "--subtrees cannot be used with --count"),
+        (["NP", "trees.mrg", "--json", "--to", "draw"], 2, "--to cannot be used with --json"),
+        (["NP", "trees.mrg", "-v", "--subtrees"], 2, "--subtrees cannot be used with -v"),
+        (["NP", "trees.mrg", "-o", "trees.mrg"], 2, "would be overwritten"),
+        (["NP", "trees.mrg", "--timeout", "1e-9"], 1, "took more than"),
+    ],
+)
+def test_errors(arguments: list[str], code: int, message: str, folder: Path, sapwood: Any) -> None:
+    outcome = sapwood(["search", *arguments])
+    assert outcome.code == code
+    assert message in outcome.err
+    assert outcome.out == ""
+
+
+def test_bad_trees(folder: Path, sapwood: Any) -> None:
+    (folder / "bad.mrg").write_text("(A a)\n(B (C c)\n(A (D d))\n")
+    outcome = sapwood(["search", "A", "bad.mrg"])
+    assert outcome.code == 3
+    assert "bad.mrg:2:1" in outcome.err
+    outcome = sapwood(["search", "A", "bad.mrg", "--skip-bad"])
+    assert outcome.out == "(A a)\n(A (D d))\n"
+    assert "skipped 1 malformed tree" in outcome.err
+
+
+def test_a_large_treebank_takes_seconds(sapwood: Any) -> None:
+    path = treebank("icepahc/train.mrg.gz")
+    begin = time.process_time()
+    assert run(sapwood, "NP << PP", str(path), "--count") == "7,776 matches in 6,214 of 65,700 trees\n"
+    assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("XXP", "no tree has the label or word 'XXP'\n"),
+        ("np < NN", "no tree has the label or word 'np'; did you mean 'NP'?\n"),
+        ("NP !< NPP", "no tree has the label or word 'NPP'; did you mean "),
+        ("NP < /^X/ | < NN", ""),
+        ("NP < !XP", ""),
+        ("NP << barks", ""),
+        ("NP << parks", "no tree has the label or word 'parks'\n"),
+    ],
+)
+def test_labels_that_no_tree_has_are_named(folder: Path, sapwood: Any, pattern: str, message: str) -> None:
+    for extra in ([], ["--count"], ["--json"]):
+        outcome = sapwood(["search", pattern, "trees.mrg", *extra])
+        assert outcome.code == 0
+        assert outcome.err.startswith(message)
+        assert bool(outcome.err) == bool(message)
+    assert sapwood(["search", pattern, "trees.mrg", "-q"]).err == ""
+
+
+def test_labels_with_dots_need_quotes(folder: Path, sapwood: Any) -> None:
+    Path("es.mrg").write_text("(S (espec.ms (da0ms0 el)) (grup.nom.ms (ncms000 gato)) (sn-SUJ (x y)))\n")
+    outcome = sapwood(["search", "espec.ms", "es.mrg"])
+    assert (outcome.out, outcome.err) == (
+        "",
+        "'espec.ms' is read as two nodes, because '.' and ',' are relations; quote a label: '\"espec.ms\"'\n",
+    )
+    assert sapwood(["search", '"espec.ms"', "es.mrg", "--subtrees"]).out == "(espec.ms (da0ms0 el))\n"
+    assert "@sn matches all of them" in sapwood(["search", "sn", "es.mrg"]).err
+    outcome = sapwood(["search", "@sn", "es.mrg", "--subtrees"])
+    assert (outcome.out, outcome.err) == ("(sn-SUJ (x y))\n", "")

@@ -1,0 +1,1 @@
+"""Helpers that tests share: made-up treebanks, strategies, checks of shapes, workers elsewhere."""

@@ -1,1 +1,0 @@
-"""A package, as benchmarks have a module of the same name."""
