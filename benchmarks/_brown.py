@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sapwood.files import read_lines
-from sapwood.lm.vocabulary import Vocabulary
+from sapwood.lm.counts.vocabulary import Vocabulary
+from sapwood.storage.files import read_lines
 
 TRAIN, DEV = 800_000, 200_000
 _PARTS = ("train", "dev_first", "dev_second", "test")

@@ -12,10 +12,10 @@ import numpy as np
 
 import _oracles  # noqa: F401 (before what it makes importable)
 from oracles.reference import inside_outside
-from oracles.spectral_core import project
-from oracles.spectral_population import Population, population
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.spectral.bounds import SampleBound
+from sapwood.research.exact_moments import TreePopulation, population
+from sapwood.research.observable_representation import project
+from sapwood.research.spectral_bounds import SampleBound
 
 STATES = 2
 WORDS, SENTENCE = 4, 3
@@ -96,7 +96,7 @@ class Errors:
     marginal: float
 
 
-def smallest_singular_value(source: Population) -> float:
+def smallest_singular_value(source: TreePopulation) -> float:
     """Return sigma: the smallest of the m-th singular values of all symbols."""
     return min(float(np.linalg.svd(source.omega(a), compute_uv=False)[STATES - 1]) for a in range(len(source.counts)))
 

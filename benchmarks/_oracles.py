@@ -1,4 +1,4 @@
-"""Lets benchmarks import `oracles`, the slow twins and exact statistics that live with the tests."""
+"""Lets benchmarks import `oracles`, the slow twins that live with the tests."""
 
 from __future__ import annotations
 

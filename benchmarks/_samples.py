@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.lexical import LexicalSettings
+from sapwood.learn.lpcfg.lexical import LexicalSettings
 from sapwood.trees.corpus import Corpus
 
 # No word is rare or leans on its signature, nor on its tag's usual division among states.

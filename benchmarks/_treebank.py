@@ -7,32 +7,61 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sapwood.evaluate.held_out import evaluate_parser
+from sapwood.evaluate.dev_set import evaluate_parser
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.learn.base import Learner
-from sapwood.learn.methods import make_learner
+from sapwood.learn.registry import make_learner
 from sapwood.trees import Corpus, TreeTransform
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
+
+# Without a test part, blocks of this many trees of dev are dev and test in turn.
+BLOCK = 50
 
 
 class Treebank:
-    """A directory with train.mrg, dev.mrg and test.mrg.
+    """A directory with train.mrg, dev.mrg and test.mrg, compressed or not.
 
-    Seconds are those of `clock`: wall clock, or with `time.process_time` the processor's.
+    Seconds are those of `clock`: wall clock, or with `time.process_time` CPU time. `trees` limits the training part to
+    that number of trees, evenly spaced. If the test part is missing, every second block of dev takes its place.
     """
 
-    def __init__(self, directory: Path, threads: int, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.directory, self.threads, self.clock = directory, threads, clock
+    def __init__(
+        self, directory: Path, threads: int, clock: Callable[[], float] = time.perf_counter, trees: int | None = None
+    ) -> None:
+        self.directory, self.threads, self.clock, self.trees = directory, threads, clock, trees
         began = clock()
         self.corpus = self.read(Learner.preparation)
         self.reading = clock() - began
-        self.parts = {part: list(read_trees(directory / f"{part}.mrg")) for part in ("dev", "test")}
+        dev = list(read_trees(self._file("dev")))
+        if self._file("test").exists():
+            self.parts = {"dev": dev, "test": list(read_trees(self._file("test")))}
+        else:
+            self.parts = {
+                part: [tree for number, tree in enumerate(dev) if number // BLOCK % 2 == parity]
+                for parity, part in enumerate(("dev", "test"))
+            }
         self._evaluating = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the directory, with the number of trees if it is limited."""
+        return self.directory.name if self.trees is None else f"{self.directory.name}-{self.trees}"
+
+    def _file(self, part: str) -> Path:
+        plain = self.directory / f"{part}.mrg"
+        packed = plain.with_name(f"{part}.mrg.gz")
+        return packed if packed.exists() and not plain.exists() else plain
 
     def read(self, transform: TreeTransform) -> Corpus:
         """Read the training part."""
-        return Corpus.from_trees(read_trees(self.directory / "train.mrg"), transform=transform)
+        found = read_trees(self._file("train"))
+        if self.trees is not None:
+            every = list(found)
+            if self.trees > len(every):
+                raise SystemExit(f"{self._file('train')}: {len(every)} trees, and --trees asks for {self.trees}")
+            found = (every[number * len(every) // self.trees] for number in range(self.trees))
+        return Corpus.from_trees(found, transform=transform)
 
     def train(
         self, method: str, *, by_dev: bool = True, members: int = 1, log: Any = None, **settings: Any

@@ -7,7 +7,7 @@ The directory has train.mrg, dev.mrg and test.mrg. From so many training trees d
 
     random       at random, the mean of 3 choices
     words        at random, until they have as many words as those chosen below (diversity 0.5): the same work
-    chosen D     as `sapwood next` chooses them, with that diversity; 0 is entropy alone
+    chosen D     as `sapwood select` chooses them, with that diversity; 0 is entropy alone
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sapwood.evaluate.held_out import evaluate_parser
+from _requirements import require
+from sapwood.evaluate.dev_set import evaluate_parser
 from sapwood.inference import Parser
-from sapwood.learn.annotating import choose, rate_sentences
-from sapwood.learn.methods import make_learner
+from sapwood.learn.active_learning import choose, score_candidates
+from sapwood.learn.registry import make_learner
 from sapwood.trees import Normaliser, Tree
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 
 CHOICES = 3
 
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("--diversity", type=float, nargs="+", default=[0.0, 0.5, 1.0])
     parser.add_argument("--results", type=Path, help="a file to add rows to (JSON, one a line)")
     options = parser.parse_args()
+    require(treebanks=[options.directory])
     trees = [tree for tree in map(Normaliser(), read_trees(options.directory / "train.mrg")) if tree is not None]
     dev, test = (list(read_trees(options.directory / f"{part}.mrg")) for part in ("dev", "test"))
     print("| draw | choice | trees | words | dev F1 | test F1 |\n|---|---|---|---|---|---|")
@@ -64,7 +66,7 @@ def main() -> None:
         rest = [trees[place] for place in order[options.trees :]]
         report(draw, "none", few, [])
         known = [tree.words() for tree in few]
-        rated = rate_sentences(learned(few), [tree.words() for tree in rest], known=known)
+        rated = score_candidates(learned(few), [tree.words() for tree in rest], known=known)
         words = 0
         for diversity in options.diversity:
             chosen = [rest[one.place - 1] for one in choose(rated, options.more, diversity=diversity)]

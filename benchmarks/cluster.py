@@ -39,17 +39,18 @@ import scipy.sparse
 
 import sapwood
 from _projection import print_projection
-from sapwood.files import read_lines
-from sapwood.inference.observed import ObservedTrees
-from sapwood.inference.parse_files import parse_files
+from _requirements import require
+from sapwood.inference.batch import parse_files
+from sapwood.inference.estep.trees import TreeEStep
 from sapwood.lm import AggregateMarkov, Vocabulary, count_text
-from sapwood.lm.count_shards import cut_shards, find_words
-from sapwood.lm.models import save_model
-from sapwood.run import cluster as cluster_module
-from sapwood.run.cluster import Cluster
-from sapwood.run.sealed import Sealed
-from sapwood.run.workers import Threads, Workers
-from sapwood.trees.formats import read_trees
+from sapwood.lm.counts.remote import cut_shards, find_words
+from sapwood.lm.io import save_model
+from sapwood.runtime.dask import executor as cluster_module
+from sapwood.runtime.dask.executor import DaskCluster
+from sapwood.runtime.dask.serialise import Serialised
+from sapwood.runtime.executor import Executor, Threads
+from sapwood.storage.files import read_lines
+from sapwood.trees.formats.registry import read_trees
 
 THREADS = 2
 
@@ -68,8 +69,8 @@ def most_memory() -> int:
 class Meter:
     """Measures what workers do: seconds, and bytes that go to and fro."""
 
-    def __init__(self, workers: Workers) -> None:
-        self.client = workers._client if isinstance(workers, Cluster) else None
+    def __init__(self, workers: Executor) -> None:
+        self.client = workers._client if isinstance(workers, DaskCluster) else None
         self.figures: dict[str, float] = {}
 
     def there(self, call: Callable[..., Any]) -> float:
@@ -84,7 +85,9 @@ class Meter:
             get, gather = self.client.get, self.client.gather
 
             def counted_get(graph: dict[str, Any], *more: Any, **how: Any) -> Any:
-                found = {id(each): each for task in graph.values() for each in flat(task) if isinstance(each, Sealed)}
+                found = {
+                    id(each): each for task in graph.values() for each in flat(task) if isinstance(each, Serialised)
+                }
                 bytes_of["sent"] += sum(map(sys.getsizeof, found.values()))
                 bytes_of["calls"] += len(graph)
                 return get(graph, *more, **how)
@@ -162,14 +165,14 @@ def digest(content: bytes) -> str:
 # What is measured.
 
 
-def start(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def start(workers: Executor, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """What workers have taken before they do anything, and what it takes to make a parser of the included model."""
     del options, folder
     meter = Meter(workers)
     begun, count = meter.there(time.process_time) / workers.count, range(workers.count)
-    list(workers.bring(workers.place(made, count)))
+    list(workers.gather(workers.persist(made, count)))
     with meter.measured() as figures:
-        list(workers.bring(workers.place(made, count)))
+        list(workers.gather(workers.persist(made, count)))
     return {**figures, "begun": begun, "make": figures["there"] / len(count)}
 
 
@@ -183,17 +186,17 @@ def empty(*_: Any) -> int:
     return 0
 
 
-def tasks(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def tasks(workers: Executor, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Calls that do nothing: many at once, and rounds as of a pass."""
     del options, folder
     list(workers.map(empty, range(100)))
     many, rounds = 1000, 50
     with Meter(workers).measured() as figures:
-        list(workers.bring(workers.keep(empty, workers.keep(empty, range(many // 2)))))
+        list(workers.gather(workers.submit(empty, workers.submit(empty, range(many // 2)))))
     with Meter(workers).measured() as others:
         for _ in range(rounds):
-            first = workers.keep(empty, range(workers.count))
-            list(workers.bring(workers.keep(empty, [first] * workers.count)))
+            first = workers.submit(empty, range(workers.count))
+            list(workers.gather(workers.submit(empty, [first] * workers.count)))
     calls = 2 * rounds * workers.count
     return {
         **{f"call_{name}": figures[name] / many for name in ("here", "there", "wall")},
@@ -202,18 +205,18 @@ def tasks(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[s
     }
 
 
-def sent_bytes(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def sent_bytes(workers: Executor, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """An array that goes to all workers through sockets, sums that go from one to the next, and one that comes back."""
     del options, folder
     size, count = 5_000_000, 5
-    array, own = np.ones(size), workers.place(np.ones, [size] * workers.count)
+    array, own = np.ones(size), workers.persist(np.ones, [size] * workers.count)
     list(workers.map(len, own))
     with Meter(workers).measured() as figures:
         for _ in range(count):
-            shared, sums = workers.share(array), None
+            shared, sums = workers.broadcast(array), None
             for each in own:
-                sums = workers.keep(added, [sums], [each], [shared])[0]
-            total = next(workers.bring([sums]))
+                sums = workers.submit(added, [sums], [each], [shared])[0]
+            total = next(workers.gather([sums]))
     assert total[0] == 2 * workers.count
     # To the scheduler, to each worker, from one to the next, and back here.
     return {**figures, "hop": figures["seconds"] / (count * array.nbytes * (2 * workers.count + 1))}
@@ -231,17 +234,17 @@ def treebank(options: argparse.Namespace, *, threads: int = THREADS) -> tuple[sa
     return learner, learner.prepare(trees)
 
 
-def split_merge(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def split_merge(workers: Executor, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A whole training."""
     learner, corpus = treebank(options)
     with Meter(workers).measured() as figures:
         grammar = learner.replace(workers=workers).fit(corpus)
     grammar.save(folder / "model")
-    passes = options.cycles * (learner.iterations + learner.settle + 2)
+    passes = options.cycles * (learner.iterations + learner.smoothing_iterations + 2)
     return {**figures, "digest": digest((folder / "model").read_bytes()), "passes": passes, "nodes": corpus.n_nodes}
 
 
-def one_pass(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def one_pass(workers: Executor, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Some passes of EM with as many weights as a training has in its last cycle."""
     del folder
     learner, corpus = treebank(options)
@@ -250,7 +253,7 @@ def one_pass(workers: Workers, options: argparse.Namespace, folder: Path) -> dic
     for _ in range(max(1, options.cycles - 1)):
         enough = (problem.trees.corpus.symbol_counts() >= 4 * weights.states) & problem.splittable()
         weights = problem.trees.split(weights, np.where(enough, 2, 1), 0.01, rng)
-    observed = ObservedTrees(problem.trees.corpus, workers=workers)
+    observed = TreeEStep(problem.trees.corpus, workers=workers)
     table, count = weights.lexical[problem.trees._places(weights.states)], 5
     found = observed.expectations(weights, lexical=table)
     with Meter(workers).measured() as figures:
@@ -260,7 +263,7 @@ def one_pass(workers: Workers, options: argparse.Namespace, folder: Path) -> dic
     return {**{name: value / count for name, value in figures.items()}, "digest": digest(found.tensors), **sizes}
 
 
-def parse(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def parse(workers: Executor, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A crawl with the included model."""
     sentences = [" ".join(tree.words()) for tree in read_trees(options.treebank / "train.mrg")][: options.trees]
     lines, files = itertools.cycle(sentences), []
@@ -276,7 +279,7 @@ def parse(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[s
     return {**figures, "digest": digest(found.encode()), **sizes}
 
 
-def count(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def count(workers: Executor, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """N-grams up to order 3 of a text, written out as often as it takes."""
     tokens, lines = 0, [line for _, line in read_lines(options.text)]
     with (folder / "text").open("w") as stream:
@@ -288,7 +291,7 @@ def count(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[s
     with Meter(workers).measured() as figures:
         found = count_text(folder / "text", order=3, threads=workers.threads, workers=workers)
     found.save(folder / "counts")
-    if workers.near:  # how much of that is to find the words, which is done once more elsewhere
+    if workers.is_local:  # how much of that is to find the words, which is done once more elsewhere
         began = time.process_time()
         list(map(find_words, cut_shards(folder / "text"), itertools.repeat(False)))
         figures["reading"] = time.process_time() - began
@@ -310,20 +313,20 @@ def drawn_counts(bigrams: int) -> tuple[scipy.sparse.csr_array, Vocabulary]:
     return matrix, Vocabulary(names, np.ones(words, np.int64))
 
 
-def memory(workers: Workers, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def memory(workers: Executor, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A language model from more counts than a worker may hold."""
-    before = max(workers._client.run(most_memory).values()) if isinstance(workers, Cluster) else 0
+    before = max(workers._client.run(most_memory).values()) if isinstance(workers, DaskCluster) else 0
     matrix, vocabulary = drawn_counts(int(options.bigrams))
     learner = AggregateMarkov(states=16, iterations=2, threads=workers.threads, workers=workers)
     with Meter(workers).measured() as figures:
         save_model(learner.fit(matrix, vocabulary=vocabulary), folder / "model")
     size = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
-    after = max(workers._client.run(most_memory).values()) if isinstance(workers, Cluster) else 0
+    after = max(workers._client.run(most_memory).values()) if isinstance(workers, DaskCluster) else 0
     sizes = {"counts": size, "before": before, "most": after, "bigrams": matrix.nnz, "limit": int(options.limit)}
     return {**figures, "digest": digest((folder / "model").read_bytes()), **sizes}
 
 
-MEASURES: dict[str, Callable[[Workers, argparse.Namespace, Path], dict[str, Any]]] = {
+MEASURES: dict[str, Callable[[Executor, argparse.Namespace, Path], dict[str, Any]]] = {
     "start": start, "tasks": tasks, "bytes": sent_bytes, "split-merge": split_merge, "all-sent": split_merge,
     "pass": one_pass, "network": one_pass, "parse": parse, "count": count, "memory": memory,
 }  # fmt: skip
@@ -343,14 +346,14 @@ def measure(part: str, options: argparse.Namespace, results: Results) -> None:
             continue
         cluster_module._WORTH_CALLING = 0.0 if part in SENT else honest
         with ExitStack() as stack:
-            workers: Workers = Threads(THREADS)
+            workers: Executor = Threads(THREADS)
             if number:
                 limit = {"memory": int(options.limit)} if part == "memory" else {}
-                workers = stack.enter_context(Cluster(f"local:{number}", threads=THREADS, **limit))
+                workers = stack.enter_context(DaskCluster(f"local:{number}", threads=THREADS, **limit))
                 if part in NETWORK:
-                    workers = stack.enter_context(Cluster(workers._client.scheduler.address, threads=THREADS))
+                    workers = stack.enter_context(DaskCluster(workers._client.scheduler.address, threads=THREADS))
                 if part not in (*ALONE, "memory"):  # modules are imported here, too
-                    list(workers.bring(workers.place(made, range(number))))
+                    list(workers.gather(workers.persist(made, range(number))))
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             figures = MEASURES[part](workers, options, Path(folder))
         known = {row.get("digest") for row in results.rows if row["part"] == part}
@@ -402,6 +405,7 @@ def main() -> None:
     parser.add_argument("--bigrams", type=float, default=3e7)
     parser.add_argument("--limit", type=float, default=350e6, help="bytes of a worker, for memory")
     options = parser.parse_args()
+    require(treebanks=[options.treebank], parts=["train"], files=[options.text], packages="distributed")
     results = Results(options.json)
     for part in options.parts:
         measure(part, options, results)

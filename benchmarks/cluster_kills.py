@@ -28,12 +28,14 @@ from pathlib import Path
 
 import psutil
 
-from sapwood.files import read_lines
-from sapwood.trees.formats import read_trees
+from _requirements import require
+from sapwood.storage.files import read_lines
+from sapwood.trees.formats.registry import read_trees
 
 # The command, with everything sent and checkpoints written whenever it can.
 _EAGER = (
-    "from sapwood.run import checkpoint as c, cluster as d; c._PAUSE, c._SHARE, d._WORTH_CALLING = 0.0, 1e9, 0.0; "
+    "from sapwood.runtime import checkpoint as c; from sapwood.runtime.dask import executor as d; "
+    "c._PAUSE, c._SHARE, d._WORTH_CALLING = 0.0, 1e9, 0.0; "
     "from sapwood.cli.main import run; run()"
 )
 FILES = 200
@@ -178,6 +180,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=20_000)
     parser.add_argument("--parts", nargs="*", default=["train", "lm", "parse", "scheduler"])
     options = parser.parse_args()
+    require(treebanks=[options.treebank], parts=["train"], files=[options.text], packages="distributed")
     with tempfile.TemporaryDirectory() as name:
         folder, crawl = Path(name), []
         trees = list(itertools.islice(read_trees(options.treebank / "train.mrg"), options.trees))

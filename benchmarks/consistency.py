@@ -8,7 +8,7 @@ result is the sum of `|p_hat(tree) - p(tree)|` over *all* trees of a few words; 
 marginal `mu(a, i, j)` in short sentences. Figures are medians over treebanks; the slope is that of log error against
 log M by least squares, about -1/2 if the theorem's rate is right. Beside the learner stand the frequencies of whole
 trees, and what the errors tend to with one state a symbol, and with picked nodes that are not weighted by the size of
-their tree (both computed from the grammar, by `learn_from_population`).
+their tree (both computed from the grammar, by `learn_spectral`).
 
 Then sigma, the smallest of the m-th singular values of all `Omega^a`, is changed at a fixed M in two ways. *Blurred
 features*: each value of a feature stays with probability `rho`, and is else drawn anew from all values of the symbol;
@@ -44,16 +44,16 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-import _oracles  # noqa: F401 (before what it makes importable)
 from _axes import ROUND_NUMBERS, fitted_slope, set_axes
 from _comparison import SENTENCE, STATES, WORDS, Bound, Comparison, Errors, smallest_singular_value
+from _requirements import require
 from _samples import UNSMOOTHED, draw
-from oracles.spectral_population import Population, learn_from_population, population
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.spectral.features import Feature
 from sapwood.learn.spectral.learner import Scheme, Spectral
 from sapwood.learn.spectral.node_table import NodeTable
 from sapwood.plots.pictures import COLOURS, save_picture
+from sapwood.research.exact_moments import TreePopulation, learn_spectral, population
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 
@@ -122,7 +122,7 @@ def blurred_features(rho: float, seed: int) -> tuple[Feature, Feature]:
     return Feature("blurred-expansion", "inside", expansion), Feature("blurred-attachment", "outside", attachment)
 
 
-def blurred_sigma(source: Population, rho: float) -> float:
+def blurred_sigma(source: TreePopulation, rho: float) -> float:
     """Return sigma with blurred features."""
     values = []
     for a in range(len(source.counts)):
@@ -136,8 +136,9 @@ def learn(corpus: Corpus, nodes: Scheme, seed: int, rho: float = 1.0) -> TensorG
     """Learn two states a symbol without any smoothing."""
     inside, outside = blurred_features(rho, seed)
     return Spectral(
-        states=STATES, inside=[inside], outside=[outside], least=1, backoff=0, tolerance=1e-9, support=1, nodes=nodes,
-        unaries="collapsed", rare=0, lexical=UNSMOOTHED, random_state=seed,
+        states=STATES, inside=[inside], outside=[outside], min_feature_count=1, backoff=0, tolerance=1e-9,
+        min_support=1, nodes=nodes,
+        unaries="collapsed", rare_threshold=0, lexical=UNSMOOTHED, random_state=seed,
     ).fit(corpus)  # fmt: skip
 
 
@@ -200,9 +201,9 @@ def study(trees: list[int], repetitions: int, blurs: list[float], contrasts: lis
     whole_trees = [float(np.median(row)) for row in frequencies]
     slope = fitted_slope(list(zip(trees, whole_trees, strict=True)), ENOUGH)
     limits = {
-        "one state": learn_from_population(truth, 1, depth=1),
-        "one node, not weighted": learn_from_population(truth, depth=1, scheme="one node"),
-        "all nodes": learn_from_population(truth, depth=1),
+        "one state": learn_spectral(truth, 1, depth=1),
+        "one node, not weighted": learn_spectral(truth, depth=1, scheme="one node"),
+        "all nodes": learn_spectral(truth, depth=1),
     }
     bound = Bound.of(truth)
     return {
@@ -248,7 +249,7 @@ def study_alike(contrast: float, trees: int, repetitions: int) -> dict[str, Any]
     row: dict[str, Any] = {"contrast": contrast, "sigma": smallest_singular_value(population(truth, depth=1))}
     for scheme in SCHEMES:
         row[scheme] = median([comparison.errors(learn(corpus, scheme, seed)) for seed, corpus in enumerate(corpora)])
-    row["one state"] = comparison.errors(learn_from_population(truth, 1, depth=1)).trees
+    row["one state"] = comparison.errors(learn_spectral(truth, 1, depth=1)).trees
     return row
 
 
@@ -363,6 +364,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("-o", "--output", type=Path, help="write a picture here (.svg, .png or .pdf)")
     arguments = parser.parse_args()
+    require(packages="matplotlib" if arguments.output else "")
     results = study(sorted(arguments.trees), arguments.repetitions, arguments.rho, arguments.contrast, arguments.fixed)
     print(json.dumps(results, indent=2) if arguments.json else tables(results))
     if arguments.output:

@@ -17,10 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -31,47 +29,13 @@ import numpy as np
 
 import sapwood
 from _machine import copy_speed, matrix_product_speed, reference_seconds
+from _measuring import parse_all, read_gold, run_measured
+from _requirements import require
 from sapwood.testing.grammars import random_states
 
 BUCKETS = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60), (61, 10_000))
 METHODS = ("pcfg", "split-merge", "pivot+em")
 SETTINGS = {"pivot+em": ["--states", "24"]}
-
-
-def run_measured(arguments: list[str]) -> dict[str, float]:
-    """Run `sapwood` and return its processor seconds, those of the clock, and its peak memory in megabytes."""
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sapwood", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    assert process.stderr is not None
-    with process.stderr:
-        said = process.stderr.read().decode()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"sapwood {' '.join(arguments)}: exit code {process.returncode}\n{said}")
-    return {
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        "seconds": time.perf_counter() - began,
-        "megabytes": usage.ru_maxrss / 1024,
-    }
-
-
-def read_gold(path: Path, first: int | None = None) -> list[sapwood.Tree]:
-    """Return the cleaned trees of a file, or the first of them."""
-    trees = [tree for tree in map(sapwood.Normaliser(), sapwood.read_trees(path)) if tree is not None]
-    return trees[:first]
-
-
-def parse_all(parser: sapwood.Parser, sentences: list[list[str]]) -> tuple[float, float, list[sapwood.ParseResult]]:
-    """Parse and format everything; returns processor seconds, those of the clock, and the results."""
-    start, cpu = time.perf_counter(), time.process_time()
-    results = []
-    for result in parser.parse(sentences):
-        str(result.tree)
-        results.append(result)
-    return time.process_time() - cpu, time.perf_counter() - start, results
 
 
 def f1_of(gold: list[sapwood.Tree], results: list[sapwood.ParseResult]) -> float:
@@ -189,6 +153,7 @@ def main() -> int:
     arguments.add_argument("--keep", type=Path, help="a folder for what is trained")
     arguments.add_argument("--json", help="write all figures there")
     options = arguments.parse_args()
+    require(treebanks=[options.treebank], files=options.also)
     reference = reference_seconds()
     report: dict[str, Any] = {
         "machine": {

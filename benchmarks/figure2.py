@@ -3,9 +3,9 @@
     python benchmarks/figure2.py [--most-words 8] [--longest 9] [--results FILE.jsonl] [-o PICTURE.svg]
 
 For all models, moments, numbers of words d and of states k from 2 to 8 and lengths L from 2 to 9, the rank of the
-Jacobian of the moments is computed at a random point of a prime field (`sapwood.induction.identify`), which the true
-rank is never below. The paper has d >= k, and phi_all for L from 3 to 5; d < k (its appendix B) and phi_all for all L
-come along. Moments with eta are taken with `e_1`, as in the paper, and with a random vector.
+Jacobian of the moments is computed at a random point of a prime field (`sapwood.identifiability.identify`), which the
+true rank is never below. The paper has d >= k, and phi_all for L from 3 to 5; d < k (its appendix B) and phi_all for
+all L come along. Moments with eta are taken with `e_1`, as in the paper, and with a random vector.
 
 **Two readings.** Taken by its definition, `123e1` is one matrix. Section 5.2 uses more under the same name: the slices
 of three words in all orders, and with `eta = 1` the pairs. The columns `123e1+` and `***e1+` have these, of the first
@@ -36,12 +36,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from sapwood.induction import Model, ModelMoments, make_model
-from sapwood.induction.fields import PRIMES
-from sapwood.induction.identify import exact_rank
-from sapwood.induction.tape import Tensor, constant
+from _requirements import require
+from sapwood.identifiability import Model, ModelMoments, make_model
+from sapwood.identifiability.algebra.autodiff import Tensor, constant
+from sapwood.identifiability.algebra.fields import PRIMES
+from sapwood.identifiability.identify import exact_rank
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.run.progress import Bars, track
+from sapwood.runtime.progress import Bars, track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -426,6 +427,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="append all ranks here, and go on from those that are there")
     parser.add_argument("-o", "--output", type=Path, help="write a picture here (.svg, .png or .pdf)")
     arguments = parser.parse_args()
+    require(packages="matplotlib" if arguments.output else "")
     began = time.perf_counter()
     cells = study(arguments.most_words, arguments.longest, arguments.workers, arguments.results)
     print(tables(cells))

@@ -8,9 +8,9 @@ trees are scored on, never chosen by. Done rows are kept in the file of results 
 printed last.
 
     split-merge, pivot+em    the trees alone (pivot+em with 8 states)
-    best                     split-merge, and the best trees of the text: self-training (--text-use best)
+    best                     split-merge, and the best trees of the text: self-training (--text-use em-best)
     text                     split-merge, and all trees of the text, as `sapwood train --text` does by default
-    trust                    the same with the teacher's probabilities as factors (--trust 1)
+    trust                    the same with the teacher's probabilities as factors (--teacher-weight 1)
     phrases                  split-merge, and of the rest all noun phrases without their labels (--partial)
     pivot+em+text            pivot+em, and the best trees of the text, which is its default
 """
@@ -26,13 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from sapwood.evaluate.held_out import evaluate_parser
+from _requirements import require
+from sapwood.evaluate.dev_set import evaluate_parser
 from sapwood.inference import Parser
 from sapwood.learn.base import Learner
-from sapwood.learn.methods import make_learner
-from sapwood.learn.teaching import PartialTrees, PlainText, Taught
+from sapwood.learn.registry import make_learner
+from sapwood.learn.semi_supervised.learner import PartialTrees, SemiSupervised, UnlabelledText
 from sapwood.trees import Normaliser, Tree
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.partial import UNKNOWN, PartialTree
 
 # Makes a learner of the trees whose words, or some of whose brackets, it may have.
@@ -48,14 +49,18 @@ def with_text(method: str, teaching: dict[str, Any], **settings: Any) -> Maker:
     """Return a maker of learners that read the rest as plain text."""
 
     def make(rest: list[Tree]) -> Learner:
-        return Taught.of(make_learner(method, **settings), text=PlainText([tree.words() for tree in rest]), **teaching)
+        return SemiSupervised.of(
+            make_learner(method, **settings), text=UnlabelledText([tree.words() for tree in rest]), **teaching
+        )
 
     return make
 
 
 def with_phrases(rest: list[Tree]) -> Learner:
     """Return a learner that is told where the noun phrases of the rest are."""
-    return Taught.of(make_learner("split-merge"), partial=PartialTrees([phrases_of(tree, "NP") for tree in rest]))
+    return SemiSupervised.of(
+        make_learner("split-merge"), partial=PartialTrees([phrases_of(tree, "NP") for tree in rest])
+    )
 
 
 def phrases_of(tree: Tree, label: str) -> PartialTree:
@@ -74,8 +79,8 @@ ROWS: dict[str, Maker] = {
     "split-merge": alone("split-merge"),
     "pivot+em": alone("pivot+em", states=8),
     "text": with_text("split-merge", {}),
-    "best": with_text("split-merge", {"text_use": "best"}),
-    "trust": with_text("split-merge", {"trust": 1.0}),
+    "best": with_text("split-merge", {"unlabelled_as": "best"}),
+    "trust": with_text("split-merge", {"teacher_weight": 1.0}),
     "phrases": with_phrases,
     "pivot+em+text": with_text("pivot+em", {}, states=8),
 }
@@ -84,7 +89,7 @@ ROWS: dict[str, Maker] = {
 def measure(maker: Maker, few: list[Tree], rest: list[Tree], parts: dict[str, list[Tree]]) -> dict[str, float]:
     """Train and score."""
     learner = maker(rest)
-    student = learner.student if isinstance(learner, Taught) else learner
+    student = learner.base if isinstance(learner, SemiSupervised) else learner
     began = time.process_time()
     parser = Parser(learner.fit(student.prepare(few)))
     found = {"seconds": time.process_time() - began}
@@ -103,6 +108,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--results", type=Path, help="a file with rows that are done (JSON, one a line)")
     options = parser.parse_args()
+    require(treebanks=[options.directory])
     done: dict[tuple[int, int, str], dict[str, float]] = {}
     if options.results is not None and options.results.exists():
         for line in map(json.loads, options.results.read_text().splitlines()):

@@ -15,8 +15,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from _requirements import require
 from sapwood import HeadRules, Normaliser, read_trees
-from sapwood.trees.dependencies import dependencies
+from sapwood.trees.formats.conllu import dependencies
 
 
 def read_conll(path: str) -> Iterator[list[tuple[str, int]]]:
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("other")
     parser.add_argument("--heads", default="english")
     options = parser.parse_args()
+    require(files=[options.trees, options.other])
     rules, clean = HeadRules.named(options.heads), Normaliser()
     ours = [tree for tree in map(clean, read_trees(options.trees)) if tree is not None]
     same: Counter[bool] = Counter()

@@ -19,12 +19,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from _requirements import require
 from sapwood import Parser, evaluate_parser
-from sapwood.grammar.layer import Layer
 from sapwood.learn import SplitMerge
-from sapwood.learn.layer import LayerLearner
-from sapwood.learn.network import NetworkLearner
-from sapwood.trees.formats import read_trees
+from sapwood.learn.components.forest_crf import ForestCRFTrainer
+from sapwood.learn.components.span_scorer import SpanScorerTrainer
+from sapwood.model import ParserModel
+from sapwood.model.forest_crf import ForestCRF
+from sapwood.trees.formats.registry import read_trees
 
 
 def main() -> None:
@@ -33,24 +35,25 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cycles", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=NetworkLearner.epochs)
+    parser.add_argument("--epochs", type=int, default=SpanScorerTrainer.epochs)
     options = parser.parse_args()
-    learner, layers = SplitMerge(cycles=options.cycles, random_state=options.seed), LayerLearner()
+    require(treebanks=[options.directory], parts=("train", "dev"))
+    learner, layers = SplitMerge(cycles=options.cycles, random_state=options.seed), ForestCRFTrainer()
     corpus = learner.prepare(read_trees(options.directory / "train.mrg"))
     dev = list(read_trees(options.directory / "dev.mrg"))
-    grammar, fold_of = learner.fit(corpus), layers.fold_of(corpus.n_trees)
+    model, fold_of = ParserModel.from_grammars(learner.fit(corpus)), layers.fold_of(corpus.n_trees)
     folds = ([learner.fit(corpus.part(np.flatnonzero(fold_of != fold)))] for fold in range(layers.folds))
     made = layers.forests(corpus, folds)
-    network = NetworkLearner(epochs=options.epochs).fit(corpus, random_state=options.seed)
+    network = SpanScorerTrainer(epochs=options.epochs).fit(corpus, random_state=options.seed)
     print("| trees | CPU seconds | F1 | exact | F1 with a network | exact |\n|---|---|---|---|---|---|")
     for part in range(layers.folds + 1):
-        count, began, layer = len(made.forests) * part // layers.folds, time.process_time(), Layer.plain()
+        count, began, layer = len(made.forests) * part // layers.folds, time.process_time(), ForestCRF.identity()
         if count:
             some = replace(made, forests=made.forests[:count])
             layer = layers.fit_forests(some, random_state=options.seed)
         seconds = time.process_time() - began
-        both = replace(grammar, network=network, layer=layer.beside(NetworkLearner.weight))
-        scores = [evaluate_parser(Parser(one), dev) for one in (replace(grammar, layer=layer), both)]
+        both = model.replace(span_scorer=network, crf=layer.with_scorer_weight(SpanScorerTrainer.weight))
+        scores = [evaluate_parser(Parser(one), dev) for one in (model.replace(crf=layer), both)]
         figures = " | ".join(f"{score.f1:.2f} | {score.exact:.1f}" for score in scores)
         print(f"| {count:,} | {seconds:.0f} | {figures} |", flush=True)
 

@@ -21,12 +21,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from sapwood.files import read_lines
-from sapwood.run.log import read_log
+from _requirements import require
+from sapwood.runtime.log import read_log
+from sapwood.storage.files import read_lines
 
 # The command, writing checkpoints whenever it can.
 _EAGER = (
-    "from sapwood.run import checkpoint as c; c._PAUSE, c._SHARE = 0.0, 1e9; from sapwood.cli.main import run; run()"
+    "from sapwood.runtime import checkpoint as c; c._PAUSE, c._SHARE = 0.0, 1e9; "
+    "from sapwood.cli.main import run; run()"
 )
 
 
@@ -71,6 +73,7 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    require(files=[options.text])
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

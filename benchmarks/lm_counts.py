@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from _requirements import require
 from sapwood.lm import count_text
 
 
@@ -151,6 +152,7 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=4 << 30)
     parser.add_argument("--engines", nargs="*", default=[], choices=list(ENGINES))
     options = parser.parse_args()
+    require(packages=" ".join(options.engines))
     os.environ["POLARS_MAX_THREADS"] = str(max(options.threads))
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"

@@ -29,10 +29,11 @@ import numpy as np
 import scipy.sparse
 
 from _brown import brown_split
-from sapwood.lm.aggregate import AggregateMarkov
-from sapwood.lm.vocabulary import Vocabulary
+from _requirements import require
+from sapwood.lm.counts.vocabulary import Vocabulary
+from sapwood.lm.latent.aggregate import AggregateMarkov
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.run.parallel import one_blas_thread
+from sapwood.runtime.blas import one_blas_thread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -211,6 +212,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
+    require(packages="matplotlib" if options.picture else "")
     machine = limits(options.threads, options.copied)
     print(f"{options.threads} threads: copying {machine['copy']:.1f} GB/s, {machine['flops']:.0f} Gflop/s\n")
     columns = (

@@ -23,16 +23,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sapwood.automata import merge, minimise
-from sapwood.automata.reduction import corpus_for
+from _requirements import require
+from sapwood.automata import truncate
+from sapwood.automata.reduce.truncation import corpus_for
 from sapwood.evaluate import Scorer, get_parameters
 from sapwood.grammar.coarsen import coarsen
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.parser import THRESHOLD
+from sapwood.model import ParserModel
+from sapwood.pipeline.compress import compress
 from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.trees import Corpus, Tree
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,30 +48,32 @@ _TRAINED = {
     "em": (["--states", "16"], ["--states", "8"]),
 }
 LEGEND = {"half": "no merging, smaller weights", "closing": "closing alone", "merging": "merging (and closing)"}
-_Maker = Callable[[TensorGrammar, Corpus], TensorGrammar]
+_Maker = Callable[[TensorGrammar, Corpus], ParserModel]
 
 
 def _merging(**settings: Any) -> _Maker:
-    return lambda grammar, corpus: merge(grammar, corpus, **settings).grammar
+    return lambda grammar, corpus: compress(grammar, corpus, by="merging", **settings)
 
 
 def _projection(**settings: Any) -> _Maker:
-    return lambda grammar, corpus: minimise(grammar, weighing="trees", corpus=corpus, **settings).grammar
+    return lambda grammar, corpus: ParserModel.from_grammars(
+        truncate(grammar, weighting="trees", corpus=corpus, **settings).grammar
+    )
 
 
 # The grammar as it is, and trained with fewer states, are made elsewhere. A threshold behind a name is that of parsing;
-# without one it is the usual one, whatever `merge` tells the model.
+# without one it is the usual one, whatever `compress` tells the model.
 CONTENDERS: dict[str, _Maker | None] = {
     "as trained": None,
     "as trained, threshold 5e-5": None,
     "as trained, threshold 1e-4": None,
-    "half precision alone": _merging(budget=1.0, least=0.0, keep_open=1.0),
-    "least 1e-5 alone": _merging(budget=1.0, keep_open=1.0),
-    "closing alone": _merging(budget=1.0, least=0.0, halves=False),
-    "merging alone": _merging(keep_open=1.0),
+    "half precision alone": _merging(budget=1.0, min_probability=0.0, cell_recall=1.0),
+    "least 1e-5 alone": _merging(budget=1.0, cell_recall=1.0),
+    "closing alone": _merging(budget=1.0, min_probability=0.0, half_precision=False),
+    "merging alone": _merging(cell_recall=1.0),
     "merging and closing": _merging(),
-    "merging and closing, open 0.995": _merging(keep_open=0.995),
-    "merging and closing, open 0.98": _merging(keep_open=0.98),
+    "merging and closing, open 0.995": _merging(cell_recall=0.995),
+    "merging and closing, open 0.98": _merging(cell_recall=0.98),
     "merging and closing, budget 0.5": _merging(budget=0.5),
     "merging and closing, budget 0.3": _merging(budget=0.3),
     "merging and closing, work 8": _merging(work=8),
@@ -78,7 +83,7 @@ CONTENDERS: dict[str, _Maker | None] = {
     "merging and closing, threshold 1e-4": _merging(),
     "projection, work 8": _projection(work=8),
     "trained with fewer": None,
-    "one state each": lambda grammar, _: coarsen(grammar)[0],
+    "one state each": lambda grammar, _: ParserModel.from_grammars(coarsen(grammar)[0]),
 }
 
 
@@ -108,45 +113,45 @@ def take_turns(parsers: Mapping[str, Parser], trees: Sequence[Tree]) -> dict[str
     return {name: (scorers[name].result().to_dict()["f1"], 1000 * seconds[name] / len(trees)) for name in parsers}
 
 
-def stored_size(grammar: TensorGrammar) -> int:
-    """Return the bytes of the grammar's file."""
+def stored_size(model: ParserModel) -> int:
+    """Return the bytes of the model's file."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "model"
-        grammar.save(path)
+        model.save(path)
         return path.stat().st_size
 
 
 def measure(options: argparse.Namespace, directory: Path, method: str, seed: int) -> list[dict[str, Any]]:
     """Return a row for each contender made from one grammar."""
-    full = TensorGrammar.load(trained(options, directory, method, seed, fewer=False))
-    corpus = corpus_for(full, read_trees(directory / "train.mrg"))
-    grammars: dict[str, TensorGrammar] = {}
+    full = ParserModel.load(trained(options, directory, method, seed, fewer=False))
+    corpus = corpus_for(full.grammar, read_trees(directory / "train.mrg"))
+    models: dict[str, ParserModel] = {}
     for name in options.contenders:
         make, same = CONTENDERS[name], name.partition(", threshold")[0]
-        if name != same and same in grammars:
-            grammars[name] = grammars[same]
+        if name != same and same in models:
+            models[name] = models[same]
         elif make is not None:
-            grammars[name] = make(full, corpus)
+            models[name] = make(full.grammar, corpus)
         elif same == "as trained":
-            grammars[name] = full
+            models[name] = full
         else:
-            grammars[name] = TensorGrammar.load(trained(options, directory, method, seed, fewer=True))
+            models[name] = ParserModel.load(trained(options, directory, method, seed, fewer=True))
     parsers = {}
-    for name, grammar in grammars.items():
-        parsers[name] = Parser(grammar, threshold=float(name.partition("threshold ")[2] or THRESHOLD))
+    for name, model in models.items():
+        parsers[name] = Parser(model, threshold=float(name.partition("threshold ")[2] or THRESHOLD))
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for part in ("dev", "test"):  # after dev, the parsers have met most words
-        read = map(full.normaliser, read_trees(directory / f"{part}.mrg"))
+        read = map(full.grammar.normaliser, read_trees(directory / f"{part}.mrg"))
         trees = [tree for tree in read if tree is not None]
         found[part] = take_turns(parsers, trees[:: max(1, len(trees) // (options.sentences or len(trees)))])
     return [
         {
             "treebank": directory.name, "method": method, "seed": seed, "contender": name,
-            "states": int(grammar.states.sum()), "weights": int(np.count_nonzero(grammar.tensors)),
-            "bytes": stored_size(grammar), "dev": found["dev"][name][0], "test": found["test"][name][0],
+            "states": int(model.grammar.states.sum()), "weights": int(np.count_nonzero(model.grammar.tensors)),
+            "bytes": stored_size(model), "dev": found["dev"][name][0], "test": found["test"][name][0],
             "ms": found["test"][name][1],
         }
-        for name, grammar in grammars.items()
+        for name, model in models.items()
     ]  # fmt: skip
 
 
@@ -231,6 +236,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=0, help="the most sentences to parse; 0: all")
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
+    require(treebanks=options.directories, packages="matplotlib" if options.picture else "")
     rows = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
     done = {(row["treebank"], row["method"], row["seed"]) for row in rows}
     for directory in options.directories:

@@ -16,11 +16,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the matrix product is to s
 import numpy as np
 
 from _machine import best_time, matrix_product_speed
+from _requirements import require
 from sapwood.grammar.tensor_grammar import TensorGrammar, plain_emissions
-from sapwood.inference.observed import ObservedTrees
-from sapwood.run.workers import Threads
+from sapwood.inference.estep.trees import TreeEStep
+from sapwood.runtime.executor import Threads
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.transform import TreeTransform
 
 
@@ -61,10 +62,11 @@ def main() -> None:
     parser.add_argument("--vertical", type=int, default=1)
     parser.add_argument("--horizontal", type=int, default=0)
     options = parser.parse_args()
+    require(files=[options.treebank])
     transform = TreeTransform(vertical=options.vertical, horizontal=options.horizontal)
     corpus = Corpus.from_trees(read_trees(options.treebank), transform=transform)
     begin = time.perf_counter()
-    observed = ObservedTrees(corpus)
+    observed = TreeEStep(corpus)
     print(corpus)
     print(f"{corpus.n_nodes:,} nodes in {observed.n_shards} shards, prepared in {time.perf_counter() - begin:.2f} s")
     peak = matrix_product_speed()
@@ -74,7 +76,7 @@ def main() -> None:
         grammar = random_weights(corpus, states)
         table = np.random.default_rng(0).random(observed.lexical_offsets(grammar)[-1])
         for threads in options.threads:
-            trees = ObservedTrees(corpus, workers=Threads(threads))
+            trees = TreeEStep(corpus, workers=Threads(threads))
             inside = best_time(lambda: trees.inside(grammar, lexical=table))  # noqa: B023
             whole = best_time(lambda: trees.expectations(grammar, lexical=table))  # noqa: B023
             speed = operations(corpus, states) / whole / 1e9

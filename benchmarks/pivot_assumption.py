@@ -3,14 +3,14 @@
     python benchmarks/pivot_assumption.py [--trees 100 1000 10000] [--epsilon 0 0.1] [--grammars 5] [--json] [-o P.svg]
 
 Random L-PCFGs that satisfy the assumption of Cohen and Collins (2014), three states a symbol, are learned from by
-figure 1 as it stands (`oracles.pivot_core`): one inside and one outside feature, no smoothing. States are
+figure 1 as it stands (`sapwood.research.pivot_algorithm`): one inside and one outside feature, no smoothing. States are
 matched to the true ones (`match_grammars`), and the error is the mean total variation distance between a true state's
 distribution, of its rules with the children's states or of its words, and the one that was learned: 0 if they are the
 same, 1 if they have nothing in common. Figures are medians over grammars, one treebank each.
 
 *Against M*: treebanks of M trees. *Against epsilon*: with probability epsilon a pivot is replaced by that of any state
 of its symbol, and at the place of an outside pivot there is any state, so a feature that should belong to one state
-occurs in all. With endless data (`learn_from_population`) the error is due to this alone. *Against alpha*: pivots that
+occurs in all. With endless data (`learn_pivot`) the error is due to this alone. *Against alpha*: pivots that
 belong to their state as they should but are rare in it, alpha being the least probability of an inside pivot.
 
 Pivot learning writes zeros where a pivot excludes a state, and EM never changes a zero. So before EM goes on from
@@ -33,15 +33,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-import _oracles  # noqa: F401 (before what it makes importable)
 from _axes import fitted_slope, set_axes
+from _requirements import require
 from _samples import UNSMOOTHED, draw
-from oracles.pivot_core import learn_from_statistics, observed_statistics
-from oracles.pivot_population import learn_from_population, random_pivot_grammar
-from sapwood.evaluate import match_grammars
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.learn.em import EM
+from sapwood.learn.lpcfg.em import EM
 from sapwood.plots.pictures import COLOURS, save_picture
+from sapwood.research import match_grammars
+from sapwood.research.pivot_algorithm import learn_from_statistics, observed_statistics
+from sapwood.research.pivot_grammars import learn_pivot, random_pivot_grammar
 from sapwood.trees.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def softened(grammar: TensorGrammar, part: float = SOFT) -> TensorGrammar:
 def run_em(corpus: Corpus, iterations: int, seed: int, init: TensorGrammar | None = None) -> TensorGrammar:
     """Run EM for the maximum likelihood, nothing smoothed."""
     return EM(
-        states=STATES, iterations=iterations, init=init, support=1, unaries="collapsed", rare=0, lexical=UNSMOOTHED,
+        states=STATES, iterations=iterations, init=init, min_support=1, unaries="collapsed", rare_threshold=0,
+        lexical=UNSMOOTHED,
         random_state=seed,
     ).fit(corpus)  # fmt: skip
 
@@ -144,7 +145,7 @@ def study(
         for seed in range(grammars):
             truth = known_grammar(seed, epsilon)
             row = errors(truth, draw(truth, fixed, 1000 + seed), seed)
-            found.append({ENDLESS: error(truth, learn_from_population(truth)), **row})
+            found.append({ENDLESS: error(truth, learn_pivot(truth)), **row})
         by_leak.append(summary(found))
     by_alpha = []
     for alpha in alphas:
@@ -242,6 +243,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("-o", "--output", type=Path, help="write a picture here (.svg, .png or .pdf)")
     arguments = parser.parse_args()
+    require(packages="matplotlib" if arguments.output else "")
     results = study(
         sorted(arguments.trees), sorted(arguments.epsilon), arguments.alpha, arguments.grammars, arguments.fixed
     )

@@ -32,8 +32,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from _requirements import require
 from sapwood.inference.parser import Parser
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.normalise import Normaliser
 
 Figures = dict[str, Any]
@@ -178,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--words", type=int, default=120, help="longer sentences are left out")
     parser.add_argument("--parsed", type=int, default=5000, help="sentences for `sapwood parse`")
     options = parser.parse_args(arguments)
+    require(files=[options.treebank], packages="uvicorn httptools")
     sentences = read_sentences(options.treebank, options.words)
     rng = random.Random(0)
     mixed = rng.sample(sentences, len(sentences))

@@ -2,6 +2,7 @@
 
     python benchmarks/sizes.py DIRECTORY --sizes 200 500 1000 3000 10000 [--first] [--methods ...] [--seeds 0 1 2]
         [--part test] [--text RAW.txt [--classes]] [--results FILE.jsonl] [--markdown FILE] [--picture FILE.svg]
+        [--records]
 
 The directory has train.mrg and test.mrg (or .mrg.gz; with `--part dev` dev.mrg is parsed instead). Of the training
 part as many trees as asked for are taken, evenly spaced; with `--first` those at its beginning, which often are of one
@@ -9,6 +10,9 @@ kind. Each method has its usual settings, and no held-out trees to choose by. "d
 without a method. Seconds are those of one core of the processor, for training alone. With `--text` the default also
 learns classes of words from that text and, where trees are few, from what a first model reads of it; `--classes` leaves
 the reading out.
+
+With `--records` runs of the default are also written to benchmarks/results.jsonl, as `gum-500/default` with `--first`
+and as `gum-spaced-500/default` without; `word-classes` and `self-training` stand for `default` with a text.
 
 With `--results` each result is appended as soon as it is known, and a second run goes on where the first one ended.
 """
@@ -25,12 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import _records
+from _requirements import require
 from sapwood import Parser, evaluate_parser, train
-from sapwood.learn.methods import LEARNERS
-from sapwood.learn.recipe import is_few
-from sapwood.lm import word_classes
+from sapwood.learn.registry import LEARNERS
+from sapwood.pipeline.self_training import SentenceSampler
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.trees.formats import read_tokens, read_trees
+from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -56,15 +61,34 @@ def chosen(trees: list[Tree], size: int, first: bool) -> list[Tree]:
 def run(trees: list[Tree], test: list[Tree], method: str, seed: int, text: str | None, classes: bool) -> dict[str, Any]:
     """Train, parse, and return the figures."""
     began = time.process_time()
-    settings: dict[str, Any] = {"random_state": seed} if method != "pcfg" else {}
+    of_text: dict[str, Any] = {}
     if method == DEFAULT and text is not None:
-        settings["classes"] = word_classes(text, random_state=seed)
-        if is_few(len(trees)) and not classes:
-            settings["read"] = read_tokens(text)
-    trained = train(trees, method=None if method == DEFAULT else method, **settings)
+        of_text = {"text": text, "text_use": "word-classes" if classes else None}
+    model = train(trees, method=None if method == DEFAULT else method, seed=seed, **of_text)
     seconds = time.process_time() - began
-    result = evaluate_parser(Parser(trained.grammars), test)
+    result = evaluate_parser(Parser(model), test)
     return {"seconds": seconds, "f1": result.f1, "exact": result.exact, "tags": result.tag_accuracy}
+
+
+def write_record(directory: Path, row: dict[str, Any], text: Path | None) -> None:
+    """Write a run of the default as a record."""
+    size, seed = row["size"], row["seed"]
+    what = "default" if text is None else "word-classes" if row["classes"] else "self-training"
+    describes = {"kind": "train", "n_trees": size}
+    if what == "self-training":
+        describes = {"kind": what, "n_trees": size, "n_sentences": SentenceSampler().max_sentences}
+    options = f"--sizes {size} --methods default --seeds {seed} --part {row['part']}" + " --first" * row["first"]
+    if text is not None:
+        options += f" --text DATA/{text.parent.name}/{text.name}" + " --classes" * row["classes"]
+    part = row["part"]
+    figures = {f"{part}_{name}": row[name] for name in ("f1", "exact", "tags")} | {"train_cpu_s": row["seconds"]}
+    paths = [next(directory.glob(f"{name}.mrg*")) for name in ("train", part)] + ([] if text is None else [text])
+    record = _records.measured(
+        f"{directory.name}-{'' if row['first'] else 'spaced-'}{size}/{what}", figures, seed=seed,
+        command=f"python benchmarks/sizes.py DATA/{directory.name} {options} --records",
+        data=_records.digest_files(paths), describes=describes,
+    )  # fmt: skip
+    _records.add(record)
 
 
 def cell(rows: list[dict[str, Any]], figure: str) -> str:
@@ -131,7 +155,10 @@ def main() -> None:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--picture")
+    parser.add_argument("--records", action="store_true", help="write runs of the default as records")
     options = parser.parse_args()
+    packages = "matplotlib" if options.picture else ""
+    require(treebanks=[options.directory], parts=("train", options.part), files=[options.text], packages=packages)
     results = []
     if options.results is not None and options.results.exists():
         results = [json.loads(line) for line in options.results.read_text().splitlines()]
@@ -147,6 +174,8 @@ def main() -> None:
                 if any(key.items() <= row.items() for row in results):
                     continue
                 results.append(key | run(part, test, method, seed, options.text, options.classes))
+                if options.records and method == DEFAULT:
+                    write_record(options.directory, results[-1], options.text and Path(options.text))
                 if options.results is not None:
                     with options.results.open("a") as file:
                         file.write(json.dumps(results[-1]) + "\n")

@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from _requirements import require
 from _treebank import Treebank
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
 from sapwood.learn import Spectral
 from sapwood.trees import TreeTransform
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 
 # Method and settings; where several values of `backoff` or iterations of EM are there to choose from, dev does.
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -94,6 +95,7 @@ def main() -> None:
     parser.add_argument("--processor", action="store_true", help="seconds of the processor, not of the clock")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    require(treebanks=options.directory)
     found: list[dict[str, Any]] = []
     print("| treebank | method | train s | weights | dev F1 | test F1 | exact | tags | negative | sentences/s |")
     print("|---|---|---|---|---|---|---|---|---|---|")

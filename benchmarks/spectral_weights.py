@@ -24,8 +24,9 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from _requirements import require
 from _treebank import Treebank
-from sapwood.evaluate.held_out import evaluate_parser
+from sapwood.evaluate.dev_set import evaluate_parser
 from sapwood.inference import Parser
 
 # Settings of learning, and of parsing.
@@ -116,6 +117,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--results", type=Path, help="append each result here, and use those that are there")
     options = parser.parse_args()
+    require(treebanks=options.directory)
     results: list[dict[str, Any]] = []
     if options.results and options.results.exists():
         results = [json.loads(line) for line in options.results.read_text("utf-8").splitlines()]

@@ -23,6 +23,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from _requirements import require
 from _treebank import Treebank
 from sapwood.learn import Spectral
 
@@ -114,6 +115,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="append each result here, and use those that are there")
     parser.add_argument("--checkpoints", type=Path, help="keep unfinished searches here")
     options = parser.parse_args()
+    require(treebanks=options.directory)
     results: list[dict[str, Any]] = []
     if options.results and options.results.exists():
         results = [json.loads(line) for line in options.results.read_text("utf-8").splitlines()]

@@ -1,15 +1,18 @@
 """Table 1 of Cohen and Collins (2014) on open data: EM, spectral, pivot, pivot+EM, and the learners they did not have.
 
     python benchmarks/table1.py DIRECTORY [DIRECTORY ...] [--states 8 16 24] [--seeds 0 1 2] [--methods ...]
-        [--results FILE.jsonl] [--minutes M] [--markdown FILE] [--picture FILE.svg]
+        [--trees N] [--records] [--results FILE.jsonl] [--minutes M] [--markdown FILE] [--picture FILE.svg]
 
-Each directory has train.mrg, dev.mrg and test.mrg. Every cell is run with every seed, and the table has the mean and
+Each directory has train.mrg, dev.mrg and test.mrg (or .mrg.gz; without a test part, every second block of 50 trees of
+dev takes its place). Every cell is run with every seed, and the table has the mean and
 the standard deviation over seeds. What learners share is the same for all (`SHARED`): how many occurrences a symbol
 must have for each state, and how far states are drawn towards each other after each iteration of EM. All choices are
 made on dev, for each seed by itself: how long EM goes on, and the weight of smoothing in spectral learning; the number
 of states of a method's entry for test is that with the best mean on dev. EM from a random start is evaluated every 5
 iterations, as nothing happens faster there; EM from clusters or pivots after each. Numbers in brackets are iterations
 to the best grammar, on average. Training time is that of the processor, reading included, evaluation not.
+
+With `--records` all results are also written to benchmarks/results.jsonl, as `gum/table1-em-8` and so on.
 
 With `--results` each result is appended as soon as it is known, and a second run goes on where the first one ended.
 """
@@ -28,6 +31,8 @@ from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import _records
+from _requirements import require
 from _treebank import Treebank
 from sapwood.plots.pictures import COLOURS, save_picture
 
@@ -35,10 +40,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # What all learners of a fixed number of states have in common, as far as they know of it.
-SHARED: dict[str, Any] = {"support": 30}
-SMOOTHING: dict[str, Any] = {"smoothing": 0.03, "lexical_smoothing": 0.1, "fading": 0.0}
-FROM_RANDOM: dict[str, Any] = {"stop": "f1", "iterations": 60, "every": 5, "patience": 3}
-FROM_START: dict[str, Any] = {"iterations": 20, "every": 1, "patience": 3}
+SHARED: dict[str, Any] = {"min_support": 30}
+SMOOTHING: dict[str, Any] = {"smoothing": 0.03, "lexical_smoothing": 0.1, "smoothing_half_count": 0.0}
+FROM_RANDOM: dict[str, Any] = {"stop": "f1", "iterations": 60, "eval_every": 5, "patience": 3}
+FROM_START: dict[str, Any] = {"iterations": 20, "eval_every": 1, "patience": 3}
 
 # Learner and settings by row; split-merge finds its own number of states.
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -84,7 +89,7 @@ def measure(treebank: Treebank, method: str, states: int | None, seed: int) -> d
     best = max(trace.points, key=lambda point: (point[1], -point[0]))
     iterated = method != "split-merge" and "iterations" in settings
     return {
-        "treebank": treebank.directory.name,
+        "treebank": treebank.name,
         "method": method,
         "states": states,
         "seed": seed,
@@ -92,8 +97,27 @@ def measure(treebank: Treebank, method: str, states: int | None, seed: int) -> d
         "iterations": best[0] if iterated else None,
         "trace": trace.points,
         "seconds": seconds,
+        "commit": _records.commit(),
         "test": treebank.score(grammars, "test", treebank.threads),
     }
+
+
+def write_record(directory: Path, trees: int | None, result: Mapping[str, Any]) -> None:
+    """Write a result as a record."""
+    method, states, seed = (result[name] for name in ("method", "states", "seed"))
+    options = f"--seeds {seed} --methods '{method}'" + (f" --states {states}" if states else "")
+    options += f" --trees {trees}" if trees else ""
+    name = f"{result['treebank']}/table1-{method.lower().replace(', ', '-').replace(' ', '-')}"
+    figures = {"dev_f1": result["dev"], "test_f1": result["test"]["f1"], "test_exact": result["test"]["exact"]}
+    figures |= {"train_cpu_s": result["seconds"]}
+    figures |= {} if result["iterations"] is None else {"iterations": result["iterations"]}
+    paths = [path for part in ("train", "dev", "test") for path in sorted(directory.glob(f"{part}.mrg*"))[:1]]
+    record = _records.measured(
+        f"{name}-{states}" if states else name, figures, seed=seed,
+        command=f"python benchmarks/table1.py DATA/{directory.name} {options} --records",
+        data=_records.digest_files(paths), describes=None, commit=result["commit"],
+    )  # fmt: skip
+    _records.add(record)
 
 
 def spread(values: Iterable[float], digits: int = 1) -> str:
@@ -182,26 +206,31 @@ def main() -> None:
     parser.add_argument("--states", nargs="+", type=int, default=[8, 16, 24])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
+    parser.add_argument("--records", action="store_true", help="write all results as records")
+    parser.add_argument("--trees", type=int, help="train on this number of trees, evenly spaced")
     parser.add_argument("--threads", type=int, default=1, help="for training and parsing")
     parser.add_argument("--results", type=Path, help="append each result here, and use those that are there")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no cell later than that")
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
+    require(treebanks=options.directory, packages="matplotlib" if options.picture else "")
     results = read_results(options.results)
     began = time.monotonic()
     done = {(result["treebank"], result["method"], result["states"], result["seed"]) for result in results}
+    names = {}
     for directory in options.directory:
+        names[directory] = directory.name if options.trees is None else f"{directory.name}-{options.trees}"
         wanted = [
             (method, m, seed)
             for m in (*options.states, None)
             for method in options.methods
             for seed in options.seeds
-            if (m is None) == (method == "split-merge") and (directory.name, method, m, seed) not in done
+            if (m is None) == (method == "split-merge") and (names[directory], method, m, seed) not in done
         ]
         if not wanted:
             continue
-        treebank = Treebank(directory, options.threads, time.process_time)
+        treebank = Treebank(directory, options.threads, time.process_time, options.trees)
         for method, states, seed in wanted:
             if time.monotonic() - began > 60 * options.minutes:
                 break
@@ -210,11 +239,20 @@ def main() -> None:
             if options.results:
                 with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(results[-1]) + "\n")
-    names = {directory.name for directory in options.directory}
-    chosen = {"treebank": names, "seed": options.seeds, "method": options.methods, "states": [*options.states, None]}
+    chosen = {
+        "treebank": names.values(),
+        "seed": options.seeds,
+        "method": options.methods,
+        "states": [*options.states, None],
+    }
     shown = [result for result in results if all(result[key] in values for key, values in chosen.items())]
     if not shown:
         raise SystemExit("nothing was measured")
+    if options.records:
+        for directory, name in names.items():
+            for result in shown:
+                if result["treebank"] == name:
+                    write_record(directory, options.trees, result)
     text = table(shown, options.states)
     print(text)
     if options.markdown:

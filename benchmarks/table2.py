@@ -33,11 +33,12 @@ import numpy as np
 import scipy.sparse
 
 from _brown import DEV, TRAIN, Split, brown_split
-from sapwood.lm.aggregate import AggregateMarkov
-from sapwood.lm.counts import count_text
-from sapwood.lm.kneser_ney import KneserNey
-from sapwood.lm.mixed_order import MixedOrderMarkov
+from _requirements import require
+from sapwood.lm.counts.counts import count_text
+from sapwood.lm.latent.aggregate import AggregateMarkov
+from sapwood.lm.latent.mixed_order import MixedOrderMarkov
 from sapwood.lm.mixture import Mixture
+from sapwood.lm.ngram.kneser_ney import KneserNey
 from sapwood.plots.pictures import COLOURS, save_picture
 
 if TYPE_CHECKING:
@@ -236,13 +237,14 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
+    require(files=[options.corpus], packages="matplotlib" if options.picture else "")
     states = [m for m in options.states if m <= 32 or not options.quick]
     study = Study(options.corpus, options.threads, options.train, options.dev)
     smoothed = {"prior": options.prior, "word_prior": options.word_prior}
     if not options.rows:
         study.ngrams(3 if options.quick else 4)
     for suffix, settings in (("", {"prior": 0.0, "word_prior": 0.0}), (", smoothed", smoothed)):
-        anchors = {**settings, "kappa": options.kappa}
+        anchors = {**settings, "anchor_shrinkage": options.kappa}
         rows: dict[str, dict[str, Any]] = {
             "em": {"method": "em", **settings},
             "pivot, converged": {"method": "pivot", "converged": True, "pivot_iterations": options.most, **anchors},
@@ -263,7 +265,7 @@ def main() -> None:
         if options.rows:
             continue
         for m in states:
-            study.latent("stepwise em" + suffix, m, batches=BATCHES, **settings)
+            study.latent("stepwise em" + suffix, m, stepwise_batches=BATCHES, **settings)
     if not options.rows:
         study.combined(max(states), 2 if options.quick else 3, smoothed)
     table = study.markdown(states)

@@ -33,16 +33,17 @@ from typing import Any
 
 import numpy as np
 
+from _requirements import require
 from sapwood.evaluate.tags import KINDS, TaggingResult
 from sapwood.inference import Parser
-from sapwood.learn.methods import make_learner
-from sapwood.learn.settings import declared
+from sapwood.learn.registry import make_learner
+from sapwood.learn.semi_supervised.learner import SemiSupervised, UnlabelledText
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
-from sapwood.learn.teaching import PlainText, Taught
+from sapwood.runtime.params import params_of
 from sapwood.trees import Normaliser
-from sapwood.trees.formats import read_trees
-from sapwood.trees.lexicon import Lexicon
-from sapwood.trees.signatures import SignatureModel, count_tags
+from sapwood.trees.formats.registry import read_trees
+from sapwood.trees.lexicon.lexicon import Lexicon
+from sapwood.trees.lexicon.signatures import SignatureModel, count_tags
 
 Tagged = list[tuple[str, str]]
 # From training and dev sequences to a function that tags sentences.
@@ -62,12 +63,12 @@ def ours(method: str, text: bool = False, **settings: Any) -> Trainer:
 
     def train(sequences: list[Tagged], dev: list[Tagged], seed: int) -> Tagger:
         learner = make_learner(method, **settings)
-        if "random_state" in declared(learner):
+        if "random_state" in params_of(learner):
             learner = learner.replace(random_state=seed)
         corpus = tagged_corpus(learner, sequences)
         held_out = held_out_sequences(learner, dev, corpus)
         if text:
-            learner = Taught.of(learner, text=PlainText([[word for word, _ in pairs] for pairs in dev]))
+            learner = SemiSupervised.of(learner, text=UnlabelledText([[word for word, _ in pairs] for pairs in dev]))
         parser = Parser(learner.fit(corpus, dev=held_out))
         return lambda sentences: [result.tree.tags() for result in parser.parse(sentences)]  # type: ignore[union-attr]
 
@@ -194,6 +195,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, help="train on so many of the training sentences")
     parser.add_argument("--results", type=Path, help="a file with rows that are done (JSON, one a line)")
     options = parser.parse_args()
+    require(treebanks=[options.directory])
     sequences = read(options.directory / "train.mrg", options.sentences)
     dev, test = (read(options.directory / f"{part}.mrg", None) for part in ("dev", "test"))
     done: dict[tuple[str, int], dict[str, Any]] = {}

@@ -33,14 +33,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from _axes import fitted_slope, set_axes
+from _requirements import require
 from sapwood.errors import SapwoodError
-from sapwood.induction import make_model
-from sapwood.induction.em import fit_em
-from sapwood.induction.model import Model
-from sapwood.induction.simplices import Parameters
-from sapwood.induction.unmixing import Sentences, UncertainAnswer, unmix
+from sapwood.identifiability import make_model
+from sapwood.identifiability.algebra.simplices import Parameters
+from sapwood.identifiability.em import fit_em
+from sapwood.identifiability.models.base import Model
+from sapwood.identifiability.unmixing.unmix import Sentences, UncertainAnswer, unmix
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.run.progress import Bars, track
+from sapwood.runtime.progress import Bars, track
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -205,6 +206,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all errors here")
     parser.add_argument("-o", "--output", type=Path, help="write a picture here (.svg, .png or .pdf)")
     arguments = parser.parse_args()
+    require(packages="matplotlib" if arguments.output else "")
     tasks = [
         (name, count, seed, arguments.iterations or ITERATIONS[name])
         for count in sorted(arguments.sentences, reverse=True)

@@ -31,8 +31,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from sapwood.errors import SapwoodError
-from sapwood.induction import Sentences, fit_em, make_model, unmix
-from sapwood.run.progress import Bars, track
+from sapwood.identifiability import Sentences, fit_em, make_model, unmix
+from sapwood.runtime.progress import Bars, track
 from unmixing import error
 
 METHODS = ("base algorithm", "unmixing", "unmixing + EM", "EM, best of 10")

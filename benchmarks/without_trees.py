@@ -32,14 +32,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from _requirements import require
 from sapwood.evaluate.unlabelled import UnlabelledResult
-from sapwood.induction.inducers import make_inducer
-from sapwood.induction.problem import When
-from sapwood.induction.report import Gold, score_baselines, score_model
+from sapwood.induction.em_model import Iteration
+from sapwood.induction.evaluation import Gold, score_baselines, score_model
+from sapwood.induction.learners import make_inducer
 from sapwood.induction.text import Text, make_text, read_sentences
 from sapwood.plots.pictures import COLOURS, save_picture
-from sapwood.run.workers import HERE
-from sapwood.trees.heads import HeadRules
+from sapwood.runtime.executor import LOCAL
+from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.tree import Tree
 
 if TYPE_CHECKING:
@@ -61,13 +62,13 @@ MODELS: dict[str, Row] = {
     "dmv, random start": ("dmv", {"start": "random"}, True),
     "dmv": ("dmv", {}, False),
     "dmv+ccm": ("dmv+ccm", {}, False),
-    "l-pcfg, random start": ("l-pcfg", {"start": "random"}, True),
-    "l-pcfg, right start": ("l-pcfg", {"start": "right"}, True),
-    "l-pcfg, ccm start": ("l-pcfg", {"start": "ccm"}, True),
-    "l-pcfg": ("l-pcfg", {}, True),
+    "tensor-pcfg, random start": ("tensor-pcfg", {"start": "random"}, True),
+    "tensor-pcfg, right start": ("tensor-pcfg", {"start": "right"}, True),
+    "tensor-pcfg, ccm start": ("tensor-pcfg", {"start": "ccm"}, True),
+    "tensor-pcfg": ("tensor-pcfg", {}, True),
 }
 # Of sentences of up to 40 words: the best of those above, and what was learned from short ones alone.
-LONG = ("ccm", "dmv", "dmv+ccm", "l-pcfg")
+LONG = ("ccm", "dmv", "dmv+ccm", "tensor-pcfg")
 SHORT_ONLY = ("ccm", "dmv+ccm")
 BASELINES = (
     "left-branching",
@@ -106,7 +107,7 @@ FROM_MEMORY = {
     (10, "f1"): {"dmv"},
     (10, "directed"): {"heads before", "heads behind", "random heads", "dmv", "dmv+ccm"},
 }
-DRAWN = ("left-branching", "random trees", "right-branching", "pcfg", "ccm", "dmv", "dmv+ccm", "l-pcfg")
+DRAWN = ("left-branching", "random trees", "right-branching", "pcfg", "ccm", "dmv", "dmv+ccm", "tensor-pcfg")
 
 
 class Treebank:
@@ -178,13 +179,15 @@ def measure(treebank: Treebank, row: str, source: str, longest: int, seed: int) 
 
 def speed(treebank: Treebank, longest: int) -> dict[str, Any]:
     """Return the processor's seconds of one iteration over all sentences: ten states, and heads."""
-    from sapwood.induction.hidden import HiddenProblem
-    from sapwood.induction.low_rank import LowRankProblem
-    from sapwood.induction.valence import ValenceProblem
+    from sapwood.induction.models.dmv import ValenceProblem
+    from sapwood.induction.models.pcfg import HiddenProblem
+    from sapwood.induction.models.tensor_pcfg import LowRankProblem
 
-    shared = (treebank.tagged, (longest,), HERE, "smoothed")
+    shared = (treebank.tagged, (longest,), LOCAL, "smoothed")
     problems = {
-        "l-pcfg, 10 states": LowRankProblem(*shared, states=10, rank=20, prior=0.1, odds=None, hold=0, release=0),
+        "tensor-pcfg, 10 states": LowRankProblem(
+            *shared, states=10, rank=20, prior=0.1, odds=None, warmup=0, warmup_decay=0
+        ),
         "pcfg, 10 states": HiddenProblem(*shared, states=10, prior=0.1),
         "dmv": ValenceProblem(*shared, start="harmonic", power=2.0, prior=0.1),
     }
@@ -195,7 +198,7 @@ def speed(treebank: Treebank, longest: int) -> dict[str, Any]:
         theta = problem.distributions(problem.begin(np.random.default_rng(0)))
         problem.shards(0)
         began = time.process_time()
-        problem.expect(theta, When(0, 0, 0))
+        problem.expect(theta, Iteration(0, 0, 0))
         found[name] = time.process_time() - began
     return found
 
@@ -336,6 +339,7 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()
+    require(treebanks=options.directory, packages="matplotlib" if options.picture else "")
     lines = options.results.read_text("utf-8").splitlines() if options.results and options.results.exists() else []
     found = {tuple(one[key] for key in KEYS): one for one in map(json.loads, lines)}
     results, done = [*found.values()], set(found)

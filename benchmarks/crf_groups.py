@@ -1,20 +1,20 @@
-"""What each group of a layer's features is worth, and how much of what layer and network gain is about unseen words.
+"""Ablation of the CRF's feature groups, and the share of unknown words in the gain of CRF and span scorer.
 
-    python benchmarks/layer_groups.py DIRECTORY [--seeds 0 1 2] [--models DIRECTORY] [--results FILE.jsonl]
+    python benchmarks/crf_groups.py DIRECTORY [--seeds 0 1 2] [--models DIRECTORY] [--results FILE.jsonl]
         [--part dev] [--cycles 5] [--epochs 12]
 
 The directory has train.mrg and dev.mrg. Grammars are those of split-merge, the best cycle by dev, as `sapwood train
---dev` has them. Each fold is parsed once, and the weights of a layer without one of the groups are learned from these
-forests again. Differences are to the layer with all groups: with the 95 % interval of the paired bootstrap over
-sentences for each seed, and the mean over seeds with its standard deviation.
+--dev` selects them. Each fold is parsed once, and the weights of a CRF without one of the groups are learned from the
+same forests. Differences are to the CRF with all groups: with the 95 % interval of the paired bootstrap over sentences
+for each seed, and the mean over seeds with its standard deviation.
 
-A phrase of the gold trees is *about an unseen word* if it begins or ends with one, or stands beside one, that the
-training trees do not have. What layer, network and both gain over the grammar are the phrases that they find and it
-does not, less those that it finds and they do not; the share of these that is about unseen words is compared with the
-share of all phrases, and of those that the grammar misses. Phrases, and words, are those that are scored; sentences in
-which a parser has other ones, by its tags, are left out.
+A phrase of the gold trees *has unknown words* if it begins or ends with, or is next to, a word that does not occur in
+the training trees. The gain of the CRF, of the span scorer and of both over the grammar is the number of phrases that
+they find and it does not, less those that it finds and they do not. The share of these that have unknown words is
+compared with the share of all phrases, and of those that the grammar misses. Only scored phrases and words count;
+sentences in which a parser has other ones, because of its tags, are left out.
 
-With `--models` what is trained is kept, and with `--results` what is measured: a second run goes on from there.
+`--models` keeps what is trained, and `--results` what is measured: a second run continues from there.
 """
 
 from __future__ import annotations
@@ -34,46 +34,47 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from _requirements import require
 from sapwood import Parser
 from sapwood.evaluate import EvaluationResult, Scorer
 from sapwood.evaluate.brackets import counted_brackets
 from sapwood.evaluate.comparison import compare
-from sapwood.grammar.bundle import load_models, save_models
-from sapwood.grammar.layer import GROUPS, Layer
-from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn import SplitMerge
-from sapwood.learn.layer import LayerLearner
-from sapwood.learn.network import NetworkLearner
+from sapwood.learn.components.forest_crf import ForestCRFTrainer
+from sapwood.learn.components.span_scorer import SpanScorerTrainer
+from sapwood.model import ParserModel
+from sapwood.model.forest_crf import GROUPS, ForestCRF
 from sapwood.trees import Corpus, Tree
-from sapwood.trees.formats import read_trees
+from sapwood.trees.formats.registry import read_trees
 
-ALL, GRAMMAR, NETWORK, BOTH = "all groups", "grammar", "network", "layer and network"
+ALL, GRAMMAR, SPAN_SCORER, BOTH = "all groups", "grammar", "span scorer", "CRF and span scorer"
 # Classes of words come from plain text, of which there is none here.
 USUAL = tuple(group for group in GROUPS if group != "classes")
 
 
 def grammars_of(
-    corpus: Corpus, dev: Sequence[Tree], seed: int, layer: LayerLearner, options: argparse.Namespace
-) -> list[TensorGrammar]:
-    """Return the grammar of all trees, with a network, and those of all folds but one."""
+    corpus: Corpus, dev: Sequence[Tree], seed: int, layer: ForestCRFTrainer, options: argparse.Namespace
+) -> ParserModel:
+    """Return the grammar of all trees and those of all folds but one, with a span scorer."""
     path = options.models and options.models / f"{options.directory.name}.folds.{seed}.sapwood"
     if path and path.exists():
-        return load_models(path)
+        return ParserModel.load(path)
     learner = SplitMerge(cycles=options.cycles, random_state=seed, threads=1)
     fold_of = layer.fold_of(corpus.n_trees)
     found = [learner.fit(corpus, dev=dev)]
-    network = NetworkLearner(epochs=options.epochs)
-    found[0] = replace(found[0], network=network.fit(corpus, random_state=seed), layer=Layer.plain())
+    network = SpanScorerTrainer(epochs=options.epochs)
+    scorer = network.fit(corpus, random_state=seed)
     found += [learner.fit(corpus.part(np.flatnonzero(fold_of != fold))) for fold in range(layer.folds)]
+    model = ParserModel.from_grammars(found).replace(span_scorer=scorer, crf=ForestCRF.identity())
     if path:
-        save_models(found, path)
-    return found
+        model.save(path)
+    return model
 
 
-def parses(grammar: TensorGrammar, trees: Sequence[Tree]) -> tuple[list[Tree | None], EvaluationResult]:
+def parses(model: ParserModel, trees: Sequence[Tree]) -> tuple[list[Tree | None], EvaluationResult]:
     """Return the trees that a parser finds, and their scores."""
     scorer = Scorer()
-    found = [result.tree for result in Parser(grammar).parse(tree.words() for tree in trees)]
+    found = [result.tree for result in Parser(model).parse(tree.words() for tree in trees)]
     for tree, parsed in zip(trees, found, strict=True):
         scorer.add(tree, parsed)
     return found, scorer.result()
@@ -108,25 +109,27 @@ def unseen_words(
 def measure(options: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     """Return a row for each contender of one seed."""
     train = list(read_trees(options.directory / "train.mrg"))
-    learner, layers = SplitMerge(), LayerLearner()
+    learner, layers = SplitMerge(), ForestCRFTrainer()
     corpus = learner.prepare(train)
     held_out = list(read_trees(options.directory / "dev.mrg"))
-    whole, *folds = grammars_of(corpus, held_out, seed, layers, options)
-    trees = [tree for tree in map(whole.normaliser, read_trees(options.directory / f"{options.part}.mrg")) if tree]
-    forests = layers.forests(corpus, [[grammar] for grammar in folds])
-    weight = NetworkLearner().weight
-    alone = replace(whole, network=None, layer=None)
-    made = {group: replace(layers, groups=tuple(one for one in USUAL if one != group)) for group in USUAL}
+    made_of = grammars_of(corpus, held_out, seed, layers, options)
+    grammar, *folds = made_of.grammars
+    whole = made_of.replace(grammars=(grammar,))
+    trees = [tree for tree in map(grammar.normaliser, read_trees(options.directory / f"{options.part}.mrg")) if tree]
+    forests = layers.forests(corpus, [[fold] for fold in folds])
+    weight = SpanScorerTrainer().weight
+    alone = whole.replace(span_scorer=None, crf=None)
+    made = {group: replace(layers, feature_groups=tuple(one for one in USUAL if one != group)) for group in USUAL}
     found = {ALL: layers.fit_forests(forests, random_state=seed)}
     found |= {f"without {group}": less.fit_forests(forests, random_state=seed) for group, less in made.items()}
-    contenders = {GRAMMAR: alone, **{name: replace(alone, layer=layer) for name, layer in found.items()}}
-    contenders[NETWORK] = replace(whole, layer=Layer.plain().beside(weight))
-    contenders[BOTH] = replace(whole, layer=found[ALL].beside(weight))
+    contenders = {GRAMMAR: alone, **{name: alone.replace(crf=layer) for name, layer in found.items()}}
+    contenders[SPAN_SCORER] = whole.replace(crf=ForestCRF.identity().with_scorer_weight(weight))
+    contenders[BOTH] = whole.replace(crf=found[ALL].with_scorer_weight(weight))
     parsed, scores = {}, {}
-    for name, grammar in contenders.items():
-        parsed[name], scores[name] = parses(grammar, trees)
+    for name, model in contenders.items():
+        parsed[name], scores[name] = parses(model, trees)
     known = frozenset(corpus.words)
-    about = unseen_words(trees, {name: parsed[name] for name in (GRAMMAR, ALL, NETWORK, BOTH)}, known)
+    about = unseen_words(trees, {name: parsed[name] for name in (GRAMMAR, ALL, SPAN_SCORER, BOTH)}, known)
     rows = []
     for name, result in scores.items():
         difference = compare(scores[ALL], result).figures["f1"]
@@ -177,7 +180,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     lines.append(line("of the gold trees", gold["all"], gold["unseen"]))
     base = mean(GRAMMAR, "all"), mean(GRAMMAR, "unseen")
     lines.append(line("missed by the grammar", gold["all"] - base[0], gold["unseen"] - base[1]))
-    for name, title in ((ALL, "layer"), (NETWORK, NETWORK), (BOTH, BOTH)):
+    for name, title in ((ALL, "CRF"), (SPAN_SCORER, SPAN_SCORER), (BOTH, BOTH)):
         lines.append(line(f"gained by {title}", mean(name, "all") - base[0], mean(name, "unseen") - base[1]))
     return "\n".join(lines)
 
@@ -189,10 +192,11 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--part", default="dev", help="what is parsed")
     parser.add_argument("--cycles", type=int, default=5, help="of split-merge")
-    parser.add_argument("--epochs", type=int, default=NetworkLearner().epochs, help="of the network")
+    parser.add_argument("--epochs", type=int, default=SpanScorerTrainer().epochs, help="of the span scorer")
     parser.add_argument("--models", type=Path)
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()
+    require(treebanks=[options.directory], parts=("train", "dev"))
     rows: list[dict[str, Any]] = []
     if options.results and options.results.exists():
         rows = [json.loads(line) for line in options.results.read_text("utf-8").splitlines()]
