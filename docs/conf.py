@@ -36,7 +36,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 autosummary_generate = True
-# A room is what it exports.
+# A package is what it exports.
 autosummary_ignore_module_all = False
 # Attributes of several classes have the same names; nothing links to them.
 suppress_warnings = ["ref.python"]
@@ -113,6 +113,36 @@ def _page(_app: Any, name: str, source: list[str]) -> None:
     source[0] = _LINK.sub(moved, source[0])
 
 
+# Former names of pages, which still lead to them.
+REDIRECTS = {
+    "half-annotated": "partial-annotation",
+    "layer": "forest-crf",
+    "learning": "em-split-merge",
+    "network": "span-scorer",
+    "plan": "design",
+    "text": "tokenisation",
+    "text-grammars": "grammar-files",
+}
+_REDIRECT = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>This page has moved</title>
+<link rel="canonical" href="{page}.html">
+<meta http-equiv="refresh" content="0; url={page}.html">
+</head>
+<body><p>This page has moved to <a href="{page}.html">{page}.html</a>.</p></body>
+</html>
+"""
+
+
+def _redirect(app: Any, exception: Exception | None) -> None:
+    """Write a page for each former name that redirects to the current one."""
+    if exception is None and app.builder.format == "html":
+        for former, page in REDIRECTS.items():
+            (Path(app.outdir) / f"{former}.html").write_text(_REDIRECT.format(page=page), encoding="utf-8")
+
+
 def _skip(_app: Any, _what: str, _name: str, thing: Any, _skipped: bool, _options: Any) -> bool | None:
     """Leave out what Python says of the fields of a named tuple, which is nothing."""
     return True if str(getattr(thing, "__doc__", "")).startswith("Alias for field number") else None
@@ -123,3 +153,4 @@ def setup(app: Any) -> None:
     app.connect("source-read", _page)
     app.connect("autodoc-process-docstring", _docstring, priority=100)
     app.connect("autodoc-skip-member", _skip)
+    app.connect("build-finished", _redirect)
