@@ -26,6 +26,7 @@ import sapwood
 from golden import values
 from sapwood import kernels
 from sapwood.cli.main import run as run_command
+from sapwood.inference.cp_decomposition import DECODERS as CP_DECODERS
 from sapwood.model import ParserModel
 
 HERE = Path(__file__).resolve().parent
@@ -114,6 +115,7 @@ VARIANTS = {
     "pivot fit": f"--method pivot {SMALL} --columns fit --solver frank-wolfe",
     "pcfg left": "--method pcfg --binarise left --vertical 1 --horizontal 2 --function-tags none",
     "ensemble": "--ensemble pivot+em,spectral --min-support 10",
+    "two": "--ensemble split-merge,pivot+em --cycles 1 --min-support 10 --states 4 --no-crf --no-span-scorer",
     "layer": f"{METHODS['split-merge']} --crf --no-span-scorer",
     "full": f"{METHODS['split-merge']} --crf --span-scorer --dev dev.mrg",
     "default": "--dev dev.mrg --log default.jsonl",
@@ -127,6 +129,7 @@ MINIMISED = {
     "projection gamma": "split-merge.sapwood --weighting gamma --budget 0.5",
     "projection base": "pcfg.sapwood --symbols base --cost-of-states 2 --trees train.mrg",
     "projection none": "pcfg.sapwood --symbols none --cost-of-states 4",
+    "cp": "pcfg.sapwood --method cp --rank 12 --seed 3 --dev dev.mrg",
 }
 LANGUAGE_MODELS = {
     "em": "--method em --states 4 --iterations 5",
@@ -167,6 +170,7 @@ MODELS = {
     "train.counts": "lm count train.txt --order 3 --min-count 2",
     "parts.npz": "anchors matrix.csv --states 2",
     "small.wcfg": "minimise grammar.txt --cost-of-states 2",
+    "parts": "split train.mrg --dev 10% --test 30 --seed 3",
 }
 FILES = {
     "train.txt": "convert train.mrg --normalise --to tokens",
@@ -181,6 +185,8 @@ TEXTS = {
     "matrix.csv": ",x,y,z\nc,0.0875,0.0375,0.0\nd,0.0525,0.135,0.075\ne,0.035,0.0825,0.045\nf,0.0,0.27,0.18\n",
     "grammar.txt": "S -> A B [0.4] | C B [0.6]\nA -> 'x' [0.7] | 'y' [0.3]\nC -> 'x' [0.2] | 'y' [0.8]\n"
     "B -> 'z' [0.8] | S B [0.2]\n",
+    "raw.txt": "The dog, which didn't (often) bark, sat. \"Is it Mr. Okafor's?\" she asked;\n"
+    "$3.50 isn't much...\n\nA house-warming: 10 a.m. to 5 p.m.\nWho'd come?\n",
 }
 
 # Commands with JSON as their output.
@@ -247,6 +253,12 @@ PRINTED = {
     "next partial": "select train.mrg dev.txt -n 10 --shortest 5 -m full.sapwood --partial",
     "search subtrees": "search VP<<PP train.mrg --subtrees -n",
     "tag": "tag dev.txt -m tagger.sapwood",
+    "sample": "sample split-merge.sapwood -n 20 --seed 3",
+    "sample short": "sample pcfg.sapwood -n 20 --max-words 6 --unknown --to tokens",
+    "sample ensemble": "sample two.sapwood -n 20 --seed 3",
+    "tokenise": "tokenise raw.txt -m split-merge.sapwood",
+    "tokenise lines": "tokenise raw.txt -m split-merge.sapwood --lines sentences",
+    "tokenise characters": "tokenise raw.txt -m split-merge.sapwood --tokeniser characters",
     "lm export arpa": "lm export lm-mkn.sapwood -o -",
     "lm export word2vec": "lm export lm-em.sapwood -o - --to word2vec --likeness hellinger",
     "lm score words": "lm score lm-kn.sapwood dev.txt --words",
@@ -389,6 +401,10 @@ def _closing(name: str, bench: Bench) -> Any:
     return [values.arrays_in(closing), closing.threshold]
 
 
+def _cp(name: str, bench: Bench) -> Any:
+    return values.arrays_in(bench.model(name).cp)
+
+
 def _arrays(name: str, bench: Bench) -> Any:
     return values.arrays_in(bench.load(name))
 
@@ -400,6 +416,11 @@ def _matrices(name: str, bench: Bench) -> Any:
 
 def _lines(name: str, bench: Bench) -> Any:
     return bench.path(name).read_text().splitlines()
+
+
+def _files(name: str, bench: Bench) -> Any:
+    """Lines of all files in a folder."""
+    return [[path.name, path.read_text().splitlines()] for path in sorted(bench.path(name).iterdir())]
 
 
 def _made(name: str, bench: Bench) -> Any:
@@ -479,6 +500,7 @@ PARSERS: dict[str, tuple[str, dict[str, Any], tuple[str | None, ...]]] = {
     "layer off": ("layer.sapwood", {"crf": False}, (None,)),
     "network": ("full.sapwood", {}, (None, *DECODERS)),
     "network off": ("full.sapwood", {"crf": False}, (None, *DECODERS)),
+    "cp": ("minimised-cp.sapwood", {}, (None, *CP_DECODERS)),
     "closing": ("minimised-merging.sapwood", {}, (None, *DECODERS)),
     "closing off": ("minimised-merging.sapwood", {"closing": False}, (None,)),
     "closing alone": ("minimised-merging.sapwood", {"crf": False}, (None, *DECODERS)),
@@ -513,6 +535,9 @@ def _entries() -> Iterator[tuple[str, Callable[[Bench], Any]]]:
     for name in MINIMISED:
         yield f"weights minimised {name}", partial(_grammar, _file("minimised", name))
         yield f"json minimise {name}", partial(_made, _file("minimised", name))
+    yield "weights of cp", partial(_cp, "minimised-cp.sapwood")
+    yield "text split", partial(_files, "parts")
+    yield "json split", partial(_made, "parts")
     yield "text minimised grammar", partial(_lines, "small.wcfg")
     yield "json minimise grammar", partial(_made, "small.wcfg")
     for name in LANGUAGE_MODELS:

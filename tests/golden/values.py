@@ -47,8 +47,8 @@ def canonical(value: Any, *, dropped: Collection[str] = (), spellings: Mapping[s
 
 
 def digest(content: Any) -> str:
-    """Return the SHA-256 digest of what `canonical` returned."""
-    return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()
+    """Return the first 64 bits of the SHA-256 digest of what `canonical` returned."""
+    return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()[:16]
 
 
 def arrays_in(value: Any) -> list[str]:
