@@ -24,8 +24,8 @@ from sapwood.trees.corpus import Corpus
 
 @pytest.fixture(scope="module")
 def trained() -> tuple[TensorGrammar, Corpus]:
-    corpus = Corpus.from_trees(made_up_treebank(200))
-    return SplitMerge(cycles=3, iterations=5, smoothing_iterations=3).fit(corpus), corpus
+    corpus = Corpus.from_trees(made_up_treebank(120))
+    return SplitMerge(cycles=2, iterations=4, smoothing_iterations=2).fit(corpus), corpus
 
 
 def test_cells_are_closed(trained):
@@ -52,6 +52,7 @@ def test_too_few_trees_to_close_cells(trained):
     assert "no cell pruner: it requires 100 trees or more, not 99" in notes.notes
 
 
+@pytest.mark.slow
 def test_the_first_grammar_closes_cells_for_all(trained):
     grammar, corpus = trained
     found = compress([grammar, grammar], corpus)

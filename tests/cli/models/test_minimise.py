@@ -235,6 +235,7 @@ def test_merging(sapwood: Sapwood, folder: Path, options: str, settings: dict) -
     assert folder.is_dir()
 
 
+@pytest.mark.slow
 def test_closed_cells(sapwood: Sapwood, folder: Path) -> None:
     """With enough trees cells are closed, by the first grammar for all, as `compress` does it."""
     (folder / "more.mrg").write_text("".join(f"{tree}\n" for tree in made_up_treebank(150, 3)))

@@ -36,6 +36,7 @@ def medians(sizes) -> np.ndarray:
     return np.median([[error(seed, trees) for trees in sizes] for seed in range(3)], axis=0)
 
 
+@pytest.mark.slow
 def test_the_error_falls_with_default_settings():
     """Medians over grammars fall like one over the square root, or nearly so."""
     found = medians(TREES[:3])
