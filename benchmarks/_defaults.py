@@ -57,8 +57,7 @@ def _self_training(n_trees: int, n_sentences: int) -> dict[str, Any]:
 
 def _minimise() -> dict[str, Any]:
     compression = _signature(run_compression)
-    # The method depends on the model, and has an old name.
-    del compression["method"], compression["by"]
+    del compression["method"]  # depends on the model
     return {"budget": DEFAULT_BUDGET, **_signature(merge), **compression}
 
 

@@ -52,7 +52,7 @@ _Maker = Callable[[TensorGrammar, Corpus], ParserModel]
 
 
 def _merging(**settings: Any) -> _Maker:
-    return lambda grammar, corpus: compress(grammar, corpus, by="merging", **settings)
+    return lambda grammar, corpus: compress(grammar, corpus, method="merging", **settings)
 
 
 def _projection(**settings: Any) -> _Maker:

@@ -85,7 +85,7 @@ def test_members_stay_probabilistic_next_to_real_valued_ones(trained):
     assert projected == truncate(real, weighting="trees", corpus=corpus, budget=0.5).grammar
     assert "1 of 2 grammars have real-valued weights and were projected, not merged" in notes.notes
     # Projection says what it does to probabilities.
-    compress([grammar, real], corpus, by="projection", budget=0.5, progress=notes)
+    compress([grammar, real], corpus, method="projection", budget=0.5, progress=notes)
     assert notes.notes[-1].startswith("projection makes the weights of 1 of 2 grammars real numbers")
     assert "To keep probabilities, merge states: give the training trees" in notes.notes[-1]
     with pytest.raises(GrammarError, match="cannot be merged; choose projection"):
@@ -101,7 +101,7 @@ def test_what_makes_no_sense(trained):
         with pytest.raises(UsageError, match="threshold of parsing is at least 0"):
             compress(grammar, corpus, threshold=wrong)
     with pytest.raises(UsageError, match="requires trees"):
-        compress(grammar, by="merging")
+        compress(grammar, method="merging")
 
 
 def test_cp_decomposition(trained):

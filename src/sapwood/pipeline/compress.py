@@ -78,7 +78,6 @@ def run_compression(
     corpus: Corpus | None = None,
     *,
     method: Way | None = None,
-    by: Way | None = None,
     cell_recall: float = DEFAULT_KEEP,
     threshold: float | None = THRESHOLD_WITH_CELL_PRUNER,
     progress: Progress | None = None,
@@ -97,8 +96,6 @@ def run_compression(
         `default_way`. Merging projects real-valued grammars of an ensemble. Projection makes all weights real-valued,
         and warns of it if they were probabilities. A CP decomposition requires a single grammar without CRF and span
         scorer.
-    by
-        Old name of `method`.
     cell_recall
         Only with merging: approximate share of the phrases of trees whose chart cells the cell pruner keeps
         (`sapwood.learn.components.cell_pruner`). Lower is faster. 1 turns it off, as do fewer than a hundred trees.
@@ -111,7 +108,7 @@ def run_compression(
         Further parameters of `merge` or `truncate`. Projection weighs by `corpus` if there is one.
     """
     model = ParserModel.gather(model)
-    method = method or by or default_way(model, corpus is not None)
+    method = method or default_way(model, corpus is not None)
     if method not in get_args(Way):
         raise UsageError(f"no method {method!r}; choose from {', '.join(get_args(Way))}")
     progress = progress or Silent()

@@ -56,7 +56,6 @@ def _removed(context: click.Context, parameter: click.Parameter, value: str | No
 @click.option("-o", "--output", required=True, help="Write the smaller model to this file.")
 @click.option(
     "--method",
-    "by",
     type=ChoiceParam(["merging", "projection", "cp"]),
     help="Merge states by the likelihood of --trees, project any grammar onto its singular states, or decompose the "
     "rules (CP decomposition). [default: merging with --trees and a probabilistic model, else projection]",
@@ -192,7 +191,7 @@ def command(
 class _Options:
     """Options of the command, by name."""
 
-    by: Way | None
+    method: Way | None
     rank: int | None
     seed: int | None
     work: int | None
@@ -235,17 +234,17 @@ class _Options:
             raise UsageError(
                 "--cost-of-states, --budget and --tolerance each set how many states to keep; give only one"
             )
-        if self.by == "merging" and (self.trees is None or self.weigh not in (None, "trees")):
+        if self.method == "merging" and (self.trees is None or self.weigh not in (None, "trees")):
             raise UsageError(
                 "--method merging requires --trees, ideally those that the model was trained on, and no other "
                 "--weighting"
             )
-        if self.by == "cp":
+        if self.method == "cp":
             self._check_cp()
         elif self.rank is not None or self.seed is not None:
             raise UsageError("--rank and --seed require --method cp")
         _check_weighting(self.weighting, self.gamma, self.symbols, self.trees)
-        if self.merging and (self.by == "projection" or self.trees is None):
+        if self.merging and (self.method == "projection" or self.trees is None):
             raise UsageError(
                 "--min-probability, --precision, --cell-recall and --threshold require merging: give --trees, and not "
                 "--method projection"
@@ -272,7 +271,7 @@ def _minimise_text(
     from sapwood.automata.wcfg.convert import minimise_text
 
     weighting = options.weighting
-    if options.by == "cp":
+    if options.method == "cp":
         raise UsageError(f"{model}: --method cp is for a sapwood model, not for a text grammar")
     if weighting == "trees" or options.dev is not None or options.symbols != "own":
         raise UsageError(
@@ -292,19 +291,19 @@ def _minimise_model(
     from sapwood.pipeline.compress import run_compression
 
     given = ParserModel.load(model)
-    by = _way(model, given, options)
-    if by != "projection" and drawn:
-        named = "merging" if by == "merging" else "a CP decomposition"
+    method = _way(model, given, options)
+    if method != "projection" and drawn:
+        named = "merging" if method == "merging" else "a CP decomposition"
         raise UsageError(f"--plot draws singular values, and {named} has none; give --method projection")
-    if by == "cp":
+    if method == "cp":
         return _decompose_model(model, given, output, options, progress), []
     corpus = None if options.trees is None else _read_corpus(options.trees, given, options, progress)
     # First of all, so that an unreadable treebank is reported before the work begins.
     before = None if options.dev is None else _score(model, options.dev, options, progress)
-    own = options.merging if by == "merging" else {"weighting": options.weighting, "gamma": options.gamma}
+    own = options.merging if method == "merging" else {"weighting": options.weighting, "gamma": options.gamma}
     with common.naming([options.trees or model]):
         compression = run_compression(
-            given, corpus, by=by, symbols=options.symbols, distances=options.distance,
+            given, corpus, method=method, symbols=options.symbols, distances=options.distance,
             threads=common.default_threads(options.threads), progress=progress, **options.choice, **own,
         )  # fmt: skip
     compression.model.save(output)
@@ -315,13 +314,13 @@ def _minimise_model(
         and any(one.to_dict()["dropped"] > 0 for one in found)
     ):
         progress.note("without --trees, the approximation favours short trees over parsing accuracy")
-    main = next((one for one in found if isinstance(one, MergeResult) == (by == "merging")), found[0])
+    main = next((one for one in found if isinstance(one, MergeResult) == (method == "merging")), found[0])
     records = main.records()
     report = {
         "model": model,
         "output": output,
         "grammars": len(found),
-        "by": by,
+        "by": method,
         "weigh": options.weighting,
         "before": _size([reduction.before for reduction in found], model if options.symbols == "own" else None),
         "after": _size([reduction.grammar for reduction in found], output),
@@ -376,15 +375,15 @@ def _way(path: str, model: ParserModel, options: _Options) -> Way:
     """Return the way to compress a model, chosen unless --method is given."""
     from sapwood.pipeline.compress import default_way
 
-    if options.by is not None:
-        return options.by
-    by = default_way(model, options.trees is not None)
-    if by == "projection" and options.merging:
+    if options.method is not None:
+        return options.method
+    method = default_way(model, options.trees is not None)
+    if method == "projection" and options.merging:
         raise UsageError(
             f"{path}: --min-probability, --precision, --cell-recall and --threshold are for probabilities, "
             "not real weights"
         )
-    return by
+    return method
 
 
 def _read_corpus(path: str, model: ParserModel, options: _Options, progress: Progress) -> Corpus:
