@@ -6,7 +6,7 @@ from pathlib import Path
 import sapwood
 
 _ROOT = Path(str(sapwood.__file__)).parent
-_MOST, _EXCEPTIONS = 8, 5
+_MOST, _EXCEPTIONS = 8, 3
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

@@ -205,10 +205,10 @@ class Careless(PCFG):
 
     method: ClassVar[str] = "careless"
 
-    def _learn(self, *arguments):
-        if arguments[-1] is not None:
-            Path(arguments[-1]).write_bytes(b"anything")
-        return super()._learn(*arguments)
+    def _learn(self, corpus, dev, run):
+        if run.checkpoint is not None:
+            Path(run.checkpoint).write_bytes(b"anything")
+        return super()._learn(corpus, dev, run)
 
 
 @pytest.mark.parametrize(

@@ -15,3 +15,10 @@ def test_none_stands_for_the_default() -> None:
 def test_workers_replace_threads() -> None:
     workers = Threads(3)
     assert RunContext.of(threads=2, workers=workers).executor is workers
+
+
+def test_split_leaves_the_settings() -> None:
+    context, settings = RunContext.split({"states": 4, "threads": 3, "log": None, "order": 2})
+    assert context.threads == 3
+    assert isinstance(context.log, NoLog)
+    assert settings == {"states": 4, "order": 2}

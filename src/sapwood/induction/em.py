@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from sapwood.errors import GrammarError, ModelError
 from sapwood.induction.em_model import Counts, EMModel, Iteration
 from sapwood.numerics.convergence import ConvergenceMonitor, halved_steps
 from sapwood.runtime.checkpoint import Checkpoint, Content, checkpoint_schema
-from sapwood.runtime.log import Log, NoLog
-from sapwood.runtime.progress import Progress, Silent
+from sapwood.runtime.context import RunContext, RunOptions
 from sapwood.storage.arrays import Arrays
 from sapwood.storage.schema import Column
 
@@ -118,10 +116,8 @@ def run_em(
     schedule: Schedule,
     *,
     key: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
-    log: Log | None = None,
-    checkpoint: str | Path | None = None,
     name: str = "learning",
+    **options: Unpack[RunOptions],
 ) -> EMRun:
     """Run EM from each start, through all stages.
 
@@ -133,22 +129,20 @@ def run_em(
         Stopping criteria and restarts.
     key
         Everything that the run depends on, for the checkpoint.
-    progress, log
-        Progress display and log.
-    checkpoint
-        File to keep the state in; if it exists, the run resumes from it.
     name
         Title of the progress bar.
+    options
+        `progress`, `log` and `checkpoint`, as for `RunContext`. If the checkpoint exists, the run resumes from it.
     """
-    log = log or NoLog()
+    run = RunContext.of(**options)
     to_arrays, from_arrays = partial(_to_arrays, problem), partial(_from_arrays, problem, schedule)
-    kept = Checkpoint(checkpoint, key or {}, CHECKPOINT, data="text", to_arrays=to_arrays, from_arrays=from_arrays)
+    kept = Checkpoint(run.checkpoint, key or {}, CHECKPOINT, data="text", to_arrays=to_arrays, from_arrays=from_arrays)
     state = kept.load() or EMState(_begun(problem, schedule, 0))
     costs = [problem.steps(stage) for stage in range(len(problem.lengths))]
     whole = schedule.restarts * sum(costs) * schedule.iterations
     objectives: dict[tuple[int, int], list[float]] = {}
     last = state.log_likelihood
-    with (progress or Silent()).stage(name, 100, "%") as stage, kept:
+    with run.progress.stage(name, 100, "%") as stage, kept:
         done = state.start * sum(costs) + sum(costs[: state.stage])
         stage.step(round(100 * (done * schedule.iterations + state.iteration * costs[state.stage]) / whole, 3))  # type: ignore[arg-type]
         while state.start < schedule.restarts:
@@ -157,7 +151,7 @@ def run_em(
             state = _advance(problem, state, when)
             objectives.setdefault((before.start, before.stage), []).append(state.objective)
             length, last = problem.lengths[before.stage], state.log_likelihood
-            log.write(
+            run.log.write(
                 "iteration", step=state.step, cycle=before.start, phase=f"{length} words", iteration=state.iteration,
                 objective=state.objective, log_likelihood=last,
             )  # fmt: skip

@@ -44,9 +44,10 @@ from sapwood.induction.models.tensor_pcfg import (
 from sapwood.induction.text import Text
 from sapwood.induction.to_grammar import hidden_grammar, low_rank_grammar, terminal_emissions
 from sapwood.learn.lpcfg.lexical import LexicalSettings
-from sapwood.runtime.log import Log, NoLog
+from sapwood.runtime.context import RunContext
+from sapwood.runtime.log import Log
 from sapwood.runtime.params import HasExecutor, as_json, choice, integer, number, numbers, opaque
-from sapwood.runtime.progress import Progress, Silent
+from sapwood.runtime.progress import Progress
 from sapwood.storage.shapes import Array, Float64
 
 InductionResult: TypeAlias = TensorGrammar | InducedModel
@@ -138,10 +139,10 @@ class Inducer(HasExecutor, ABC):
         """
         if not isinstance(text, Text):
             raise UsageError(f"fit takes a Text, not {type(text).__name__}: make_text(sentences)")
-        return self._learn(text.trimmed(), progress or Silent(), log or NoLog(), checkpoint)
+        return self._learn(text.trimmed(), RunContext.of(progress=progress, log=log, checkpoint=checkpoint))
 
     @abstractmethod
-    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InductionResult:
+    def _learn(self, text: Text, run: RunContext) -> InductionResult:
         """Return the model; arguments as for `fit`."""
 
     @property
@@ -149,11 +150,9 @@ class Inducer(HasExecutor, ABC):
         """Stopping criteria and restarts of EM."""
         return Schedule(self.iterations, self.tolerance, self.restarts, self.random_state)
 
-    def _climb(
-        self, problem: EMModel, progress: Progress, log: Log, checkpoint: str | Path | None, name: str = "learning"
-    ) -> EMRun:
+    def _climb(self, problem: EMModel, run: RunContext) -> EMRun:
         key = {"model": self.model, "settings": self.settings(), "text": problem.text.digest()}
-        return run_em(problem, self.schedule, key=key, progress=progress, log=log, checkpoint=checkpoint, name=name)
+        return run_em(problem, self.schedule, key=key, progress=run.progress, log=run.log, checkpoint=run.checkpoint)
 
     def _shared(self) -> dict[str, Any]:
         """Return the arguments that all problems share."""
@@ -209,9 +208,9 @@ class DMV(Inducer):
             **self._shared(),
         )  # fmt: skip
 
-    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InducedModel:
+    def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = self.problem(text)
-        climbed = self._climb(problem, progress, log, checkpoint)
+        climbed = self._climb(problem, run)
         return self._model(text, climbed, heads=valence_weights(problem.normalised(climbed.counts)))
 
 
@@ -231,9 +230,9 @@ class CCM(Inducer):
     iterations: int = integer(20, "Maximum EM iterations per stage.", low=1)
     longest: int = integer(10, "Maximum length in words of spans modelled by their yield.", low=1)
 
-    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InducedModel:
+    def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = SpanProblem(text, self.stages, self.executor, longest=self.longest, **self._shared())
-        climbed = self._climb(problem, progress, log, checkpoint)
+        climbed = self._climb(problem, run)
         return self._model(text, climbed, **_spans(problem, climbed.counts))
 
 
@@ -260,9 +259,9 @@ class DMVCCM(DMV):
             prior=self.prior, **self._shared(),
         )  # fmt: skip
 
-    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InducedModel:
+    def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = self.problem(text)
-        climbed = self._climb(problem, progress, log, checkpoint)
+        climbed = self._climb(problem, run)
         heads = valence_weights(problem.normalised(climbed.counts))
         return self._model(text, climbed, heads=heads, **_spans(problem, climbed.counts))
 
@@ -303,15 +302,15 @@ class TensorPCFG(Inducer):
     warmup_decay: int = integer(20, "Iterations over which the fixed spans are released.")
     distance_power: float = number(2.0, "Exponent p of the harmonic initialisation 1 / distance^p.")
 
-    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> TensorGrammar:
+    def _learn(self, text: Text, run: RunContext) -> TensorGrammar:
         longest = self.stages[-1]
         part = text.up_to(longest, 2)
-        odds = self._odds(text, part, progress)
+        odds = self._odds(text, part, run.progress)
         problem = LowRankProblem(
             text, (longest,), self.executor, states=self.states, rank=self.rank or 2 * self.states, prior=self.prior,
             odds=odds, warmup=self.warmup, warmup_decay=self.warmup_decay, **self._shared(),
         )  # fmt: skip
-        climbed = self._climb(problem, progress, log, checkpoint)
+        climbed = self._climb(problem, run)
         theta = problem.normalised(climbed.counts)
         occupancy = problem.shards(0).sums(low_rank_weights(theta)).occupancy
         return low_rank_grammar(text, self.lexical, theta, occupancy, self._info(text, climbed))
@@ -355,11 +354,11 @@ class _Hidden(Inducer):
     states: int = integer(10, "Number of hidden states.", low=1)
     method: str = choice("em", "Learning method: EM, unmixing, or unmixing followed by EM.", METHODS)
 
-    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> TensorGrammar:
+    def _learn(self, text: Text, run: RunContext) -> TensorGrammar:
         problem = self._problem(
             text, self.stages, self.executor, states=self.states, prior=self.prior, **self._shared()
         )
-        counts, climbed = _by_method(self, problem, progress, log, checkpoint)
+        counts, climbed = _by_method(self, problem, run)
         theta = problem.normalised(counts)
         last = len(self.stages) - 1
         occupancy = problem.shards(last).sums(problem.weights(theta)).occupancy + 1e-9
@@ -400,9 +399,9 @@ class _Arguments(Inducer):
     iterations: int = integer(100, "Maximum EM iterations per stage.", low=1)
     method: str = choice("em", "Learning method: EM, unmixing, or unmixing followed by EM.", METHODS)
 
-    def _learn(self, text: Text, progress: Progress, log: Log, checkpoint: str | Path | None) -> InducedModel:
+    def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = self._problem(text, self.stages, self.executor, prior=self.prior, **self._shared())
-        counts, climbed = _by_method(self, problem, progress, log, checkpoint)
+        counts, climbed = _by_method(self, problem, run)
         weights = problem.weights(problem.normalised(counts))
         heads = Valence(weights.attach, weights.go, weights.stop, weights.root / weights.root.sum())
         return self._model(text, climbed, heads=heads)
@@ -426,18 +425,16 @@ class DepIES(_Arguments):
     model, _problem = "dep-ies", StationaryArgumentsProblem
 
 
-def _by_method(
-    inducer: _Hidden | _Arguments, problem: Any, progress: Progress, log: Log, checkpoint: str | Path | None
-) -> tuple[Counts, EMRun | None]:
+def _by_method(inducer: _Hidden | _Arguments, problem: Any, run: RunContext) -> tuple[Counts, EMRun | None]:
     """Return the counts found by EM, unmixing, or both."""
     if inducer.method == "em":
-        climbed = inducer._climb(problem, progress, log, checkpoint)
+        climbed = inducer._climb(problem, run)
         return climbed.counts, climbed
-    counts = _unmixed_counts(inducer.model, problem, inducer.random_state, progress)
+    counts = _unmixed_counts(inducer.model, problem, inducer.random_state, run.progress)
     if inducer.method == "unmix":
         return counts, None
     problem.begin = lambda _: counts
-    climbed = inducer.replace(restarts=1)._climb(problem, progress, log, checkpoint)
+    climbed = inducer.replace(restarts=1)._climb(problem, run)
     return climbed.counts, climbed
 
 

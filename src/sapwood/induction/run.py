@@ -65,8 +65,7 @@ def induce(
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> Induced:
     """Learn a model of trees from sentences without trees.
 
@@ -75,7 +74,7 @@ def induce(
     sentences
         Words, (word, tag) pairs, trees of which only words and tags are used, or a text.
     model
-        The name of a model, followed by its `settings`: `induce(sentences, model="dmv", lengths=10)`; or an inducer.
+        The name of a model, followed by its settings: `induce(sentences, model="dmv", lengths=10)`; or an inducer.
     tags, classes, punctuation
         Choice of terminals: see `sapwood.induction.text.make_text`.
     output
@@ -84,8 +83,9 @@ def induce(
         Whether to continue from the checkpoint of an interrupted run, to the same bytes.
     log
         File to write a line for each iteration to.
-    progress
-        Progress display; it first reports whether the model is identifiable.
+    options
+        Settings of the model; `threads`, `workers` and `progress`, as for `sapwood.runtime.context.RunContext`. The
+        progress display first reports whether the model is identifiable.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def induce(
     >>> sapwood.induce(sentences, model="dmv", classes=2).model
     <InducedModel: dmv, 2 classes, 4 words>
     """
-    progress = progress or Silent()
-    inducer = model.replace(**settings) if isinstance(model, Inducer) else make_inducer(model, **settings)
+    progress = options.pop("progress", None) or Silent()
+    inducer = model.replace(**options) if isinstance(model, Inducer) else make_inducer(model, **options)
     run = InductionRun(inducer, output=output, resume=resume, log=log)
     if isinstance(sentences, Text):
         if tags or classes is not None or punctuation != "drop":

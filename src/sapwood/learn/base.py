@@ -20,9 +20,10 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.lpcfg.lexical import LexicalSettings
 from sapwood.learn.memory import MemoryEstimate
 from sapwood.learn.semi_supervised.forests import WeightedForests
-from sapwood.runtime.log import Log, NoLog
+from sapwood.runtime.context import RunContext
+from sapwood.runtime.log import Log
 from sapwood.runtime.params import HasExecutor, opaque
-from sapwood.runtime.progress import Progress, Silent
+from sapwood.runtime.progress import Progress
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.transform import TreeTransform
@@ -111,28 +112,23 @@ class Learner(HasExecutor, ABC):
         evaluate = dev if dev is None or callable(dev) else DevSet(dev, corpus, workers=self.executor)
         if also and not self.takes_forests:
             raise UsageError(f"{self.method} learns from whole trees, not from forests; give it the best tree of each")
+        run = RunContext.of(
+            threads=self.threads, workers=self.workers, progress=progress, log=log, checkpoint=checkpoint
+        )
         if also:
-            return self._learn_also(corpus, also, evaluate, progress or Silent(), log or NoLog(), checkpoint)
-        return self._learn(corpus, evaluate, progress or Silent(), log or NoLog(), checkpoint)
+            return self._learn_also(corpus, also, evaluate, run)
+        return self._learn(corpus, evaluate, run)
 
     def estimate_memory(self, corpus: Corpus, dev: Evaluate | None = None) -> MemoryEstimate | None:
         """Return an estimate of the memory of `fit`; None if there is none."""
         return None
 
     def _learn_also(
-        self,
-        corpus: Corpus,
-        also: Sequence[WeightedForests],
-        dev: Evaluate | None,
-        progress: Progress,
-        log: Log,
-        checkpoint: str | Path | None,
+        self, corpus: Corpus, also: Sequence[WeightedForests], dev: Evaluate | None, run: RunContext
     ) -> TensorGrammar:
-        """Return the grammar of trees and forests, if the learner supports forests; arguments as for `fit`."""
+        """Return the grammar of trees and forests, if the learner supports forests; arguments as for `_learn`."""
         raise NotImplementedError
 
     @abstractmethod
-    def _learn(
-        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
-    ) -> TensorGrammar:
-        """Return the grammar; arguments as for `fit`."""
+    def _learn(self, corpus: Corpus, dev: Evaluate | None, run: RunContext) -> TensorGrammar:
+        """Return the grammar; `corpus` and `dev` as for `fit`, `run` has its other arguments."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
@@ -37,10 +37,9 @@ from sapwood.lm.registry import (
     check_method,
     default_method,
 )
-from sapwood.runtime.executor import Executor
-from sapwood.runtime.log import Log, NoLog
+from sapwood.runtime.context import Execution, RunContext
 from sapwood.runtime.params import defaults, params_of
-from sapwood.runtime.progress import Progress, Silent
+from sapwood.runtime.progress import Silent
 from sapwood.storage.arrays import content_digest
 from sapwood.storage.files import STANDARD_STREAM, is_regular, name_of
 from sapwood.storage.shapes import Array, Int32
@@ -51,15 +50,13 @@ _WALKING = ("mixed-order", "mix")
 _EDGES = (3, 10, 30, 100, 300, 1000, 3000, 10000)
 
 
-class Counting(TypedDict, total=False):
+class Counting(Execution, total=False):
     """Settings for counting texts; see `read_counts`."""
 
     order: int | None
     max_words: int | None
     boundaries: Boundaries | None
     memory: int
-    threads: int
-    workers: Executor | None
 
 
 @dataclass(frozen=True)
@@ -102,14 +99,8 @@ def train(
     min_count: int | None = None,
     max_words: int | None = None,
     boundaries: Boundaries | None = None,
-    memory: int = 4 << 30,
     random_state: int = 0,
-    threads: int = 1,
-    workers: Executor | None = None,
-    progress: Progress | None = None,
-    log: Log | None = None,
-    checkpoint: str | Path | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> AnyModel:
     """Learn a language model from texts, or from count files.
 
@@ -123,32 +114,26 @@ def train(
         Order of the longest n-grams: by default 3 if the method has an order, or that of the counts.
     min_count
         Words seen less often become `<unk>`: 2 by default, or 1 with count files.
-    max_words, boundaries, memory
+    max_words, boundaries
         As for `read_counts`.
     method
         See `sapwood.lm.registry`. By default the best, `mix`, or without `dev` modified Kneser-Ney smoothing, `mkn`.
     random_state
         Seed of every random choice.
-    threads, workers
-        Number of threads of this process, or workers that count and learn instead. The result depends on neither.
-    progress, log
-        Progress display and log.
-    checkpoint
-        File to keep the state of training in. If it exists, training resumes from it, with the same result. The methods
-        `kn` and `mkn`, which have no iterations, ignore it.
-    settings
-        Settings of the method.
+    options
+        Settings of the method; `memory`, as for `read_counts`; `threads`, `workers`, `progress`, `log` and
+        `checkpoint`, as for `sapwood.runtime.context.RunContext`. The result depends on neither threads nor workers. If
+        the checkpoint exists, training resumes from it, with the same result. The methods `kn` and `mkn`, which have no
+        iterations, ignore it.
     """
+    counting: Counting = {"memory": options.pop("memory")} if "memory" in options else {}
+    run, settings = RunContext.split(options)
     method = method or default_method(dev is not None)
     check_method(method, settings if order is None else {**settings, "order": order}, dev is not None)
-    text = read_training_text(
-        texts, method=method, dev=dev, order=order, min_count=min_count, max_words=max_words, boundaries=boundaries,
-        memory=memory, threads=threads, workers=workers, progress=progress,
-    )  # fmt: skip
-    return fit(
-        text, method, random_state=random_state, threads=threads, workers=workers, progress=progress, log=log,
-        checkpoint=checkpoint, **settings,
-    )  # fmt: skip
+    counting |= {"order": order, "max_words": max_words, "boundaries": boundaries}
+    counting |= {"threads": run.threads, "workers": run.workers, "progress": run.progress}
+    text = read_training_text(texts, method=method, dev=dev, min_count=min_count, **counting)
+    return fit(text, method, random_state=random_state, **options)
 
 
 # Reading.
@@ -160,11 +145,10 @@ def read_training_text(
     method: Method,
     dev: str | Path | None = None,
     min_count: int | None = None,
-    progress: Progress | None = None,
     **counting: Unpack[Counting],
 ) -> TrainingText:
     """Read the training data for a method; parameters are those of `train`."""
-    progress = progress or Silent()
+    progress = counting.get("progress") or Silent()
     paths = source_list(texts)
     from_counts = any(kind_of(path) is not None for path in paths)
     if method == "mixed-order" and from_counts:
@@ -176,7 +160,7 @@ def read_training_text(
     if min_count is None:
         min_count = 1 if from_counts else DEFAULT_MIN_COUNT
     default_order = DEFAULT_ORDER if "order" in METHODS[method] else 2
-    counts = read_counts(paths, default_order=default_order, min_count=min_count, progress=progress, **counting)
+    counts = read_counts(paths, default_order=default_order, min_count=min_count, **counting)
     if method not in ("kn", "mkn") and (counts.order < 2 or not len(counts.table(2)[1])):
         raise UsageError(f"method {method} needs bigrams, and there are none")
     held_out = None if dev is None else read_whole(dev, counts, progress)
@@ -195,24 +179,25 @@ def fit(
     method: Method,
     *,
     random_state: int = 0,
-    threads: int = 1,
-    workers: Executor | None = None,
-    progress: Progress | None = None,
-    log: Log | None = None,
-    checkpoint: str | Path | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> AnyModel:
     """Learn a model from its training data; parameters are those of `train`."""
+    context, settings = RunContext.split(options)
     check_method(method, settings, text.dev is not None)
     counts, chosen = text.counts, resolved_settings(method, **settings)
-    progress, steps = progress or Silent(), StepLog(log or NoLog(), several=method in _WALKING)
+    progress, steps = context.progress, StepLog(context.log, several=method in _WALKING)
     about = {**chosen, "order": counts.order, "seed": random_state}
-    kept = None if method in ("kn", "mkn") else checkpoint
+    kept = None if method in ("kn", "mkn") else context.checkpoint
     run = CheckpointedRun(steps, kept, {} if kept is None else {**about, "method": method, **text.digests()})
-    if not steps.lines or getattr(log, "is_new", False):
+    if not steps.lines or getattr(context.log, "is_new", False):
         words = len(counts.vocabulary)
         steps.write("start", step=0, method=method, settings=about, tokens=counts.tokens, words=words)
-    own: dict[str, Any] = {**chosen, "random_state": random_state, "threads": threads, "workers": workers}
+    own: dict[str, Any] = {
+        **chosen,
+        "random_state": random_state,
+        "threads": context.threads,
+        "workers": context.workers,
+    }
     reporting: dict[str, Any] = {"dev": text.dev, "progress": progress, "log": steps}
 
     def latent(method: LatentMethod) -> LatentBigram:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 from sapwood.runtime.executor import Executor, Threads
 from sapwood.runtime.log import Log, NoLog
@@ -58,6 +58,17 @@ class RunContext:
         """Return the context that keyword arguments ask for; None stands for the default."""
         given = {name: value for name, value in options.items() if value is not None}
         return cls(**given)  # type: ignore[arg-type]
+
+    @classmethod
+    def split(cls, arguments: dict[str, Any]) -> tuple[Self, dict[str, Any]]:
+        """Return the context that some of the keyword arguments ask for, and the other arguments.
+
+        >>> RunContext.split({"threads": 2, "states": 8})[1]
+        {'states': 8}
+        """
+        names = RunOptions.__optional_keys__
+        given = {name: value for name, value in arguments.items() if name in names}
+        return cls.of(**given), {name: value for name, value in arguments.items() if name not in names}
 
     @property
     def executor(self) -> Executor:

@@ -26,9 +26,8 @@ from sapwood.learn.lpcfg.problem import LPCFGProblem
 from sapwood.learn.lpcfg.weights import LatentCounts, LatentWeights
 from sapwood.learn.semi_supervised.forests import WeightedForests
 from sapwood.numerics.convergence import check_rise
-from sapwood.runtime.log import Log
+from sapwood.runtime.context import RunContext
 from sapwood.runtime.params import choice, integer, number, opaque
-from sapwood.runtime.progress import Progress
 from sapwood.storage.shapes import Array, Int
 from sapwood.trees.corpus import Corpus
 
@@ -114,7 +113,7 @@ class EM(SmoothingLearner):
             states = self.init.states[_find_symbols(problem.trees.corpus, self.init)]
         return states, states
 
-    def _operations(self, problem: LPCFGProblem, dev: Evaluate | None, progress: Progress, log: Log) -> list[TrainStep]:
+    def _operations(self, problem: LPCFGProblem, dev: Evaluate | None, run: RunContext) -> list[TrainStep]:
         if self.stop != "iterations" and dev is None:
             raise UsageError(f"stop={self.stop!r} needs held-out data to measure it on")
         operations = []
@@ -127,7 +126,7 @@ class EM(SmoothingLearner):
                 operations.append(TrainStep(partial(self._iterate, problem), 1.0, figures))
                 if dev is not None and (iteration % self.eval_every == 0 or iteration == self.iterations):
                     figure = None if self.stop == "iterations" else self.stop.replace("-", "_")
-                    operations.append(TrainStep(partial(self._measure, problem, dev, log, names, figure)))
+                    operations.append(TrainStep(partial(self._measure, problem, dev, run.log, names, figure)))
             if restarts > 1 and self.stop == "iterations":
                 operations.append(TrainStep(partial(self._compare, problem)))
         return operations

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, get_args
 
 from sapwood.evaluate.dev_set import Evaluate
@@ -25,6 +24,7 @@ from sapwood.learn.lpcfg.problem import LPCFGProblem, Unaries
 from sapwood.learn.lpcfg.weights import LatentCounts, LatentWeights
 from sapwood.learn.memory import MemoryEstimate, estimate_memory, warn_about_memory
 from sapwood.learn.semi_supervised.forests import WeightedForests
+from sapwood.runtime.context import RunContext
 from sapwood.runtime.log import Log
 from sapwood.runtime.params import choice, integer, number, opaque
 from sapwood.runtime.progress import Progress
@@ -103,27 +103,19 @@ class LatentLearner(Learner):
 class IterativeLearner(LatentLearner):
     """Base class of learners whose run is a list of operations and can be interrupted after any of them."""
 
-    def _learn(
-        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
-    ) -> TensorGrammar:
-        return self._learn_also(corpus, (), dev, progress, log, checkpoint)
+    def _learn(self, corpus: Corpus, dev: Evaluate | None, run: RunContext) -> TensorGrammar:
+        return self._learn_also(corpus, (), dev, run)
 
     def _learn_also(
-        self,
-        corpus: Corpus,
-        also: Sequence[WeightedForests],
-        dev: Evaluate | None,
-        progress: Progress,
-        log: Log,
-        checkpoint: str | Path | None,
+        self, corpus: Corpus, also: Sequence[WeightedForests], dev: Evaluate | None, run: RunContext
     ) -> TensorGrammar:
         problem = self.problem(corpus, also)
-        self._warn_about_memory(problem, dev, progress)
+        self._warn_about_memory(problem, dev, run.progress)
         settings = {**self.settings(), "also": [source.key for source in also]} if also else self.settings()
-        kept = open_checkpoint(checkpoint, key_of_run(self.method, settings, corpus, dev), problem)
+        kept = open_checkpoint(run.checkpoint, key_of_run(self.method, settings, corpus, dev), problem)
         state = kept.load() or TrainingState(problem.trees.one_state())
-        operations = self._operations(problem, dev, progress, log)
-        state = run_operations(operations, state, progress, log, kept)
+        operations = self._operations(problem, dev, run)
+        state = run_operations(operations, state, run, kept)
         if state.best is None:
             grammar = state.grammar or self._grammar(problem, state.weights, state.levels, state.step)
         else:
@@ -135,9 +127,7 @@ class IterativeLearner(LatentLearner):
         return {}
 
     @abstractmethod
-    def _operations(
-        self, problem: LPCFGProblem, dev: Evaluate | None, progress: Progress, log: Log
-    ) -> Sequence[TrainStep]:
+    def _operations(self, problem: LPCFGProblem, dev: Evaluate | None, run: RunContext) -> Sequence[TrainStep]:
         """Return all operations of a run, in order."""
 
     def _grammar(

@@ -22,8 +22,8 @@ from sapwood.grammar.tensor_grammar import TensorGrammar, weights_of
 from sapwood.learn.lpcfg.problem import LPCFGProblem
 from sapwood.learn.lpcfg.weights import LatentWeights
 from sapwood.runtime.checkpoint import Checkpoint, Content, checkpoint_schema
-from sapwood.runtime.log import Log
-from sapwood.runtime.progress import Progress, Stage
+from sapwood.runtime.context import RunContext
+from sapwood.runtime.progress import Stage
 from sapwood.storage.arrays import Arrays, pack_strings, unpack_strings
 from sapwood.storage.schema import Column
 from sapwood.storage.shapes import Array, Int
@@ -189,8 +189,7 @@ def _levels(arrays: Arrays, prefix: str) -> tuple[np.ndarray, ...]:
 def run_operations(
     operations: Sequence[TrainStep],
     state: TrainingState,
-    progress: Progress,
-    log: Log,
+    run: RunContext,
     checkpoint: Checkpoint[TrainingState],
 ) -> TrainingState:
     """Apply the remaining operations, and return the last state.
@@ -199,7 +198,7 @@ def run_operations(
     """
     whole = sum(operation.cost for operation in operations) or 1.0
     # Costs are in percent, so that the ETA is right although later iterations take longer.
-    with progress.stage("learning", total=100, unit="%") as stage, checkpoint:
+    with run.progress.stage("learning", total=100, unit="%") as stage, checkpoint:
         _advance(stage, 100 * sum(operation.cost for operation in operations[: state.done]) / whole, state, {})
         for operation in operations[state.done :]:
             after = operation.apply(state)
@@ -210,7 +209,7 @@ def run_operations(
                 raise GrammarError("training produced weights that are not numbers; less extreme settings may help")
             if iterated:
                 figures = {"log_likelihood": state.log_likelihood, "states": int(state.weights.states.sum())}
-                log.write("iteration", step=state.step, **operation.labels, **figures)
+                run.log.write("iteration", step=state.step, **operation.labels, **figures)
             # Log first: on resuming, lines after the checkpoint are dropped, but missing lines could not be restored.
             if changed:
                 checkpoint.keep(state)

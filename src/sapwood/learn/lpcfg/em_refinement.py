@@ -12,7 +12,7 @@ from sapwood.learn.lpcfg.em_learner import SmoothingLearner
 from sapwood.learn.lpcfg.em_loop import TrainingState, TrainStep
 from sapwood.learn.lpcfg.problem import LPCFGProblem
 from sapwood.learn.lpcfg.weights import LatentCounts, LatentWeights
-from sapwood.runtime.log import Log
+from sapwood.runtime.context import RunContext
 from sapwood.runtime.params import integer
 from sapwood.runtime.progress import Progress
 
@@ -61,14 +61,14 @@ class EMRefined(SmoothingLearner):
     def _runs_em(self) -> bool:
         return self.iterations > 0
 
-    def _operations(self, problem: LPCFGProblem, dev: Evaluate | None, progress: Progress, log: Log) -> list[TrainStep]:
-        operations = [TrainStep(partial(self._start, problem, progress), 3.0)]
+    def _operations(self, problem: LPCFGProblem, dev: Evaluate | None, run: RunContext) -> list[TrainStep]:
+        operations = [TrainStep(partial(self._start, problem, run.progress), 3.0)]
         for iteration in range(self.iterations + 1):
             if iteration:
                 labels = {"phase": "em", "iteration": iteration}
                 operations.append(TrainStep(partial(self._iterate, problem), 1.0, labels))
             if dev is not None and (iteration % self.eval_every == 0 or iteration == self.iterations):
-                operations.append(TrainStep(partial(self._measure, problem, dev, log, {}, "f1")))
+                operations.append(TrainStep(partial(self._measure, problem, dev, run.log, {}, "f1")))
         return operations
 
     def _start(self, problem: LPCFGProblem, progress: Progress, state: TrainingState) -> TrainingState:

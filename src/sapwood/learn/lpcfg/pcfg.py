@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -13,8 +12,7 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.lpcfg.lexical import LexicalModel
 from sapwood.learn.lpcfg.problem import build_grammar
-from sapwood.runtime.log import Log
-from sapwood.runtime.progress import Progress
+from sapwood.runtime.context import RunContext
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.transform import TreeTransform
 
@@ -42,10 +40,8 @@ class PCFG(Learner):
     method: ClassVar[str] = "pcfg"
     preparation: ClassVar[TreeTransform] = TreeTransform(vertical=2, horizontal=1, annotate_tags=True)
 
-    def _learn(
-        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
-    ) -> TensorGrammar:
-        with progress.stage("counting", total=2, unit="steps") as stage:
+    def _learn(self, corpus: Corpus, dev: Evaluate | None, run: RunContext) -> TensorGrammar:
+        with run.progress.stage("counting", total=2, unit="steps") as stage:
             counts = corpus.rule_counts().astype(float)
             symbol_counts = corpus.symbol_counts().astype(float)
             stage.step()

@@ -16,9 +16,8 @@ from sapwood.evaluate.dev_set import Evaluate
 from sapwood.learn.lpcfg.em_learner import SmoothingLearner
 from sapwood.learn.lpcfg.em_loop import TrainingState, TrainStep
 from sapwood.learn.lpcfg.problem import LPCFGProblem
-from sapwood.runtime.log import Log
+from sapwood.runtime.context import RunContext
 from sapwood.runtime.params import integer, number
-from sapwood.runtime.progress import Progress
 from sapwood.storage.shapes import Array, Float, Float64, Shaped
 
 # Approximate growth of the time per iteration from cycle to cycle.
@@ -75,7 +74,7 @@ class SplitMerge(SmoothingLearner):
             states = states + kept_splits(counts, split, 1 - self.merge)
         return states, most
 
-    def _operations(self, problem: LPCFGProblem, dev: Evaluate | None, progress: Progress, log: Log) -> list[TrainStep]:
+    def _operations(self, problem: LPCFGProblem, dev: Evaluate | None, run: RunContext) -> list[TrainStep]:
         operations = []
         for cycle in range(1, self.cycles + 1):
             cost = _GROWTH**cycle
@@ -92,7 +91,7 @@ class SplitMerge(SmoothingLearner):
                 if phase == "split":
                     operations.append(TrainStep(partial(self._merge, problem), cost))
             if dev is not None:
-                operations.append(TrainStep(partial(self._measure, problem, dev, log, {"cycle": cycle}, "f1")))
+                operations.append(TrainStep(partial(self._measure, problem, dev, run.log, {"cycle": cycle}, "f1")))
         return operations
 
     def _split(self, problem: LPCFGProblem, cycle: int, state: TrainingState) -> TrainingState:

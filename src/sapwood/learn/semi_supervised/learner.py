@@ -25,9 +25,9 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.base import Learner
 from sapwood.learn.lpcfg.split_merge import SplitMerge
 from sapwood.learn.semi_supervised.data import SemiSupervisedData, Teacher, TextSettings
-from sapwood.runtime.log import Log, NoLog
+from sapwood.runtime.context import RunContext
+from sapwood.runtime.log import NoLog
 from sapwood.runtime.params import choice, defaults, integer, number, opaque, params_of
-from sapwood.runtime.progress import Progress
 from sapwood.storage.arrays import content_digest, pack_strings
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats.registry import read_tokens
@@ -183,9 +183,7 @@ class SemiSupervised(Learner):
             del own[name]
         return {**self.base.settings(), "teaching": own}
 
-    def _learn(
-        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
-    ) -> TensorGrammar:
+    def _learn(self, corpus: Corpus, dev: Evaluate | None, run: RunContext) -> TensorGrammar:
         weights = (self.partial_weight, self.text_weight) if self.with_forests else None
         lessons = SemiSupervisedData(
             corpus,
@@ -193,10 +191,12 @@ class SemiSupervised(Learner):
             () if self.text is None else self.text.sentences,
             TextSettings(weights, self.teacher_weight, self.min_posterior, self.max_words),
             workers=self.executor,
-            progress=progress,
+            progress=run.progress,
         )
         held_out = dev is not None and getattr(dev, "digest", True)
-        own, run = (None if checkpoint is None else Path(f"{checkpoint}.{name}") for name in ("teacher", "teacher-run"))
+        own, rounds = (
+            None if run.checkpoint is None else Path(f"{run.checkpoint}.{name}") for name in ("teacher", "teacher-run")
+        )
         kept = Teacher.checkpoint(own, {**self.settings(), "corpus": corpus.digest(), "dev": held_out})
         taught = kept.load() or Teacher()
         teacher = taught.grammar
@@ -208,20 +208,20 @@ class SemiSupervised(Learner):
             last = turn == self.rounds
             trees, also = lessons.labelled() if teacher is None else lessons.with_teacher(teacher)
             if not last:
-                progress.note(
+                run.progress.note(
                     "training a teacher on the trees" if teacher is None else f"training the teacher of round {turn}"
                 )
             teacher = (self.base if last else teaching).fit(
                 trees,
                 also=also,
                 dev=dev,
-                progress=progress,
-                log=log if last else NoLog(),
-                checkpoint=checkpoint if last else run,
+                progress=run.progress,
+                log=run.log if last else NoLog(),
+                checkpoint=run.checkpoint if last else rounds,
             )
             if not last:
                 kept.save(Teacher(turn + 1, teacher))
-            for path in (run, own if last else None):
+            for path in (rounds, own if last else None):
                 if path is not None:
                     path.unlink(missing_ok=True)
         assert teacher is not None

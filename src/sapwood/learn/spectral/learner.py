@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -43,7 +42,7 @@ from sapwood.learn.spectral.nonnegative import nearest_counts, state_means
 from sapwood.learn.spectral.projection import ProjectedNodes, diagnostics
 from sapwood.learn.spectral.state_search import StateScores, search_states
 from sapwood.runtime.blas import one_blas_thread
-from sapwood.runtime.log import Log
+from sapwood.runtime.context import RunContext
 from sapwood.runtime.params import choice, integer, number, numbers
 from sapwood.runtime.progress import Progress
 from sapwood.storage.shapes import Array, Int64
@@ -113,13 +112,11 @@ class Spectral(FeatureLearner):
     nodes: Scheme = choice("all", "Estimate moments from all nodes, or from one node per tree.", get_args(Scheme))
     rare_threshold: int = integer(5, "Replace words seen N times or fewer by a word-shape signature.")
 
-    def _learn(
-        self, corpus: Corpus, dev: Evaluate | None, progress: Progress, log: Log, checkpoint: str | Path | None
-    ) -> TensorGrammar:
+    def _learn(self, corpus: Corpus, dev: Evaluate | None, run: RunContext) -> TensorGrammar:
         if self.states == "search" and dev is None:
             raise UsageError("the search for numbers of states requires dev; give dev, or a number of states")
         problem = self.problem(corpus)
-        self._warn_about_memory(problem, dev, progress)
+        self._warn_about_memory(problem, dev, run.progress)
         table = NodeTable(problem.trees.corpus, problem.word_classes)
         weights = self._weights(problem.trees.corpus)
         best: tuple[float, TensorGrammar] | None = None
@@ -128,21 +125,21 @@ class Spectral(FeatureLearner):
             with one_blas_thread():
                 wanted = self._wanted(problem)
                 projected = self._project_nodes(
-                    table, wanted, progress, dropout=self.dropout, tolerance=tolerance, weights=weights
+                    table, wanted, run.progress, dropout=self.dropout, tolerance=tolerance, weights=weights
                 )
-                statistics = Statistics.of(projected, weights, problem, self.executor, progress)
+                statistics = Statistics.of(projected, weights, problem, self.executor, run.progress)
             if self.states == "search" and dev is not None:
                 key = key_of_run(self.method, self.settings(), corpus, dev)
-                statistics, step = self._searched(problem, statistics, dev, progress, log, checkpoint, key)
-            info = self._described(problem, replace(projected, states=statistics.states), tolerance, progress)
+                statistics, step = self._searched(problem, statistics, dev, run, key)
+            info = self._described(problem, replace(projected, states=statistics.states), tolerance, run.progress)
             for labels, grammar in self._grammars(
-                problem, projected, statistics, info, progress, measured=dev is not None
+                problem, projected, statistics, info, run.progress, measured=dev is not None
             ):
                 step += 1
                 if dev is None:
                     return grammar
                 figures = dev(grammar)
-                log.write("dev", step=step, tolerance=tolerance, **labels, **figures)
+                run.log.write("dev", step=step, tolerance=tolerance, **labels, **figures)
                 score = metric(figures, "f1", dev)
                 if best is None or score > best[0]:
                     # These are the figures that measure the quality of the weights.
@@ -193,9 +190,7 @@ class Spectral(FeatureLearner):
         problem: LPCFGProblem,
         statistics: Statistics,
         dev: Evaluate,
-        progress: Progress,
-        log: Log,
-        checkpoint: str | Path | None,
+        run: RunContext,
         key: Mapping[str, Any],
     ) -> tuple[Statistics, int]:
         """Return the statistics with the best numbers of states, and the number of settings evaluated."""
@@ -208,14 +203,14 @@ class Spectral(FeatureLearner):
             moved: dict[str, Any] = (
                 {} if symbol is None else {"symbol": corpus.symbols[symbol], "states": int(states[symbol])}
             )
-            log.write("dev", step=number + 1, backoff=backoff, **moved, **figures)
+            run.log.write("dev", step=number + 1, backoff=backoff, **moved, **figures)
             return metric(figures, "f1")
 
         most = statistics.states.astype(np.int64)
         frequent = np.argsort(-corpus.symbol_counts(), kind="stable")
         symbols = frequent[most[frequent] > 1][: self.searched].tolist()
-        scores = StateScores(measure, checkpoint, key)
-        found = search_states(scores, np.minimum(most, _BEGIN), most, symbols, beam=self.beam, progress=progress)
+        scores = StateScores(measure, run.checkpoint, key)
+        found = search_states(scores, np.minimum(most, _BEGIN), most, symbols, beam=self.beam, progress=run.progress)
         return statistics.truncated(found, corpus.rules), len(scores)
 
     def _grammars(
