@@ -227,7 +227,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="up to 32 states, no mixtures of many")
     parser.add_argument("--prior", type=float, default=3.0)
     parser.add_argument("--word-prior", type=float, default=100.0)
-    parser.add_argument("--kappa", type=float, default=500.0, help="how much rare words are held back among anchors")
+    parser.add_argument(
+        "--anchor-shrinkage", type=float, default=500.0, help="how much rare words are held back among anchors"
+    )
     parser.add_argument("--most", type=int, default=200, help="the most iterations of the concave problem")
     parser.add_argument("--rows", nargs="+", help="these alone, and no other models")
     parser.add_argument("--threads", type=int, default=2)
@@ -244,7 +246,7 @@ def main() -> None:
     if not options.rows:
         study.ngrams(3 if options.quick else 4)
     for suffix, settings in (("", {"prior": 0.0, "word_prior": 0.0}), (", smoothed", smoothed)):
-        anchors = {**settings, "anchor_shrinkage": options.kappa}
+        anchors = {**settings, "anchor_shrinkage": options.anchor_shrinkage}
         rows: dict[str, dict[str, Any]] = {
             "em": {"method": "em", **settings},
             "pivot, converged": {"method": "pivot", "converged": True, "pivot_iterations": options.most, **anchors},

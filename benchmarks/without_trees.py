@@ -179,17 +179,17 @@ def measure(treebank: Treebank, row: str, source: str, longest: int, seed: int) 
 
 def speed(treebank: Treebank, longest: int) -> dict[str, Any]:
     """Return the processor's seconds of one iteration over all sentences: ten states, and heads."""
-    from sapwood.induction.models.dmv import ValenceProblem
-    from sapwood.induction.models.pcfg import HiddenProblem
-    from sapwood.induction.models.tensor_pcfg import LowRankProblem
+    from sapwood.induction.models.dmv import DMVProblem
+    from sapwood.induction.models.pcfg import PCFGProblem
+    from sapwood.induction.models.tensor_pcfg import TensorPCFGProblem
 
     shared = (treebank.tagged, (longest,), LOCAL, "smoothed")
     problems = {
-        "tensor-pcfg, 10 states": LowRankProblem(
+        "tensor-pcfg, 10 states": TensorPCFGProblem(
             *shared, states=10, rank=20, prior=0.1, odds=None, warmup=0, warmup_decay=0
         ),
-        "pcfg, 10 states": HiddenProblem(*shared, states=10, prior=0.1),
-        "dmv": ValenceProblem(*shared, start="harmonic", power=2.0, prior=0.1),
+        "pcfg, 10 states": PCFGProblem(*shared, states=10, prior=0.1),
+        "dmv": DMVProblem(*shared, start="harmonic", power=2.0, prior=0.1),
     }
     part = treebank.tagged.up_to(longest)
     found: dict[str, Any] = {"treebank": treebank.name, "row": "speed", "longest": longest, "source": "tags", "seed": 0}

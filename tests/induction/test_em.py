@@ -13,23 +13,23 @@ from sapwood.errors import GrammarError, UsageError
 from sapwood.identifiability import fit_em, make_model
 from sapwood.induction.em import EMState, Schedule, _advance, run_em
 from sapwood.induction.em_model import EMModel, Iteration, divergence, estimated
-from sapwood.induction.models.ccm import HeadedSpanProblem, SpanIndex, SpanProblem, span_log_weights
+from sapwood.induction.models.ccm import CCMProblem, DMVCCMProblem, SpanIndex, span_log_weights
 from sapwood.induction.models.dmv import (
-    AlikeArgumentsProblem,
     ArgumentsProblem,
+    DMVProblem,
     StationaryArgumentsProblem,
-    ValenceProblem,
+    TiedArgumentsProblem,
+    dmv_counts,
+    dmv_weights,
     start_counts,
-    valence_counts,
-    valence_weights,
 )
-from sapwood.induction.models.pcfg import AlikeProblem, HiddenProblem, IndependentProblem
-from sapwood.induction.models.tensor_pcfg import LowRankProblem, odds_of, right_posteriors
+from sapwood.induction.models.pcfg import IndependentPCFGProblem, PCFGProblem, TiedPCFGProblem
+from sapwood.induction.models.tensor_pcfg import TensorPCFGProblem, odds_of, right_posteriors
 from sapwood.induction.text import Text, make_text
 from sapwood.runtime.executor import LOCAL
 
-HIDDEN = (HiddenProblem, IndependentProblem, AlikeProblem)
-ARGUMENTS = (ArgumentsProblem, AlikeArgumentsProblem, StationaryArgumentsProblem)
+HIDDEN = (PCFGProblem, IndependentPCFGProblem, TiedPCFGProblem)
+ARGUMENTS = (ArgumentsProblem, TiedArgumentsProblem, StationaryArgumentsProblem)
 
 
 def random_text(seed: int = 0, sentences: int = 40, longest: int = 6) -> Text:
@@ -50,8 +50,8 @@ def problems(text: Text, estimate: str, prior: float, lengths=(6,)) -> dict[str,
     shared = {"estimate": estimate}
     found: dict[str, EMModel] = {cls.name: cls(text, lengths, LOCAL, states=3, prior=prior, **shared) for cls in HIDDEN}
     found |= {cls.name: cls(text, lengths, LOCAL, prior=prior, **shared) for cls in ARGUMENTS}
-    found["dmv"] = ValenceProblem(text, lengths, LOCAL, start="harmonic", power=2.0, prior=prior, **shared)
-    found["tensor-pcfg"] = LowRankProblem(
+    found["dmv"] = DMVProblem(text, lengths, LOCAL, start="harmonic", power=2.0, prior=prior, **shared)
+    found["tensor-pcfg"] = TensorPCFGProblem(
         text, lengths, LOCAL, states=3, rank=4, prior=prior, odds=None, warmup=0, warmup_decay=0, **shared
     )
     return found
@@ -147,7 +147,7 @@ def test_steps_are_those_of_em_with_derivatives(name):
 def test_em_without_any_spans_known_is_inside_outside_by_enumeration():
     """An iteration of tensor-pcfg, with all trees, patterns and states of all sentences one by one."""
     text = make_text([["a", "b", "a", "c"], ["b", "a"], ["c", "a", "b"]], classes=0)
-    problem = LowRankProblem(
+    problem = TensorPCFGProblem(
         text, (4,), LOCAL, "smoothed", states=2, rank=2, prior=0.0, odds=None, warmup=0, warmup_decay=0
     )  # fmt: skip
     theta = problem.normalised(problem.begin(np.random.default_rng(0)))
@@ -286,14 +286,14 @@ def test_a_run_goes_on_from_any_of_its_states(name, tmp_path):
 def test_spans_are_held_and_let_go():
     text = random_text().up_to(6, 2)
     odds = odds_of(right_posteriors(text))
-    problem = LowRankProblem(
+    problem = TensorPCFGProblem(
         text, (6,), LOCAL, "smoothed", states=2, rank=3, prior=0.1, odds=odds, warmup=2, warmup_decay=4
     )  # fmt: skip
     powers = [problem.odds_exponent(Iteration(0, 0, number)) for number in range(8)]
     assert powers == [1, 1, 1, 0.75, 0.5, 0.25, 0, 0]
     assert [problem.is_final(Iteration(0, 0, number)) for number in (5, 6)] == [False, True]
     theta = problem.normalised(problem.begin(np.random.default_rng(0)))
-    free = LowRankProblem(
+    free = TensorPCFGProblem(
         text, (6,), LOCAL, "smoothed", states=2, rank=3, prior=0.1, odds=None, warmup=2, warmup_decay=4
     )
     assert problem.expect(theta, Iteration(0, 0, 7))[0] == free.expect(theta, Iteration(0, 0, 7))[0]
@@ -303,9 +303,7 @@ def test_spans_are_held_and_let_go():
 
 def test_annealing_makes_trees_alike_at_first():
     text = random_text()
-    problem = ValenceProblem(
-        text, (6,), LOCAL, "smoothed", start="harmonic", power=2.0, prior=0.1, anneal=0.2, cooling=4
-    )
+    problem = DMVProblem(text, (6,), LOCAL, "smoothed", start="harmonic", power=2.0, prior=0.1, anneal=0.2, cooling=4)
     assert [round(problem.inverse_temperature(Iteration(0, 0, number)), 9) for number in range(6)] == [
         0.2,
         0.4,
@@ -318,25 +316,25 @@ def test_annealing_makes_trees_alike_at_first():
     assert len(found.objectives[0, 0]) == 6  # not settled before, and then at once
 
 
-def span_problem(cls, text, prior=0.1, lengths=(6,), estimate="smoothed"):
-    heads = {"start": "harmonic", "power": 2.0, "prior": prior} if cls is HeadedSpanProblem else {}
+def ccm_problem(cls, text, prior=0.1, lengths=(6,), estimate="smoothed"):
+    heads = {"start": "harmonic", "power": 2.0, "prior": prior} if cls is DMVCCMProblem else {}
     return cls(text, lengths, LOCAL, estimate, longest=3, **heads)
 
 
-@pytest.mark.parametrize("cls", [SpanProblem, HeadedSpanProblem])
+@pytest.mark.parametrize("cls", [CCMProblem, DMVCCMProblem])
 @pytest.mark.parametrize("estimate", ["smoothed", "variational"])
 def test_the_objective_of_spans_never_falls(cls, estimate):
-    found = run_em(span_problem(cls, random_text(), estimate=estimate), Schedule(iterations=25, tolerance=-1.0))
+    found = run_em(ccm_problem(cls, random_text(), estimate=estimate), Schedule(iterations=25, tolerance=-1.0))
     values = np.array(found.objectives[0, 0])
     assert (np.diff(values) >= -1e-9 * np.abs(values[1:])).all()
     assert values[-1] > values[0] + 0.5
 
 
-@pytest.mark.parametrize("cls", [SpanProblem, HeadedSpanProblem])
+@pytest.mark.parametrize("cls", [CCMProblem, DMVCCMProblem])
 def test_spans_are_counted_as_in_all_trees_one_by_one(cls):
     """Each tree gives every span of its sentence a yield and a context; with heads, their probability, too."""
     text = make_text([["a", "b", "a", "c", "a"], ["b", "a"], ["c", "a", "b"], ["a", "b", "a", "b"]], classes=0)
-    problem = span_problem(cls, text)
+    problem = ccm_problem(cls, text)
     theta = problem.distributions(problem.begin(np.random.default_rng(0)))
     assert theta["yields"].sum(1) == pytest.approx([1, 1])
     value, counts = problem.expect(theta, Iteration(0, 0, 0))
@@ -347,10 +345,10 @@ def test_spans_are_counted_as_in_all_trees_one_by_one(cls):
         around = [-1, *sentence, -1]
         n = len(sentence)
         ways = []
-        if cls is SpanProblem:
+        if cls is CCMProblem:
             trees = [(1.0, None, spans_of(tree)) for tree in binary_trees(0, n)]
         else:
-            weights = valence_weights(theta)
+            weights = dmv_weights(theta)
             trees = [(weight, uses, spans) for weight, uses, spans, _ in valence_trees(sentence, weights, None)]
         for weight, uses, spans in trees:
             kinds = []
@@ -369,7 +367,7 @@ def test_spans_are_counted_as_in_all_trees_one_by_one(cls):
                 wanted["yields"][kind, own] += weight / whole
                 wanted["contexts"][kind, context] += weight / whole
             if uses is not None:
-                for name, part in valence_counts(uses).items():
+                for name, part in dmv_counts(uses).items():
                     wanted[name] += weight / whole * part
     assert value == pytest.approx(total)
     for name, array in wanted.items():
@@ -409,8 +407,8 @@ def test_the_step_of_a_stationary_root_goes_up_the_slope():
 
 def test_spans_of_several_lengths_are_numbered_alike():
     text = random_text()
-    for cls in (SpanProblem, HeadedSpanProblem):
-        problem = span_problem(cls, text, lengths=(4, 6))
+    for cls in (CCMProblem, DMVCCMProblem):
+        problem = ccm_problem(cls, text, lengths=(4, 6))
         found = run_em(problem, Schedule(iterations=3, tolerance=-1e9))
         assert found.steps == 6
         spans = int((problem.sentences(1).lengths * (problem.sentences(1).lengths + 1) // 2).sum())

@@ -10,7 +10,7 @@ import pytest
 from helpers.enumerate_topologies import binary_trees, projective_trees, spans_of
 from sapwood.induction.estep import (
     DenseRule,
-    LowRank,
+    LowRankRule,
     SentenceBatch,
     Shards,
     Valence,
@@ -188,13 +188,13 @@ def test_states_with_any_rules(weighted):
         np.testing.assert_allclose(ours, other, atol=1e-12)
 
 
-def random_low_rank(rng, terminals=TERMINALS, states=STATES, rank=RANK) -> LowRank:
+def random_low_rank(rng, terminals=TERMINALS, states=STATES, rank=RANK) -> LowRankRule:
     shapes = (states, (states, rank), (rank, states), (rank, states), (terminals, rank), (terminals, rank))
-    return LowRank(*(rng.uniform(0.1, 1, shape) for shape in shapes))
+    return LowRankRule(*(rng.uniform(0.1, 1, shape) for shape in shapes))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rules_of_low_rank_are_rules(weighted):
+def test_low_rank_rules_are_rules(weighted):
     """Words are states of their own; then the two charts must agree, and uses are derivatives."""
     rng = np.random.default_rng(3)
     rows = [row for row in SENTENCES if len(row) > 1]
@@ -220,7 +220,7 @@ def test_rules_of_low_rank_are_rules(weighted):
             values = []
             for step in (1e-5, -1e-5):
                 changed[number][place] = part[place] * np.exp(step)
-                values.append(sum_trees(as_sentences(rows), LowRank(*changed), factors).logarithms.sum())
+                values.append(sum_trees(as_sentences(rows), LowRankRule(*changed), factors).logarithms.sum())
             assert found.uses[number][place] == pytest.approx((values[0] - values[1]) / 2e-5, abs=1e-6)
 
 

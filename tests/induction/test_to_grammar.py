@@ -10,10 +10,10 @@ from sapwood.errors import ModelError
 from sapwood.induction.estep import SentenceBatch, sum_trees
 from sapwood.induction.induced_model import INDUCED, InducedModel
 from sapwood.induction.learners import make_inducer
-from sapwood.induction.models.pcfg import AlikeProblem, HiddenProblem, IndependentProblem
-from sapwood.induction.models.tensor_pcfg import low_rank_weights
+from sapwood.induction.models.pcfg import IndependentPCFGProblem, PCFGProblem, TiedPCFGProblem
+from sapwood.induction.models.tensor_pcfg import tensor_pcfg_weights
 from sapwood.induction.text import Text, make_text
-from sapwood.induction.to_grammar import hidden_grammar, low_rank_grammar
+from sapwood.induction.to_grammar import pcfg_grammar, tensor_pcfg_grammar
 from sapwood.inference import Parser
 from sapwood.learn.lpcfg.lexical import LexicalSettings
 from sapwood.runtime.executor import LOCAL
@@ -40,12 +40,12 @@ def log_words(grammar, sentence) -> float:
     )
 
 
-@pytest.mark.parametrize("cls", [HiddenProblem, IndependentProblem, AlikeProblem])
+@pytest.mark.parametrize("cls", [PCFGProblem, IndependentPCFGProblem, TiedPCFGProblem])
 def test_models_of_the_paper(cls, text):
     """A sentence's probability is that among its length, times that of a tree of that length."""
     problem = cls(text, (10,), LOCAL, "smoothed", states=3, prior=0.1)
     theta = problem.normalised(problem.begin(np.random.default_rng(0)))
-    grammar = hidden_grammar(text, LexicalSettings(), theta["pi"], problem.rule(theta), theta["O"], np.ones(3), {})
+    grammar = pcfg_grammar(text, LexicalSettings(), theta["pi"], problem.rule(theta), theta["O"], np.ones(3), {})
     parser = Parser(grammar, threshold=0)
     numbers = {name: number for number, name in enumerate(text.terminals)}
     for sentence in TAGGED:
@@ -66,14 +66,14 @@ def test_rules_of_low_rank(text):
     k, r, n = 3, 5, len(text.terminals)
     shapes = {"root": (k,), "up": (k, r), "left": (r, k + n), "right": (r, k + n)}
     theta = {name: rng.dirichlet(np.ones(shape[-1]), shape[:-1] or None) for name, shape in shapes.items()}
-    grammar = low_rank_grammar(text, LexicalSettings(), theta, np.ones(k), {})
+    grammar = tensor_pcfg_grammar(text, LexicalSettings(), theta, np.ones(k), {})
     numbers = {name: number for number, name in enumerate(text.terminals)}
     parser = Parser(grammar, threshold=0, decoder="recall", marginals=True)
     alone = (3 + 1) / (12 + 2)  # three of twelve sentences have one word
     for sentence in TAGGED[:3]:
         terminals = np.array([numbers[tag] for _, tag in sentence], np.int32)
         rows = SentenceBatch(terminals, np.array([0, len(terminals)], np.int64))
-        wanted = sum_trees(rows, low_rank_weights(theta), spans=True)
+        wanted = sum_trees(rows, tensor_pcfg_weights(theta), spans=True)
         result = parser.parse_one(sentence)
         found = result.log_probability - log_words(grammar, sentence)
         assert found == pytest.approx(wanted.logarithms[0] + np.log(1 - alone))
@@ -108,7 +108,7 @@ def test_states_can_be_mixed_and_no_tree_notices(text):
         assert not np.allclose(array, theta[name])
     for sentence in ([0, 1, 2, 0, 1], [2, 1], [1, 0, 2]):
         rows = SentenceBatch(np.array(sentence, np.int32), np.array([0, len(sentence)], np.int64))
-        one, two = (sum_trees(rows, low_rank_weights(each), spans=True) for each in (theta, other))
+        one, two = (sum_trees(rows, tensor_pcfg_weights(each), spans=True) for each in (theta, other))
         np.testing.assert_allclose(one.logarithms, two.logarithms)
         np.testing.assert_allclose(one.spans, two.spans)
 

@@ -41,7 +41,7 @@ class DenseRule(NamedTuple):
     leaf: Float64[Array, "terminals states"]
 
 
-class LowRank(NamedTuple):
+class LowRankRule(NamedTuple):
     """Weights of binary trees with states and low-rank rules (`src/native/induction/constituents.cpp`)."""
 
     root: Float64[Array, "states"]
@@ -52,9 +52,9 @@ class LowRank(NamedTuple):
     right_leaf: Float64[Array, "terminals rank"]
 
 
-Weights: TypeAlias = Valence | DenseRule | LowRank
+Weights: TypeAlias = Valence | DenseRule | LowRankRule
 _KERNELS: dict[type, Callable[..., np.ndarray]] = {
-    Valence: sum_heads, DenseRule: sum_constituents, LowRank: sum_low_rank,
+    Valence: sum_heads, DenseRule: sum_constituents, LowRankRule: sum_low_rank,
 }  # fmt: skip
 
 

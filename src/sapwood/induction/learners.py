@@ -24,25 +24,25 @@ from sapwood.induction.em import EMRun, Schedule, run_em
 from sapwood.induction.em_model import ESTIMATES, Counts, EMModel
 from sapwood.induction.estep import Shards, Valence
 from sapwood.induction.induced_model import InducedModel
-from sapwood.induction.models.ccm import HeadedSpanProblem, SpanProblem, binary_trees
+from sapwood.induction.models.ccm import CCMProblem, DMVCCMProblem, binary_trees
 from sapwood.induction.models.dmv import (
     STARTS,
-    AlikeArgumentsProblem,
     ArgumentsProblem,
+    DMVProblem,
     StationaryArgumentsProblem,
-    ValenceProblem,
-    valence_weights,
+    TiedArgumentsProblem,
+    dmv_weights,
 )
-from sapwood.induction.models.pcfg import AlikeProblem, HiddenProblem, IndependentProblem
+from sapwood.induction.models.pcfg import IndependentPCFGProblem, PCFGProblem, TiedPCFGProblem
 from sapwood.induction.models.tensor_pcfg import (
     SPAN_STARTS,
-    LowRankProblem,
-    low_rank_weights,
+    TensorPCFGProblem,
     odds_of,
     right_posteriors,
+    tensor_pcfg_weights,
 )
 from sapwood.induction.text import Text
-from sapwood.induction.to_grammar import hidden_grammar, low_rank_grammar, terminal_emissions
+from sapwood.induction.to_grammar import pcfg_grammar, tensor_pcfg_grammar, terminal_emissions
 from sapwood.learn.lpcfg.lexical import LexicalSettings
 from sapwood.runtime.context import RunContext
 from sapwood.runtime.log import Log
@@ -150,7 +150,7 @@ class Inducer(HasExecutor, ABC):
         """Stopping criteria and restarts of EM."""
         return Schedule(self.iterations, self.tolerance, self.restarts, self.random_state)
 
-    def _climb(self, problem: EMModel, run: RunContext) -> EMRun:
+    def _run_em(self, problem: EMModel, run: RunContext) -> EMRun:
         key = {"model": self.model, "settings": self.settings(), "text": problem.text.digest()}
         return run_em(problem, self.schedule, key=key, progress=run.progress, log=run.log, checkpoint=run.checkpoint)
 
@@ -158,10 +158,10 @@ class Inducer(HasExecutor, ABC):
         """Return the arguments that all problems share."""
         return {"estimate": self.estimate, "anneal": self.anneal, "cooling": self.iterations // 2}
 
-    def _info(self, text: Text, climbed: EMRun | None) -> dict[str, Any]:
-        found: dict[str, Any] = {} if climbed is None else {"iterations": climbed.steps}
-        if climbed is not None and self.generative:
-            found["log_likelihood"] = climbed.log_likelihood
+    def _info(self, text: Text, em_run: EMRun | None) -> dict[str, Any]:
+        found: dict[str, Any] = {} if em_run is None else {"iterations": em_run.steps}
+        if em_run is not None and self.generative:
+            found["log_likelihood"] = em_run.log_likelihood
         return {
             "method": f"induce {self.model}",
             "settings": self.settings(),
@@ -170,7 +170,7 @@ class Inducer(HasExecutor, ABC):
             **found,
         }
 
-    def _model(self, text: Text, climbed: EMRun | None, **parts: Any) -> InducedModel:
+    def _model(self, text: Text, em_run: EMRun | None, **parts: Any) -> InducedModel:
         return InducedModel(
             model=self.model,
             terminals=text.terminals,
@@ -178,7 +178,7 @@ class Inducer(HasExecutor, ABC):
             punctuation=text.punctuation,
             frequency=np.bincount(text.terminal, minlength=len(text.terminals)).astype(float),
             emissions=terminal_emissions(text, self.lexical),
-            info=self._info(text, climbed),
+            info=self._info(text, em_run),
             **parts,
         )
 
@@ -201,17 +201,17 @@ class DMV(Inducer):
     )
     distance_power: float = number(2.0, "Exponent p of the harmonic initialisation 1 / distance^p.")
 
-    def problem(self, text: Text) -> ValenceProblem:
+    def problem(self, text: Text) -> DMVProblem:
         """Return the EM problem."""
-        return ValenceProblem(
+        return DMVProblem(
             text, self.stages, self.executor, start=self.start, power=self.distance_power, prior=self.prior,  # type: ignore[arg-type]
             **self._shared(),
         )  # fmt: skip
 
     def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = self.problem(text)
-        climbed = self._climb(problem, run)
-        return self._model(text, climbed, heads=valence_weights(problem.normalised(climbed.counts)))
+        em_run = self._run_em(problem, run)
+        return self._model(text, em_run, heads=dmv_weights(problem.normalised(em_run.counts)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -231,9 +231,9 @@ class CCM(Inducer):
     longest: int = integer(10, "Maximum length in words of spans modelled by their yield.", low=1)
 
     def _learn(self, text: Text, run: RunContext) -> InducedModel:
-        problem = SpanProblem(text, self.stages, self.executor, longest=self.longest, **self._shared())
-        climbed = self._climb(problem, run)
-        return self._model(text, climbed, **_spans(problem, climbed.counts))
+        problem = CCMProblem(text, self.stages, self.executor, longest=self.longest, **self._shared())
+        em_run = self._run_em(problem, run)
+        return self._model(text, em_run, **_spans(problem, em_run.counts))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -252,21 +252,21 @@ class DMVCCM(DMV):
     iterations: int = integer(20, "Maximum EM iterations per stage.", low=1)
     longest: int = integer(10, "Maximum length in words of spans modelled by their yield.", low=1)
 
-    def problem(self, text: Text) -> HeadedSpanProblem:
+    def problem(self, text: Text) -> DMVCCMProblem:
         """Return the EM problem."""
-        return HeadedSpanProblem(
+        return DMVCCMProblem(
             text, self.stages, self.executor, longest=self.longest, start=self.start, power=self.distance_power,
             prior=self.prior, **self._shared(),
         )  # fmt: skip
 
     def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = self.problem(text)
-        climbed = self._climb(problem, run)
-        heads = valence_weights(problem.normalised(climbed.counts))
-        return self._model(text, climbed, heads=heads, **_spans(problem, climbed.counts))
+        em_run = self._run_em(problem, run)
+        heads = dmv_weights(problem.normalised(em_run.counts))
+        return self._model(text, em_run, heads=heads, **_spans(problem, em_run.counts))
 
 
-def _spans(problem: SpanProblem | HeadedSpanProblem, counts: Counts) -> dict[str, Any]:
+def _spans(problem: CCMProblem | DMVCCMProblem, counts: Counts) -> dict[str, Any]:
     table = problem.index.table(np.zeros((0, 2), np.int32))
     return {"table": table, "yields": counts["yields"], "contexts": counts["contexts"], "longest": problem.longest}
 
@@ -306,14 +306,14 @@ class TensorPCFG(Inducer):
         longest = self.stages[-1]
         part = text.up_to(longest, 2)
         odds = self._odds(text, part, run.progress)
-        problem = LowRankProblem(
+        problem = TensorPCFGProblem(
             text, (longest,), self.executor, states=self.states, rank=self.rank or 2 * self.states, prior=self.prior,
             odds=odds, warmup=self.warmup, warmup_decay=self.warmup_decay, **self._shared(),
         )  # fmt: skip
-        climbed = self._climb(problem, run)
-        theta = problem.normalised(climbed.counts)
-        occupancy = problem.shards(0).sums(low_rank_weights(theta)).occupancy
-        return low_rank_grammar(text, self.lexical, theta, occupancy, self._info(text, climbed))
+        em_run = self._run_em(problem, run)
+        theta = problem.normalised(em_run.counts)
+        occupancy = problem.shards(0).sums(tensor_pcfg_weights(theta)).occupancy
+        return tensor_pcfg_grammar(text, self.lexical, theta, occupancy, self._info(text, em_run))
 
     def _odds(self, text: Text, part: Text, progress: Progress) -> Float64[Array, "spans"] | None:
         """Return the odds of all spans under the start."""
@@ -325,19 +325,19 @@ class TensorPCFG(Inducer):
         if self.start == "dmv":
             dmv = DMV(lengths=self.lengths, distance_power=self.distance_power, **settings)
             problem: Any = dmv.problem(text)
-            climbed = run_em(problem, dmv.schedule, progress=progress, name="start: dmv")
-            weights: Any = valence_weights(problem.normalised(climbed.counts))
+            em_run = run_em(problem, dmv.schedule, progress=progress, name="start: dmv")
+            weights: Any = dmv_weights(problem.normalised(em_run.counts))
             return odds_of(Shards(part, self.executor).sums(weights, spans=True).spans)
         ccm = CCM(lengths=self.stages[0], **settings)
-        problem = SpanProblem(text, ccm.stages, self.executor, longest=ccm.longest, **ccm._shared())
-        climbed = run_em(problem, ccm.schedule, progress=progress, name="start: ccm")
-        log_weights = problem.log_weights(part, climbed.counts)
+        problem = CCMProblem(text, ccm.stages, self.executor, longest=ccm.longest, **ccm._shared())
+        em_run = run_em(problem, ccm.schedule, progress=progress, name="start: ccm")
+        log_weights = problem.log_weights(part, em_run.counts)
         found = Shards(part, self.executor).sums(binary_trees(len(text.terminals)), np.exp(log_weights), spans=True)
         return odds_of(found.spans)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Hidden(Inducer):
+class _HiddenStates(Inducer):
     """Base class of the paper's constituency models.
 
     Parameters
@@ -348,7 +348,7 @@ class _Hidden(Inducer):
         EM from random starts, unmixing, or unmixing and then EM.
     """
 
-    _problem: ClassVar[type[HiddenProblem]]
+    _problem: ClassVar[type[PCFGProblem]]
     lengths: tuple[float, ...] | float = _lengths(10.0)
     iterations: int = integer(100, "Maximum EM iterations per stage.", low=1)
     states: int = integer(10, "Number of hidden states.", low=1)
@@ -358,30 +358,30 @@ class _Hidden(Inducer):
         problem = self._problem(
             text, self.stages, self.executor, states=self.states, prior=self.prior, **self._shared()
         )
-        counts, climbed = _by_method(self, problem, run)
+        counts, em_run = _fit_counts(self, problem, run)
         theta = problem.normalised(counts)
         last = len(self.stages) - 1
         occupancy = problem.shards(last).sums(problem.weights(theta)).occupancy + 1e-9
-        info = self._info(text, climbed)
-        return hidden_grammar(text, self.lexical, theta["pi"], problem.rule(theta), theta["O"], occupancy, info)
+        info = self._info(text, em_run)
+        return pcfg_grammar(text, self.lexical, theta["pi"], problem.rule(theta), theta["O"], occupancy, info)
 
 
-class PCFGInducer(_Hidden):
+class PCFGInducer(_HiddenStates):
     """PCFG with arbitrary pairs of children."""
 
-    model, _problem = "pcfg", HiddenProblem
+    model, _problem = "pcfg", PCFGProblem
 
 
-class PCFGIInducer(_Hidden):
+class PCFGIInducer(_HiddenStates):
     """PCFG with independent children."""
 
-    model, _problem = "pcfg-i", IndependentProblem
+    model, _problem = "pcfg-i", IndependentPCFGProblem
 
 
-class PCFGIEInducer(_Hidden):
+class PCFGIEInducer(_HiddenStates):
     """PCFG with independent and identically distributed children."""
 
-    model, _problem = "pcfg-ie", AlikeProblem
+    model, _problem = "pcfg-ie", TiedPCFGProblem
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -401,10 +401,10 @@ class _Arguments(Inducer):
 
     def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = self._problem(text, self.stages, self.executor, prior=self.prior, **self._shared())
-        counts, climbed = _by_method(self, problem, run)
+        counts, em_run = _fit_counts(self, problem, run)
         weights = problem.weights(problem.normalised(counts))
         heads = Valence(weights.attach, weights.go, weights.stop, weights.root / weights.root.sum())
-        return self._model(text, climbed, heads=heads)
+        return self._model(text, em_run, heads=heads)
 
 
 class DepI(_Arguments):
@@ -416,7 +416,7 @@ class DepI(_Arguments):
 class DepIE(_Arguments):
     """Dependency model with both sides alike."""
 
-    model, _problem = "dep-ie", AlikeArgumentsProblem
+    model, _problem = "dep-ie", TiedArgumentsProblem
 
 
 class DepIES(_Arguments):
@@ -425,17 +425,17 @@ class DepIES(_Arguments):
     model, _problem = "dep-ies", StationaryArgumentsProblem
 
 
-def _by_method(inducer: _Hidden | _Arguments, problem: Any, run: RunContext) -> tuple[Counts, EMRun | None]:
+def _fit_counts(inducer: _HiddenStates | _Arguments, problem: Any, run: RunContext) -> tuple[Counts, EMRun | None]:
     """Return the counts found by EM, unmixing, or both."""
     if inducer.method == "em":
-        climbed = inducer._climb(problem, run)
-        return climbed.counts, climbed
+        em_run = inducer._run_em(problem, run)
+        return em_run.counts, em_run
     counts = _unmixed_counts(inducer.model, problem, inducer.random_state, run.progress)
     if inducer.method == "unmix":
         return counts, None
     problem.begin = lambda _: counts
-    climbed = inducer.replace(restarts=1)._climb(problem, run)
-    return climbed.counts, climbed
+    em_run = inducer.replace(restarts=1)._run_em(problem, run)
+    return em_run.counts, em_run
 
 
 DEFAULT_MODEL: Final = TensorPCFG.model

@@ -90,7 +90,7 @@ def assemble_grammar(
     return grammar.validate()
 
 
-def low_rank_grammar(
+def tensor_pcfg_grammar(
     text: Text,
     settings: LexicalSettings,
     theta: Counts,
@@ -109,7 +109,7 @@ def low_rank_grammar(
     return assemble_grammar(text, settings, root, rules, occupancy, info)
 
 
-def hidden_grammar(
+def pcfg_grammar(
     text: Text,
     settings: LexicalSettings,
     root: Float64[Array, "states"],

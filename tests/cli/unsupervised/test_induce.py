@@ -141,7 +141,7 @@ def test_an_interrupted_run_goes_on(folder, sapwood, model, monkeypatch):
 
     def stopping(self, counts, when):
         calls.append(type(self).__name__)
-        if (calls.count(calls[-1]) == 4 and calls[-1] != "ValenceProblem") or (model == "dmv" and len(calls) == 4):
+        if (calls.count(calls[-1]) == 4 and calls[-1] != "DMVProblem") or (model == "dmv" and len(calls) == 4):
             raise KeyboardInterrupt
         return honest(self, counts, when)
 

@@ -166,13 +166,13 @@ def separable_model(rng, size, states):
     return r, s, share
 
 
-@pytest.mark.parametrize(("size", "states", "kappa"), [(12, 3, 0.0), (40, 6, 0.0), (40, 6, 0.01)])
-def test_pivots_recover_separable_models_from_exact_matrices(size, states, kappa):
+@pytest.mark.parametrize(("size", "states", "shrinkage"), [(12, 3, 0.0), (40, 6, 0.0), (40, 6, 0.01)])
+def test_pivots_recover_separable_models_from_exact_matrices(size, states, shrinkage):
     rng = np.random.default_rng(size)
     r, s, share = separable_model(rng, size, states)
     exact = share[:, None] * (r @ s.T)
     model = AggregateMarkov(
-        states=states, method="pivot", precision="double", prior=0.0, word_prior=0.0, anchor_shrinkage=kappa,
+        states=states, method="pivot", precision="double", prior=0.0, word_prior=0.0, anchor_shrinkage=shrinkage,
         anchor_count=0.0,
         pivot_iterations=20_000, tolerance=1e-14,
     ).fit(scipy.sparse.csr_array(exact), vocabulary=words(size))  # fmt: skip
@@ -237,9 +237,9 @@ def test_subspace_iteration_finds_the_singular_vectors(text, monkeypatch):
     model = random_model(rng, 150, 5)
     exact = scipy.sparse.csr_array(1e5 * rng.random((150, 1)) * (model.given @ model.emitted.T))
     tiles = BigramTiles(exact, 5)
-    points = word_points(tiles, 5, kappa=20.0)
+    points = word_points(tiles, 5, shrinkage=20.0)
     monkeypatch.setattr("sapwood.lm.latent.anchor_words._DENSE", 0)
-    approximate = word_points(tiles, 5, kappa=20.0)
+    approximate = word_points(tiles, 5, shrinkage=20.0)
     assert not np.array_equal(points, approximate)
     # Singular vectors have no sign: inner products do not depend on it.
     np.testing.assert_allclose(approximate @ approximate.T, points @ points.T, rtol=2e-3, atol=2e-4)
@@ -320,22 +320,22 @@ def test_held_out_bigrams_are_counted():
     assert pairs == {(1, 4), (3, 2), (1, 3), (4, 2)}
 
 
-@pytest.mark.parametrize("kappa", [0.0, 3.0, 200.0])
-def test_points_of_words_are_those_of_scaled_counts(text, kappa):
+@pytest.mark.parametrize("shrinkage", [0.0, 3.0, 200.0])
+def test_points_of_words_are_those_of_scaled_counts(text, shrinkage):
     """`E[phi(w1) | w2]`, written out. Singular vectors are known but for signs, so inner products are compared."""
     counts = bigrams(text[1], 60).toarray()
     tiles = BigramTiles(scipy.sparse.csr_array(counts), 4)
-    points = word_points(tiles, 4, kappa=kappa)
+    points = word_points(tiles, 4, shrinkage=shrinkage)
     rows, words_after = counts.sum(axis=1), counts.sum(axis=0)
-    left = np.where(rows > 0, 1 / np.sqrt(np.maximum(rows + kappa, 1e-9)), 0.0)
-    right = np.where(words_after > 0, 1 / np.sqrt(np.maximum(words_after + kappa, 1e-9)), 0.0)
+    left = np.where(rows > 0, 1 / np.sqrt(np.maximum(rows + shrinkage, 1e-9)), 0.0)
+    right = np.where(words_after > 0, 1 / np.sqrt(np.maximum(words_after + shrinkage, 1e-9)), 0.0)
     features = left[:, None] * np.linalg.svd(left[:, None] * counts * right)[0][:, :4]
     means = [counts[:, word] @ features / max(words_after[word], 1) for word in tiles.columns]
     wanted = np.sqrt(counts.sum()) * np.array(means)
     np.testing.assert_allclose(points @ points.T, wanted @ wanted.T, rtol=1e-6, atol=1e-9)
 
 
-def test_kappa_holds_back_words_that_are_only_seen_with_each_other():
+def test_shrinkage_holds_back_words_that_are_only_seen_with_each_other():
     """Without it such pairs are the first canonical correlations, and no dimension is left for the states."""
     rng = np.random.default_rng(0)
     # Four groups of ten words follow each other, in a circle.
@@ -343,8 +343,8 @@ def test_kappa_holds_back_words_that_are_only_seen_with_each_other():
     pairs = 43 + (2 * rng.integers(8, size=320)[:, None] + np.arange(2)).reshape(-1)
     counts, dev = np.concatenate([ids[:5000], pairs]), ids[5000:]
     held_back, not_at_all = (
-        fitted(counts, 59, states=4, method="pivot", prior=0.5, word_prior=1.0, anchor_shrinkage=kappa)
-        for kappa in (500.0, 0.0)
+        fitted(counts, 59, states=4, method="pivot", prior=0.5, word_prior=1.0, anchor_shrinkage=shrinkage)
+        for shrinkage in (500.0, 0.0)
     )
     perplexities = [
         np.exp(-np.mean([np.log(model.given[a] @ model.emitted[b]) for a, b in itertools.pairwise(dev)]))
@@ -361,9 +361,9 @@ def test_subspace_iteration_of_counts_that_no_few_states_explain(text, monkeypat
     rows[:, 0] = columns[:, 0] = 1 / np.sqrt(150)
     counts = scipy.sparse.csr_array(200 + 1e3 * np.abs((rows * 0.8 ** np.arange(150)) @ columns.T))
     tiles = BigramTiles(counts, 5)
-    points = word_points(tiles, 3, kappa=20.0)
+    points = word_points(tiles, 3, shrinkage=20.0)
     monkeypatch.setattr("sapwood.lm.latent.anchor_words._DENSE", 0)
-    approximate = word_points(tiles, 3, kappa=20.0)
+    approximate = word_points(tiles, 3, shrinkage=20.0)
     np.testing.assert_allclose(approximate @ approximate.T, points @ points.T, rtol=0.02)
 
 

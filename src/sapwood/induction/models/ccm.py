@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sapwood.induction.em_model import Counts, Distributions, EMModel, Iteration
-from sapwood.induction.estep import Found, LowRank, SentenceBatch, Weights, span_ends
-from sapwood.induction.models.dmv import ValenceProblem, valence_counts, valence_weights
+from sapwood.induction.estep import Found, LowRankRule, SentenceBatch, Weights, span_ends
+from sapwood.induction.models.dmv import DMVProblem, dmv_counts, dmv_weights
 from sapwood.induction.text import Text
 from sapwood.storage.shapes import Array, Float64, Int, Int32, Int64
 
@@ -163,10 +163,10 @@ def span_log_weights(
     return np.clip(total, -_EXTREME, _EXTREME)
 
 
-def binary_trees(terminals: int = 1) -> LowRank:
+def binary_trees(terminals: int = 1) -> LowRankRule:
     """Return equal weights for all binary trees: one state."""
     one, leaf = np.ones((1, 1)), np.ones((terminals, 1))
-    return LowRank(np.ones(1), one, one, one, leaf, leaf)
+    return LowRankRule(np.ones(1), one, one, one, leaf, leaf)
 
 
 class SpanCounts:
@@ -274,7 +274,7 @@ class _WithSpans(EMModel):
         return self._parts[stage]
 
 
-class SpanProblem(_WithSpans):
+class CCMProblem(_WithSpans):
     """The constituent-context model on a text, without sentences of one word."""
 
     def __init__(self, text: Text, *arguments: Any, **more: Any) -> None:
@@ -295,7 +295,7 @@ class SpanProblem(_WithSpans):
         return value, spans
 
 
-class HeadedSpanProblem(_WithSpans, ValenceProblem):
+class DMVCCMProblem(_WithSpans, DMVProblem):
     """Both models combined: the weight of a tree is the product of their weights."""
 
     @property
@@ -309,5 +309,5 @@ class HeadedSpanProblem(_WithSpans, ValenceProblem):
 
     def expect(self, theta: Counts, when: Iteration) -> tuple[float, Counts]:
         """Sum over all trees with heads, their spans weighted."""
-        value, found, spans = self._weighted(valence_weights(theta), theta, when.stage)
-        return value, {**valence_counts(found.uses), **spans}
+        value, found, spans = self._weighted(dmv_weights(theta), theta, when.stage)
+        return value, {**dmv_counts(found.uses), **spans}

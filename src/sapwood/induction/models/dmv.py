@@ -85,7 +85,7 @@ def _of_length(length: int, power: float) -> Valence:
     return sum_trees(SentenceBatch(places.astype(np.int32), np.array([0, length], np.int64)), weights).uses
 
 
-class ValenceProblem(EMModel):
+class DMVProblem(EMModel):
     """The dependency model with valence on a text.
 
     Parameters
@@ -113,21 +113,21 @@ class ValenceProblem(EMModel):
 
     def begin(self, rng: np.random.Generator) -> Counts:
         """Return the initial counts, over the sentences of the first stage."""
-        return valence_counts(start_counts(self.sentences(0), self.start, self.distance_power, rng))
+        return dmv_counts(start_counts(self.sentences(0), self.start, self.distance_power, rng))
 
     def expect(self, theta: Counts, when: Iteration) -> tuple[float, Counts]:
         """Sum over all projective trees."""
-        found = self.shards(when.stage).sums(valence_weights(theta))
-        return float(found.logarithms.sum()), valence_counts(found.uses)
+        found = self.shards(when.stage).sums(dmv_weights(theta))
+        return float(found.logarithms.sum()), dmv_counts(found.uses)
 
 
-def valence_weights(theta: Counts) -> Valence:
+def dmv_weights(theta: Counts) -> Valence:
     """Return the weights of trees; the outcomes of `stop` are to continue and to stop."""
     go, stop = (np.ascontiguousarray(theta["stop"][..., outcome]) for outcome in range(2))
     return Valence(theta["attach"], go, stop, theta["root"])
 
 
-def valence_counts(uses: Valence) -> Counts:
+def dmv_counts(uses: Valence) -> Counts:
     """Return the uses of weights as counts of outcomes."""
     return {"attach": uses.attach, "stop": np.stack([uses.go, uses.stop], axis=-1), "root": uses.root}
 
@@ -136,7 +136,7 @@ class ArgumentsProblem(EMModel):
     """Arguments given heads, all trees equally probable: dep-i."""
 
     name: ClassVar[str] = "dep-i"
-    alike: ClassVar[bool] = False
+    tied: ClassVar[bool] = False
     stationary: ClassVar[bool] = False
 
     def __init__(self, text: Text, *arguments: Any, prior: float, **more: Any) -> None:
@@ -147,9 +147,9 @@ class ArgumentsProblem(EMModel):
 
     @property
     def families(self) -> tuple[Distributions, ...]:
-        """Arguments by side (one for both if they are alike) and head, and roots unless they are stationary."""
+        """Arguments by side (one for both if they are tied) and head, and roots unless they are stationary."""
         k = len(self.text.terminals)
-        arguments = Distributions("attach", (1 if self.alike else 2, k, k), self.prior)
+        arguments = Distributions("attach", (1 if self.tied else 2, k, k), self.prior)
         return (arguments,) if self.stationary else (arguments, Distributions("root", (k,), self.prior))
 
     def begin(self, rng: np.random.Generator) -> Counts:
@@ -164,7 +164,7 @@ class ArgumentsProblem(EMModel):
     def weights(self, theta: Counts) -> Valence:
         """Return the weights of trees."""
         k = len(self.text.terminals)
-        attach = np.repeat(theta["attach"], 2, axis=0) if self.alike else theta["attach"]
+        attach = np.repeat(theta["attach"], 2, axis=0) if self.tied else theta["attach"]
         root = stationary_root(theta["attach"][0]) if self.stationary else theta["root"]
         return Valence(np.ascontiguousarray(attach), np.ones((2, k, 2)), np.ones((2, k, 2)), root)
 
@@ -178,7 +178,7 @@ class ArgumentsProblem(EMModel):
             for length, many in zip(lengths.tolist(), how_many.tolist(), strict=True)
             if length
         )
-        attach = found.uses.attach.sum(0, keepdims=True) if self.alike else found.uses.attach
+        attach = found.uses.attach.sum(0, keepdims=True) if self.tied else found.uses.attach
         value = float(found.logarithms.sum()) - trees
         if not self.stationary:
             return value, {"attach": attach, "root": found.uses.root}
@@ -196,16 +196,16 @@ class ArgumentsProblem(EMModel):
         return theta * slopes
 
 
-class AlikeArgumentsProblem(ArgumentsProblem):
-    """Both sides alike: dep-ie."""
+class TiedArgumentsProblem(ArgumentsProblem):
+    """Both sides tied: dep-ie."""
 
-    name, alike = "dep-ie", True
+    name, tied = "dep-ie", True
 
 
 class StationaryArgumentsProblem(ArgumentsProblem):
-    """Both sides alike, and the root stationary: dep-ies."""
+    """Both sides tied, and the root stationary: dep-ies."""
 
-    name, alike, stationary = "dep-ies", True, True
+    name, tied, stationary = "dep-ies", True, True
 
 
 def stationary_root(attach: Float64[Array, "heads arguments"]) -> Float64[Array, "arguments"]:

@@ -17,12 +17,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sapwood.induction.em_model import Counts, Distributions, EMModel, Iteration
-from sapwood.induction.estep import DenseRule, LowRank
+from sapwood.induction.estep import DenseRule, LowRankRule
 from sapwood.induction.text import Text
 from sapwood.storage.shapes import Array, Float64
 
 
-class HiddenProblem(EMModel):
+class PCFGProblem(EMModel):
     """A model with hidden states on a text: pcfg.
 
     Parameters
@@ -61,7 +61,7 @@ class HiddenProblem(EMModel):
             for one in self.families
         }
 
-    def weights(self, theta: Counts) -> DenseRule | LowRank:
+    def weights(self, theta: Counts) -> DenseRule | LowRankRule:
         """Return the weights of trees."""
         return DenseRule(theta["pi"], theta["B"], np.ascontiguousarray(theta["O"].T))
 
@@ -86,7 +86,7 @@ class HiddenProblem(EMModel):
         return theta["B"].reshape(k, k, k)
 
 
-class IndependentProblem(HiddenProblem):
+class IndependentPCFGProblem(PCFGProblem):
     """Independent children: pcfg-i. A sentence of one word has a root and no children; see `expect`."""
 
     name = "pcfg-i"
@@ -97,11 +97,11 @@ class IndependentProblem(HiddenProblem):
             Distributions(name, (self.states, self.states), self.prior) for name in dict.fromkeys(self.children)
         )
 
-    def weights(self, theta: Counts) -> LowRank:
+    def weights(self, theta: Counts) -> LowRankRule:
         """Return the weights of trees."""
         left, right = (theta[name] for name in self.children)
         leaf = theta["O"].T
-        return LowRank(
+        return LowRankRule(
             theta["pi"], np.eye(self.states), np.ascontiguousarray(left), np.ascontiguousarray(right),
             np.ascontiguousarray(leaf @ left.T), np.ascontiguousarray(leaf @ right.T),
         )  # fmt: skip
@@ -141,7 +141,7 @@ class IndependentProblem(HiddenProblem):
         return left[:, :, None] * right[:, None, :]
 
 
-class AlikeProblem(IndependentProblem):
+class TiedPCFGProblem(IndependentPCFGProblem):
     """Independent and identically distributed children: pcfg-ie."""
 
     name = "pcfg-ie"

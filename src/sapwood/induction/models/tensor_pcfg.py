@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sapwood.induction.em_model import Counts, Distributions, EMModel, Iteration
-from sapwood.induction.estep import LowRank, span_ends
+from sapwood.induction.estep import LowRankRule, span_ends
 from sapwood.induction.text import Text
 from sapwood.storage.shapes import Array, Float64
 
@@ -34,7 +34,7 @@ _CONCENTRATION = 5.0
 _DOUBT = 1e-3
 
 
-class LowRankProblem(EMModel):
+class TensorPCFGProblem(EMModel):
     """Low-rank rules on a text.
 
     Parameters
@@ -102,19 +102,19 @@ class LowRankProblem(EMModel):
         """Sum over all binary trees, weighted by the odds of the start while they are held."""
         power = self.odds_exponent(when)
         weights = self._odds**power if self._odds is not None and power > 0 else None
-        found = self.shards(when.stage).sums(low_rank_weights(theta), weights)
-        return float(found.logarithms.sum()), low_rank_counts(found.uses)
+        found = self.shards(when.stage).sums(tensor_pcfg_weights(theta), weights)
+        return float(found.logarithms.sum()), tensor_pcfg_counts(found.uses)
 
 
-def low_rank_weights(theta: Counts) -> LowRank:
+def tensor_pcfg_weights(theta: Counts) -> LowRankRule:
     """Return the weights of trees."""
     k = len(theta["root"])
     inner = [np.ascontiguousarray(theta[side][:, :k]) for side in ("left", "right")]
     leaves = [np.ascontiguousarray(theta[side][:, k:].T) for side in ("left", "right")]
-    return LowRank(theta["root"], theta["up"], *inner, *leaves)
+    return LowRankRule(theta["root"], theta["up"], *inner, *leaves)
 
 
-def low_rank_counts(uses: LowRank) -> Counts:
+def tensor_pcfg_counts(uses: LowRankRule) -> Counts:
     """Return the uses of weights as counts of outcomes."""
     left = np.concatenate([uses.left, uses.left_leaf.T], axis=1)
     right = np.concatenate([uses.right, uses.right_leaf.T], axis=1)

@@ -5,8 +5,8 @@ that is a mixture of the anchors' points; the weights of the mixture are `p(h|w2
 `s(w2|h)`.
 
 Plain canonical correlations would be useless: words seen only with each other have a correlation of 1, and a corpus has
-hundreds of such pairs. So words are scaled by `(count + kappa)^-1/2`. With the exact `Q` of a model any scaling works,
-because the points are mixtures of the anchors' points in any representation.
+hundreds of such pairs. So words are scaled by `(count + shrinkage)^-1/2`. With the exact `Q` of a model any scaling
+works, because the points are mixtures of the anchors' points in any representation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FLAT = 1e-12
 
 
 def pivot_words(
-    tiles: BigramTiles, states: int, *, kappa: float, anchor_count: float, random_state: int = 0, threads: int = 1
+    tiles: BigramTiles, states: int, *, shrinkage: float, anchor_count: float, random_state: int = 0, threads: int = 1
 ) -> Float64[Array, "words found"]:
     """Return `s(w2|h)` in the inner order of columns; there can be fewer states than requested.
 
@@ -39,7 +39,7 @@ def pivot_words(
         The counts.
     states
         Number of states, which is also the dimension of the representation.
-    kappa
+    shrinkage
         See above.
     anchor_count
         Words seen less often are not anchors.
@@ -54,7 +54,7 @@ def pivot_words(
             "anchor_count, or use method em"
         )
     with one_blas_thread():
-        points = word_points(tiles, states, kappa=kappa, random_state=random_state)
+        points = word_points(tiles, states, shrinkage=shrinkage, random_state=random_state)
         # Words never seen have no point, and would take the longest.
         seen = tiles.column_totals > 0
         totals = tiles.column_totals[seen]
@@ -65,11 +65,11 @@ def pivot_words(
 
 
 def word_points(
-    tiles: BigramTiles, dimensions: int, *, kappa: float, random_state: int = 0
+    tiles: BigramTiles, dimensions: int, *, shrinkage: float, random_state: int = 0
 ) -> Float64[Array, "words _"]:
     """Return `E[phi(w1) | w2]` in the inner order of columns, with `phi` from canonical correlations."""
     rows, columns = tiles.row_totals, tiles.column_totals
-    left, right = _scales(rows, kappa), _scales(columns, kappa)
+    left, right = _scales(rows, shrinkage), _scales(columns, shrinkage)
     if len(rows) * len(columns) <= _DENSE or dimensions + _MORE >= len(rows):
         matrix = tiles.dense()
         u = np.linalg.svd(left[:, None] * matrix * right, full_matrices=False)[0][:, :dimensions]
@@ -80,8 +80,8 @@ def word_points(
     return np.asarray(together * np.divide(np.sqrt(tiles.total), columns, where=columns > 0, out=columns * 0)[:, None])
 
 
-def _scales(totals: np.ndarray, kappa: float) -> np.ndarray:
-    return np.divide(1.0, np.sqrt(totals + kappa), out=np.zeros_like(totals), where=totals > 0)
+def _scales(totals: np.ndarray, shrinkage: float) -> np.ndarray:
+    return np.divide(1.0, np.sqrt(totals + shrinkage), out=np.zeros_like(totals), where=totals > 0)
 
 
 def _left_vectors(

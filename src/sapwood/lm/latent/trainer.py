@@ -212,7 +212,7 @@ class AggregateTrainer:
             self.s = pivot_words(
                 self.tiles,
                 settings.states,
-                kappa=settings.anchor_shrinkage,
+                shrinkage=settings.anchor_shrinkage,
                 anchor_count=settings.anchor_count,
                 random_state=settings.random_state,
                 threads=settings.executor.threads,
