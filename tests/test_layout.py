@@ -65,7 +65,13 @@ def test_packages_are_small(package: Path) -> None:
     assert len(entries(package)) <= MOST_ENTRIES, entries(package)
 
 
-@pytest.mark.parametrize("folder", folders(NATIVE), ids=lambda path: path.relative_to(NATIVE).as_posix())
+# Its packages are the layers of the import contract; packages of packages would make all names longer.
+def test_the_top_has_packages_and_few_modules() -> None:
+    modules = [name for name in entries(SOURCE) if not (SOURCE / name / "__init__.py").exists()]
+    assert modules == ["__init__.py", "__main__.py", "_version.py", "errors.py", "loading.py", "py.typed"]
+
+
+@pytest.mark.parametrize("folder", [NATIVE, *folders(NATIVE)], ids=lambda path: path.relative_to(NATIVE).as_posix())
 def test_folders_of_kernels_are_small(folder: Path) -> None:
     assert len(entries(folder)) <= MOST_ENTRIES, entries(folder)
 
