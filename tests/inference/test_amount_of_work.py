@@ -10,7 +10,8 @@ import pytest
 
 from helpers.treebank_files import OURS
 from sapwood.inference import Parser
-from sapwood.inference.chart.chart import Workspace, coarse_forest, refine_forest
+from sapwood.inference.chart.chart import coarse_forest, refine_forest
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.learn import PCFG
 from sapwood.trees import Normaliser
 from sapwood.trees.formats.registry import read_trees

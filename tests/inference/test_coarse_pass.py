@@ -15,8 +15,9 @@ from oracles import reference
 from sapwood import kernels
 from sapwood.inference import Parser
 from sapwood.inference.chart import boundary_model
-from sapwood.inference.chart.chart import Forest, Workspace, coarse_forest
+from sapwood.inference.chart.chart import coarse_forest
 from sapwood.inference.chart.compiled import compile_grammar
+from sapwood.inference.chart.posteriors import Forest, Workspace
 from sapwood.learn.lpcfg.pcfg import PCFG
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees import Corpus, Tree, TreeTransform

@@ -17,7 +17,8 @@ from helpers.made_up import made_up_treebank
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.chart.chart import Chart, Workspace
+from sapwood.inference.chart.chart import Chart
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.inference.decode import find_decoder
 from sapwood.inference.ensemble import Ensemble, ProductChart, mixture_log_probability
 from sapwood.learn import PCFG

@@ -12,8 +12,9 @@ from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.tensor_grammar import FORMAT_VERSION, TensorGrammar
 from sapwood.inference import Parser
 from sapwood.inference.chart import chart
-from sapwood.inference.chart.chart import Workspace, coarse_forest, fine_chart, refine_forest
+from sapwood.inference.chart.chart import coarse_forest, fine_chart, refine_forest
 from sapwood.inference.chart.compiled import compile_grammar
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.learn import Spectral, SplitMerge
 from sapwood.trees import Corpus, TreeTransform
 

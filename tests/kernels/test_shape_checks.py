@@ -9,7 +9,7 @@ import pytest
 
 from helpers.made_up import made_up_treebank
 from sapwood import kernels
-from sapwood.inference.chart.chart import Workspace
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.inference.ensemble import Ensemble
 from sapwood.inference.estep._shard_estep import inside_outside
 from sapwood.inference.estep.trees import TreeEStep

@@ -15,7 +15,7 @@ from oracles.binary_trees import bracketings
 from sapwood import Parser
 from sapwood.errors import GrammarError, ModelError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.chart.chart import Workspace
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.inference.forest_crf import CRFChart
 from sapwood.learn import PCFG
 from sapwood.model import ParserModel

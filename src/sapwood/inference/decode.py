@@ -34,7 +34,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from sapwood import kernels
-from sapwood.inference.chart.chart import Forest, Posteriors
+from sapwood.inference.chart.posteriors import Forest, Posteriors
+from sapwood.inference.forest.kbest import KBestList
 from sapwood.runtime.registry import named
 from sapwood.storage.shapes import Array, Float64
 from sapwood.trees.tree import Tree, binary_from_preorder
@@ -45,8 +46,6 @@ class ParseDistribution(Protocol):
     """Distribution over the parses of a sentence.
 
     `Chart` is that of a grammar, `ProductChart` that of several, `CRFChart` that of a CRF over the forest of either.
-    Entropies are those of packed forests (`sapwood.inference.forest.packed.entropy`), k-best trees those of
-    `sapwood.inference.forest.kbest.k_best`.
     """
 
     @property
@@ -63,8 +62,14 @@ class ParseDistribution(Protocol):
     def best(self, words: Sequence[str]) -> Tree | None:
         """Return the best skeletal tree, None if there is none."""
 
+    def k_best(self, words: Sequence[str], count: int) -> KBestList:
+        """Return the most probable skeletal trees, the best first."""
+
     def sample(self, words: Sequence[str], count: int, rng: np.random.Generator) -> list[Tree]:
         """Sample skeletal trees."""
+
+    def entropy(self) -> float:
+        """Return the entropy of the distribution in nats."""
 
 
 # Function that chooses a skeletal tree (base symbols; the grammar's own for `viterbi`), or None if there is none.
@@ -144,7 +149,7 @@ def forest_edges(forest: Forest) -> dict[int, list[int]]:
     return found
 
 
-def _viterbi(chart: ParseDistribution, words: list[str]) -> Tree | None:
+def _viterbi(chart: Posteriors, words: list[str]) -> Tree | None:
     return chart.best(words)
 
 

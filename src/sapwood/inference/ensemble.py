@@ -26,14 +26,13 @@ from sapwood.inference.chart.chart import (
     LEVEL_THRESHOLD_FACTOR,
     NEGLIGIBLE,
     Chart,
-    Posteriors,
-    Workspace,
     build_chart,
     coarse_forest,
     fine_chart,
     refine_forest,
 )
 from sapwood.inference.chart.compiled import CompiledGrammar, Leaf, compile_grammar
+from sapwood.inference.chart.posteriors import Posteriors, Workspace
 from sapwood.inference.constraints import Constraints, Requirement, compile_constraints
 from sapwood.inference.decode import PRODUCT_DECODERS
 from sapwood.inference.forest.kbest import KBestList, k_best, tree_log_probability
@@ -70,13 +69,17 @@ class ProductChart(Posteriors):
     ----------
     count
         Number of members with a parse.
+    grammars, leaves
+        All grammars, also those without a parse, and the lexical weights of the words.
     members
-        Their charts; empty if the chart was built in a workspace, where each overwrites the one before.
+        Charts of those with a parse; empty if the chart was built in a workspace, where each overwrites the one before.
     """
 
     log_nodes: Float[Array, "nodes"]
     log_edges: Float[Array, "edges"]
     count: int
+    grammars: Sequence[CompiledGrammar]
+    leaves: Sequence[Leaf]
     members: tuple[Chart, ...] = ()
 
     def log_posteriors(self) -> tuple[Float[Array, "nodes"], Float[Array, "edges"]]:
@@ -95,6 +98,16 @@ class ProductChart(Posteriors):
         """Raise an error: derivations of different grammars have unrelated states."""
         del words
         raise UsageError(f"viterbi takes one grammar; for several choose from {', '.join(PRODUCT_DECODERS)}")
+
+    def k_best(self, words: Sequence[str], count: int, workspace: Workspace | None = None) -> KBestList:
+        """Return the most probable skeletal trees under the mixture of the members, whose charts must be there.
+
+        Only probabilistic members count, if any of them has a parse. See `sapwood.inference.forest.kbest.k_best`.
+        """
+        charts = [chart for chart in self.members if chart.compiled.grammar.probabilistic]
+        counted = [member.grammar.probabilistic or not charts for member in self.grammars]
+        score = partial(_mixture_of_trees, self.grammars, self.leaves, counted)
+        return k_best(self, words, count, score, workspace, charts=charts, n_grammars=sum(counted))
 
     def sample(self, words: Sequence[str], count: int, rng: np.random.Generator) -> list[Tree]:
         """Sample skeletal trees: a probabilistic member by its sentence probability, then a tree from its posterior."""
@@ -278,6 +291,8 @@ class Ensemble:
             log_nodes,
             log_edges,
             nodes.count,
+            self.members,
+            leaves,
             tuple(kept),
         )
 
@@ -302,27 +317,13 @@ class Ensemble:
             children.append(Tree(coarse.symbols.tags[symbol], word=word))
         return Tree(coarse.transform.root, children)
 
-    def k_best(
-        self, chart: AnyChart, leaves: Sequence[Leaf], words: Sequence[str], count: int, workspace: Workspace
-    ) -> KBestList:
-        """Return the most probable skeletal trees of a chart, built with `keep_members`, of this ensemble."""
-        charts = [chart] if isinstance(chart, Chart) else chart.members if isinstance(chart, ProductChart) else []
-        probabilistic = [one for one in charts if one.compiled.grammar.probabilistic]
-        counted = self._counted if probabilistic else [True] * len(self.members)
-        score = partial(self._mixture_of_trees, counted, leaves)
-        return k_best(chart, words, count, score, workspace, charts=probabilistic, n_grammars=max(sum(counted), 1))
-
     def tree_log_probability(self, leaves: Sequence[Leaf], tree: Tree) -> float:
         """Return `log p(tree)` of a skeletal tree over base symbols under the uniform mixture of the members.
 
         Only probabilistic members count, if there are any.
         """
-        return self._mixture_of_trees(self._counted if any(self._counted) else [True] * len(self.members), leaves, tree)
-
-    def _mixture_of_trees(self, counted: Sequence[bool], leaves: Sequence[Leaf], tree: Tree) -> float:
-        members = [(idx, member) for idx, member in enumerate(self.members) if counted[idx]]
-        logs = [tree_log_probability(member, leaves, tree, idx) for idx, member in members]
-        return mixture_log_probability(logs, [True] * len(logs))
+        counted = self._counted if any(self._counted) else [True] * len(self.members)
+        return _mixture_of_trees(self.members, leaves, counted, tree)
 
 
 class _PosteriorSum:
@@ -350,6 +351,15 @@ class _PosteriorSum:
 def _floor(threshold: float) -> float:
     """Return the floor that replaces non-positive posteriors in a product."""
     return max(_UNSEEN * NEGLIGIBLE * threshold, _TINY)
+
+
+def _mixture_of_trees(
+    grammars: Sequence[CompiledGrammar], leaves: Sequence[Leaf], counted: Sequence[bool], tree: Tree
+) -> float:
+    """Return the logarithm of the mean probability of a skeletal tree under the grammars that count."""
+    members = [(idx, member) for idx, member in enumerate(grammars) if counted[idx]]
+    logs = [tree_log_probability(member, leaves, tree, idx) for idx, member in members]
+    return mixture_log_probability(logs, [True] * len(logs))
 
 
 def mixture_log_probability(logs: Sequence[float], counted: Sequence[bool]) -> float:

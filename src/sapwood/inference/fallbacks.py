@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sapwood.inference.chart.chart import Workspace
 from sapwood.inference.chart.compiled import Leaf
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.inference.constraints import Requirement
 from sapwood.inference.ensemble import Ensemble
 from sapwood.inference.result import Status

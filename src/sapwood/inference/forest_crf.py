@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sapwood import kernels
-from sapwood.inference.chart.chart import Forest, Posteriors, Workspace
 from sapwood.inference.chart.compiled import CompiledGrammar
+from sapwood.inference.chart.posteriors import Forest, Posteriors, Workspace
 from sapwood.inference.decode import best_tree, forest_edges
+from sapwood.inference.forest.kbest import KBestList, k_best_by_scores
 from sapwood.model.forest_crf import NO_WORDS, ForestCRF
 from sapwood.model.span_scorer import SpanScorer
 from sapwood.storage.shapes import Array, Float32, Float64, UInt32, UInt64
@@ -72,6 +73,15 @@ class CRFChart(Posteriors):
         """Return the tree with the highest score."""
         gain = np.zeros(len(self.leaf_score))
         return best_tree(self, words, self.leaf_score, self.edge_score, gain, self.root_score)
+
+    def k_best(self, words: Sequence[str], count: int, workspace: Workspace | None = None) -> KBestList:
+        """Return the trees with the highest scores, exactly.
+
+        A tree has the probability of the sentence times that of the tree under the CRF; none has any if the sentence
+        has none under the grammars.
+        """
+        scores = self.leaf_score, self.edge_score, self.root_score
+        return k_best_by_scores(self, words, count, scores, self.log_probability - self.log_total, workspace)
 
     def sample(self, words: Sequence[str], count: int, rng: np.random.Generator) -> list[Tree]:
         """Sample skeletal trees from the CRF."""

@@ -27,9 +27,9 @@ import numpy as np
 
 from sapwood.errors import GrammarError, NoParse, OutOfMemory, TimedOut, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.chart.chart import Workspace
 from sapwood.inference.chart.compiled import CompiledGrammar, Leaf
 from sapwood.inference.chart.compiled_model import CompiledModel, LexicalLookup, Sentence
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.inference.constraints import Requirement, as_requirements
 from sapwood.inference.cp_decomposition import DECODERS as CP_DECODERS
 from sapwood.inference.cp_decomposition import CompiledCP
@@ -404,7 +404,7 @@ class Parser:
             return None
         clean = self.grammar.transform.invert(tree)
         marginals = marginals_of(clean, chart.label_posteriors()) if self.marginals else None
-        best = self._k_best(ensemble, chart, leaves, words, self.alternatives) if self.alternatives else None
+        best = self._k_best(chart, words, self.alternatives) if self.alternatives else None
         score = known_log_probability(chart.log_probability)
         result = ParseResult(words, clean, score, status, marginals, best)
         return with_states(result, self.compiled, leaves) if self.states else result
@@ -477,13 +477,11 @@ class Parser:
                 settings = attempt.settings(self._workspace, as_requirements(phrases), words)
                 chart = attempt.ensemble.chart(attempt.leaves, keep_members=True, **settings)
                 if chart is not None:
-                    return self._k_best(attempt.ensemble, chart, attempt.leaves, words, count)
+                    return self._k_best(chart, words, count)
         return KBestList()
 
-    def _k_best(
-        self, ensemble: Ensemble, chart: AnyChart, leaves: Sequence[Leaf], words: list[str], count: int
-    ) -> KBestList:
-        found = ensemble.k_best(chart, leaves, words, count, self._workspace)
+    def _k_best(self, chart: AnyChart, words: list[str], count: int) -> KBestList:
+        found = chart.k_best(words, count, self._workspace)
         invert = self.grammar.transform.invert
         return KBestList((Derivation(invert(tree), value) for tree, value in found), found.bound)
 

@@ -14,8 +14,9 @@ from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.chart.chart import Workspace, build_chart, coarse_forest
+from sapwood.inference.chart.chart import build_chart, coarse_forest
 from sapwood.inference.chart.compiled import compile_grammar
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.inference.constraints import FORBIDDEN, FREE, Constraints, compile_constraints
 from sapwood.learn.components.cell_pruner import CellData, cells_of, fit_cell_pruner
 from sapwood.learn.lpcfg.pcfg import PCFG

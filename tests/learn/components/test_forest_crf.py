@@ -13,7 +13,7 @@ from helpers.made_up import made_up_treebank
 from helpers.training_helpers import Interrupted, Lines, Notes, PullThePlug
 from sapwood import Parser, evaluate_parser, kernels, train
 from sapwood.errors import InputError, UsageError
-from sapwood.inference.chart.chart import Forest, Workspace
+from sapwood.inference.chart.posteriors import Forest, Workspace
 from sapwood.inference.forest_crf import native_crf
 from sapwood.learn import PCFG
 from sapwood.learn.components import forest_crf as module

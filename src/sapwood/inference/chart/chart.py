@@ -3,124 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import GrammarError
 from sapwood.inference.chart.compiled import CompiledGrammar, Leaf
+from sapwood.inference.chart.posteriors import Forest, Posteriors, Workspace
 from sapwood.inference.constraints import Constraints, compile_constraints
-from sapwood.storage.shapes import Array, Float, Int, Int32, Int64
+from sapwood.inference.forest.kbest import KBestList, k_best, tree_log_probability
+from sapwood.storage.shapes import Array, Float, Int, Int64
 from sapwood.trees.tree import Tree, binary_from_preorder
 
 # Posterior that is negligible in the fine pass, as a multiple of the threshold.
 NEGLIGIBLE = 0.01
 # Threshold of finer levels as a multiple of that of the coarse grammar: their posteriors are better.
 LEVEL_THRESHOLD_FACTOR = 5.0
-
-
-class Workspace(threading.local):
-    """Buffers for charts, reused from sentence to sentence; each thread has its own.
-
-    Allocating memory takes longer than the work done in it: the system hands it out page by page.
-    """
-
-    def __init__(self) -> None:
-        self.native = kernels.Workspace()
-
-
-class Forest(NamedTuple):
-    """Packed forest that survives pruning: nodes (coarse symbols over spans) and edges (coarse rules at splits).
-
-    Cell `j (j - 1) / 2 + i` is span `(i, j)`; its nodes are `node_offsets[cell] .. node_offsets[cell + 1] - 1`. Edges
-    come in groups, top-down by cell, one group for each parent and rule; `children` are nodes.
-    """
-
-    n: int
-    node_offsets: Int64[Array, "cell_bounds"]
-    node_symbol: Int32[Array, "nodes"]
-    node_cell: Int32[Array, "nodes"]
-    group_parent: Int32[Array, "groups"]
-    group_rule: Int32[Array, "groups"]
-    group_offsets: Int64[Array, "group_bounds"]
-    children: Int32[Array, "edges 2"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Posteriors(ABC):
-    """Posteriors of a sentence, as needed by decoders: a `sapwood.inference.decode.ParseDistribution`.
-
-    Attributes
-    ----------
-    compiled
-        The grammar; its coarse symbols and rules are those of the forest.
-    forest
-        The nodes and edges that were not pruned.
-    log_probability
-        Natural logarithm of the sentence's probability (of what was not pruned; NaN if it is negative, which is
-        possible with real-valued grammars).
-    node_posterior, edge_posterior
-        Posterior probability of each node and edge.
-    """
-
-    compiled: CompiledGrammar
-    forest: Forest
-    log_probability: float
-    node_posterior: Float[Array, "nodes"]
-    edge_posterior: Float[Array, "edges"]
-
-    def __repr__(self) -> str:
-        size = f"{self.n} words, {len(self.node_posterior)} nodes, {len(self.edge_posterior)} edges"
-        return f"<{type(self).__name__}: {size}, log probability {self.log_probability:.2f}>"
-
-    @property
-    def n(self) -> int:
-        """Number of words."""
-        return self.forest.n
-
-    @property
-    def log_partition(self) -> float:
-        """Natural logarithm of the sum of the weights of all trees."""
-        return self.log_probability
-
-    @abstractmethod
-    def best(self, words: Sequence[str]) -> Tree | None:
-        """Return the best skeletal tree, None if there is none."""
-
-    @abstractmethod
-    def sample(self, words: Sequence[str], count: int, rng: np.random.Generator) -> list[Tree]:
-        """Sample skeletal trees."""
-
-    def spans(self) -> Int64[Array, "nodes 2"]:
-        """Return start and end of each node."""
-        end = ((np.sqrt(8.0 * self.forest.node_cell + 1) + 1) / 2 + 1e-9).astype(np.int64)
-        return np.stack([self.forest.node_cell - end * (end - 1) // 2, end], axis=1)
-
-    def log_posteriors(self) -> tuple[Float[Array, "nodes"], Float[Array, "edges"]]:
-        """Return the log posteriors of nodes and edges, -inf where a posterior is not positive."""
-        with np.errstate(divide="ignore"):
-            return np.log(np.maximum(self.node_posterior, 0)), np.log(np.maximum(self.edge_posterior, 0))
-
-    def label_posteriors(self) -> dict[tuple[int, int, str], float]:
-        """Return the posterior probability of each phrase `(start, end, label)`, including tags as phrases of one word.
-
-        The posterior of a label over a span is the sum over all symbols with that label. Intermediate symbols have no
-        label. Real-valued grammars can give numbers outside [0, 1]; they are clipped.
-        """
-        chains = self.compiled.coarse.symbols.chain
-        found: dict[tuple[int, int, str], float] = {}
-        for symbol, (start, end), posterior in zip(
-            self.forest.node_symbol, self.spans().tolist(), self.node_posterior.tolist(), strict=True
-        ):
-            for label in chains[symbol]:
-                key = (start, end, label)
-                found[key] = found.get(key, 0.0) + posterior
-        return {key: min(max(value, 0.0), 1.0) for key, value in found.items()}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,12 +31,16 @@ class Chart(Posteriors):
     ----------
     vector_offsets, inside, outside, exponent
         Scaled state vectors of the nodes, and the exponents of the cells.
+    leaves, row
+        Lexical weights of the words; those of this grammar are in row `row`.
     """
 
     vector_offsets: Int64[Array, "node_bounds"]
     inside: Float[Array, "node_states"]
     outside: Float[Array, "node_states"]
     exponent: Int[Array, "cells"]
+    leaves: Sequence[Leaf]
+    row: int
 
     def symbol_posteriors(self) -> tuple[Int[Array, "found"], Int[Array, "found"], Float[Array, "found"]]:
         """Return node index, symbol index and posterior of every fine symbol at every node."""
@@ -159,6 +63,15 @@ class Chart(Posteriors):
         names = compiled.grammar.symbols
         symbols = [names[symbol] for symbol in compiled.symbol_of_place[places].tolist()]
         return binary_from_preorder(list(zip(symbols, leaves.tolist(), strict=True)), words) if symbols else None
+
+    def tree_log_probability(self, tree: Tree) -> float:
+        """Return `log p(tree)` of a skeletal tree over base symbols, summed over states."""
+        return tree_log_probability(self.compiled, self.leaves, tree, self.row)
+
+    def k_best(self, words: Sequence[str], count: int, workspace: Workspace | None = None) -> KBestList:
+        """Return the most probable skeletal trees, summed over states: see `sapwood.inference.forest.kbest.k_best`."""
+        charts = [self] if self.compiled.grammar.probabilistic else []
+        return k_best(self, words, count, self.tree_log_probability, workspace, charts=charts)
 
     def sample(self, words: Sequence[str], count: int, rng: np.random.Generator) -> list[Tree]:
         """Sample skeletal trees over base symbols from the chart of a probabilistic grammar."""
@@ -291,14 +204,15 @@ def fine_chart(
     Nodes whose posterior is `negligible` or less are not expanded further. The lexical weights of the grammar are in
     row `row` of the leaves.
     """
-    total, node_posterior, edge_posterior, *vectors = kernels.fine_chart(
+    total, nodes, edges, offsets, inside, outside, exponents = kernels.fine_chart(
         compiled.native, leaves, row, kernels.forest(*forest), negligible, workspace.native
     )
     if total == 0:
         return None
-    exponent = vectors[-1][forest.n * (forest.n - 1) // 2]
+    exponent = exponents[forest.n * (forest.n - 1) // 2]
     log_probability = float(np.log(total) + exponent * np.log(2.0)) if total > 0 else float("nan")
-    return Chart(compiled, forest, log_probability, node_posterior, edge_posterior, *vectors)
+    vectors = offsets, inside, outside, exponents
+    return Chart(compiled, forest, log_probability, nodes, edges, *vectors, leaves, row)
 
 
 def coarse_forest(

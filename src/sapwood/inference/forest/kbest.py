@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sapwood import kernels
-from sapwood.inference.chart.chart import Chart, Posteriors, Workspace
 from sapwood.inference.chart.compiled import CompiledGrammar, Leaf
-from sapwood.inference.forest_crf import CRFChart
+from sapwood.inference.chart.posteriors import Posteriors, Workspace
 from sapwood.storage.shapes import Array, Float64, Int32
 from sapwood.trees.transform import base_tree
 from sapwood.trees.tree import Tree, binary_from_preorder
@@ -105,14 +104,14 @@ def k_best(
     log_probability: Callable[[Tree], float],
     workspace: Workspace | None = None,
     *,
-    charts: Sequence[Chart] = (),
+    charts: Sequence[Posteriors] = (),
     n_grammars: int = 1,
     limit: int = LIMIT,
 ) -> KBestList:
-    """Return the `count` most probable trees of a chart's forest.
+    """Return the `count` most probable trees of a forest under grammars.
 
-    The search is lazy (Huang and Chiang 2005, "Better k-best parsing"). The trees of a CRF and of a grammar with one
-    state per symbol are exact. Finding the most probable trees of a grammar with hidden states is NP-hard in general;
+    The search is lazy (Huang and Chiang 2005, "Better k-best parsing"). The trees of a grammar with one state per
+    symbol are exact. Finding the most probable trees of a grammar with hidden states is NP-hard in general;
     here the search ranks partial trees by an upper bound of their probability, given the state of their root, and
     ends when no unseen tree can be more probable than those found. If that takes more than `limit` partial trees, the
     list holds the best trees so far, among them that of the Viterbi derivation or better ones; `KBestList.bound` limits
@@ -121,14 +120,13 @@ def k_best(
     Parameters
     ----------
     chart
-        Posteriors of the sentence.
+        Posteriors of the sentence under a grammar or several.
     words
         Words of the sentence.
     count
         Number of trees.
     log_probability
-        Function that returns `log p(tree)` of a skeletal tree over base symbols; not used with a CRF, whose trees have
-        the probability of the sentence times that of the tree under the CRF.
+        Function that returns `log p(tree)` of a skeletal tree over base symbols.
     workspace
         Workspace with the limits of time and memory.
     charts
@@ -143,15 +141,6 @@ def k_best(
         return KBestList(bound=math.inf)
     native = (workspace or Workspace()).native
     forest, n_interminals = kernels.forest(*chart.forest), chart.compiled.coarse.n_interminals
-    if isinstance(chart, CRFChart):
-        nodes, scores, bound = kernels.k_best_by_scores(
-            forest, n_interminals, chart.leaf_score, chart.edge_score, chart.root_score, count, native
-        )
-        offset = chart.log_probability - chart.log_total
-        if math.isnan(offset):  # the sentence has no probability under the grammar, so its trees have none
-            return KBestList(bound=math.inf)
-        trees = _trees(chart, nodes, words)
-        return KBestList(map(Derivation, trees, (scores + offset).tolist()), bound + offset)
     if charts:
         logs = np.array([one.log_probability for one in charts])
         total = float(np.logaddexp.reduce(logs))
@@ -189,7 +178,7 @@ def _sorted(trees: Iterable[Derivation]) -> list[Derivation]:
 def _settled(
     found: KBestList,
     count: int,
-    charts: Sequence[Chart],
+    charts: Sequence[Posteriors],
     words: Sequence[str],
     score: Callable[[Tree], Derivation],
     total: float,
@@ -205,6 +194,24 @@ def _settled(
     taken = float(np.exp(np.logaddexp.reduce([one.log_probability for one in best]) - total)) if best else 0.0
     bound = max([found.bound, *(one.log_probability for one in dropped)])
     return KBestList(best, min(bound, total + math.log(max(1 - taken, 0.0) + _TOLERANCE)))
+
+
+def k_best_by_scores(
+    chart: Posteriors,
+    words: Sequence[str],
+    count: int,
+    scores: tuple[Float64[Array, "nodes"], Float64[Array, "edges"], Float64[Array, "nodes"]],
+    offset: float,
+    workspace: Workspace | None = None,
+) -> KBestList:
+    """Return the `count` trees with the largest sums of the scores of leaves, edges and root, and of `offset`."""
+    if count == 0 or math.isnan(offset):
+        return KBestList(bound=math.inf)
+    native = (workspace or Workspace()).native
+    nodes, sums, bound = kernels.k_best_by_scores(
+        kernels.forest(*chart.forest), chart.compiled.coarse.n_interminals, *scores, count, native
+    )
+    return KBestList(map(Derivation, _trees(chart, nodes, words), (sums + offset).tolist()), bound + offset)
 
 
 def conditional_scores(

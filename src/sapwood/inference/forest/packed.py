@@ -21,7 +21,8 @@ import numpy as np
 from sapwood import kernels
 from sapwood.errors import NoParse
 from sapwood.grammar.emissions import offsets_of
-from sapwood.inference.chart.chart import Chart, Posteriors
+from sapwood.inference.chart.chart import Chart
+from sapwood.inference.chart.posteriors import Posteriors, choice_entropy
 from sapwood.inference.constraints import Requirement
 from sapwood.inference.parser import Parser
 from sapwood.storage.arrays import content_digest, pack_strings
@@ -215,14 +216,9 @@ def entropy(forest: SentenceForest) -> float:
     A tree is built top-down by choices: its root, then one edge of each node reached, with that edge's share of the
     node. So entropies add up (the chain rule), each weighted by the posterior of its node.
     """
-    parent = forest.posterior[forest.edges[:, 0]]
     roots = forest.posterior[forest.root]
-    choices = ((roots, np.ones(len(roots))), (forest.edge_posterior, parent))
-    whole = 0.0
-    for chosen, before in choices:
-        some = chosen > 0
-        whole -= float(np.sum(chosen[some] * np.log(chosen[some] / before[some])))
-    return max(whole, 0.0)
+    choices = choice_entropy(roots, np.ones(len(roots)))
+    return max(choices + choice_entropy(forest.edge_posterior, forest.posterior[forest.edges[:, 0]]), 0.0)
 
 
 def _consistent(edges: np.ndarray, weight: np.ndarray, roots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,8 +19,8 @@ from sapwood import kernels
 from sapwood.errors import InputError, UsageError
 from sapwood.grammar.emissions import offsets_of
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.chart.chart import Workspace
 from sapwood.inference.chart.compiled import Leaf, compile_grammar
+from sapwood.inference.chart.posteriors import Workspace
 from sapwood.model.cell_pruner import BITS, CellPruner
 from sapwood.runtime.blas import with_one_blas_thread
 from sapwood.runtime.progress import Progress, Silent, Stage

@@ -23,8 +23,8 @@ import numpy as np
 from sapwood import kernels
 from sapwood.errors import InputError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
-from sapwood.inference.chart.chart import Forest, Workspace
 from sapwood.inference.chart.compiled import CompiledGrammar
+from sapwood.inference.chart.posteriors import Forest, Workspace
 from sapwood.inference.ensemble import ProductChart
 from sapwood.inference.forest_crf import CRFInput, native_crf
 from sapwood.inference.parser import Parser
