@@ -177,7 +177,7 @@ def test_forged_language_models(kind, change, tmp_path):
         STORED["language-model"].use(tmp_path / "file")
 
 
-# What docs/formats.md says.
+# What docs/model-files.md says.
 
 
 def documented(text: str) -> dict[str, set[tuple[str, str, str]]]:
@@ -206,7 +206,7 @@ def declared(schema: Schema) -> set[tuple[str, str, str]]:
 
 
 def test_the_documentation_has_every_array_and_nothing_else():
-    found = documented((Path(__file__).parents[2] / "docs" / "formats.md").read_text())
+    found = documented((Path(__file__).parents[2] / "docs" / "model-files.md").read_text())
     assert found.keys() == SCHEMAS.keys()
     for kind, schema in SCHEMAS.items():
         assert found[kind] == declared(schema), kind
