@@ -94,8 +94,32 @@ DOORS = {page: f"{page.upper()}.md" for page in ("readme", "changelog", "contrib
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s:]+)(#[^)\s]*)?\)")
 
 
+# The help of all commands, which a test keeps up to date (tests/cli/test_help.py).
+HELP = DOCS.parent / "tests" / "cli" / "help"
+
+
+def _commands(name: str = "sapwood") -> list[str]:
+    """Return the names of the files with the help of a command and its subcommands, in the order of its list."""
+    _, _, listed = (HELP / f"{name}.txt").read_text(encoding="utf-8").partition("\nCommands:\n")
+    below = [f"{name}-{line.split()[0]}" for line in listed.splitlines() if re.match(r"  \w", line)]
+    return [name, *(one for child in below for one in _commands(child))]
+
+
+def _reference() -> str:
+    """Return a section with the help of each command, the longest one that it has."""
+    sections = []
+    for name in _commands():
+        longest = HELP / f"{name}-all.txt"
+        path = longest if longest.exists() else HELP / f"{name}.txt"
+        text = path.read_text(encoding="utf-8").rstrip("\n")
+        sections.append(f"## {name.replace('-', ' ')}\n\n```text\n{text}\n```\n")
+    return "\n".join(sections)
+
+
 def _page(_app: Any, name: str, source: list[str]) -> None:
     """Put the files at the top of the repository in their places, and lead links to pages of the site, or nowhere."""
+    if name == "commands":
+        source[0] = source[0].replace("<!-- commands -->", _reference())
     home = DOCS.parent if name in DOORS else (DOCS / name).parent
     if name in DOORS:
         source[0] = (DOCS.parent / DOORS[name]).read_text(encoding="utf-8")

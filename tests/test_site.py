@@ -75,6 +75,21 @@ def test_links_lead_to_pages_of_the_site_or_nowhere(conf):
     assert not re.search(r"\]\(docs/", changelog)
 
 
+def test_the_page_of_commands_has_the_help_of_each(conf):
+    source = [(conf.DOCS / "commands.md").read_text(encoding="utf-8")]
+    assert conf.HELP == REPOSITORY / "tests" / "cli" / "help"
+    conf._page(None, "commands", source)
+    listed = re.findall(r"^## sapwood ?([\w ]*)$", source[0], re.MULTILINE)
+    assert listed[:3] == ["", "train", "parse"]
+    assert len(listed) == len(set(listed))
+    helps = {path.stem: path.read_text(encoding="utf-8") for path in conf.HELP.glob("*.txt")}
+    assert {"-".join(["sapwood", *name.split()]) for name in listed} == {
+        name for name in helps if not name.endswith("-all")
+    }
+    for name, text in helps.items():
+        assert text in source[0] or f"{name}-all" in helps, name
+
+
 def test_former_names_of_pages_redirect(conf, tmp_path):
     app = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path)
     conf._redirect(app, None)
