@@ -241,7 +241,7 @@ def _check_input(files: Sequence[str], text: str | None) -> None:
 
 
 def _announce_terminal(unit: str, progress: Progress) -> None:
-    """Tell whoever types the input how to end it."""
+    """Say how to end input that is typed in a terminal."""
     if sys.stdin.isatty():
         unit += ", each ended by a blank line" if unit == "paragraphs" else ", one per line"
         progress.note(f"reading from the terminal: {unit}; end with Ctrl-D")

@@ -1,4 +1,4 @@
-"""Exact moments: spectral learning from a known grammar instead of a sample, as with endless data.
+"""Exact moments: spectral learning from a known grammar instead of a sample, as with infinite data.
 
 All `Moments` of `observable_representation` are exact here, so the learned grammar is the given one in another basis
 (Theorem 2 of Cohen et al., long paper) and says how much of a learner's error is due to its sample. For small grammars.
@@ -295,7 +295,7 @@ def learn_spectral(
     scheme: Scheme = "all nodes",
     tolerance: float = 1e-10,
 ) -> TensorGrammar:
-    """Return what spectral learning makes of endless data from a probabilistic grammar (figures 7 and 8).
+    """Return the result of spectral learning on infinite data from a probabilistic grammar (figures 7 and 8).
 
     Parameters
     ----------

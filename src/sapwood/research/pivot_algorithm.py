@@ -1,9 +1,9 @@
 """Pivot algorithm as figure 1 of Cohen and Collins (2014) prints it: a treebank's statistics in, a grammar out.
 
-There is one inside and one outside feature for each node. With the statistics of endless data (`population_statistics`)
-from an L-PCFG whose states all have pivots, `learn_from_statistics` gives that grammar back, up to the order of each
-symbol's states (Theorem 1), and from those of a sample an estimate that tends to it. `Pivot` is the learner for
-treebanks, with many features and smoothing; this is the method by itself.
+There is one inside and one outside feature for each node. With the statistics of infinite data
+(`population_statistics`) from an L-PCFG whose states all have pivots, `learn_from_statistics` returns that grammar, up
+to the order of each symbol's states (Theorem 1), and from those of a sample an estimate that tends to it. `Pivot` is
+the learner for treebanks, with many features and smoothing; this is the method on its own.
 """
 
 from __future__ import annotations

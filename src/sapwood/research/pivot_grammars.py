@@ -88,7 +88,7 @@ def population_statistics(grammar: TensorGrammar) -> PivotStatistics:
 def learn_pivot(
     grammar: TensorGrammar, states: int | Sequence[int] | Int[Array, "symbols"] | None = None, **settings: Any
 ) -> TensorGrammar:
-    """Return what pivot learning makes of endless data from a probabilistic grammar (figure 1).
+    """Return the result of pivot learning on infinite data from a probabilistic grammar (figure 1).
 
     Parameters
     ----------

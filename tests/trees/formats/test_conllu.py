@@ -44,7 +44,7 @@ def test_what_is_written_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1\tDo\t_", "a:1: a word of CoNLL-U has 10 columns apart by tabs, this line has 3"),
+        ("1\tDo\t_", "a:1: a word of CoNLL-U has 10 columns separated by tabs, this line has 3"),
         ("2\tDo\t_\t_\t_\t_\t_\t_\t_\t_", "a:1: expected word 1 of its sentence, found '2'"),
         ("1\t \t_\t_\t_\t_\t_\t_\t_\t_", "a:1: the word is empty"),
         ("1\tDo\t_\t_\t_\t_\t2\t_\t_\t_", "not '2'"),

@@ -68,7 +68,7 @@ def parse_conllu(lines: Iterable[tuple[int, str]], *, source: str = "<string>") 
             columns = line.split("\t")
             if len(columns) != _COLUMNS:
                 raise InputError(
-                    f"{source}:{number}: a word of CoNLL-U has {_COLUMNS} columns apart by tabs, this line has "
+                    f"{source}:{number}: a word of CoNLL-U has {_COLUMNS} columns separated by tabs, this line has "
                     f"{len(columns)}"
                 )
             if "-" not in columns[0] and "." not in columns[0]:
