@@ -40,9 +40,8 @@ PAGE_TIC = re.compile(
 LONGEST_PAGE = 2100
 # Longer pages: references, records of experiments and decisions, and long methods with their ablations.
 LONG = {
-    "architecture", "automata", "cluster", "decisions", "em-split-merge", "forest-crf", "grammar", "identifiability",
-    "induction", "language-models", "minimisation", "model-files", "papers", "performance", "pivot", "results",
-    "spectral",
+    "architecture", "automata", "decisions", "default-methods", "grammar", "identifiability", "induction",
+    "language-models", "minimisation", "model-files", "papers", "pivot", "results", "spectral",
 }  # fmt: skip
 
 

@@ -127,7 +127,7 @@ def test_another_mixture_is_not_gone_on_with(trees, tmp_path):
 
 def test_what_is_recommended_depends_on_the_number_of_trees():
     few, many = recommended(FEW - 1), recommended(FEW)
-    # As docs/em-split-merge.md says.
+    # As docs/default-methods.md says.
     assert few.learners == (PivotEM(states=8), Spectral(), StateClustering(states=8, iterations=10))
     assert many.learners == (SplitMerge(),)
     for recipe in (few, many):

@@ -150,7 +150,7 @@ def make_recipe(
 
 
 def recommended(n_trees: int, *, ensemble: int | None = None, **settings: Any) -> Recipe:
-    """Return the best recipe for a treebank of this size (docs/em-split-merge.md, `benchmarks/sizes.py`).
+    """Return the best recipe for a treebank of this size (docs/default-methods.md, `benchmarks/sizes.py`).
 
     Small treebanks get grammars of different learners with few states, large ones split-merge.
 
