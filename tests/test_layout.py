@@ -11,6 +11,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent
 SOURCE = TESTS.parent / "src" / "sapwood"
+STATIC = SOURCE / "web" / "static"
 NATIVE = TESTS.parent / "src" / "native"
 
 MOST_ENTRIES = 15
@@ -59,7 +60,6 @@ def lines_with(text: str, source: Path) -> list[str]:
     ]
 
 
-# Pages and scripts of the explorer are not a package: their names are addresses.
 @pytest.mark.parametrize("package", packages(SOURCE), ids=lambda path: path.relative_to(SOURCE).as_posix())
 def test_packages_are_small(package: Path) -> None:
     assert len(entries(package)) <= MOST_ENTRIES, entries(package)
@@ -73,6 +73,11 @@ def test_the_top_has_packages_and_few_modules() -> None:
 
 @pytest.mark.parametrize("folder", [NATIVE, *folders(NATIVE)], ids=lambda path: path.relative_to(NATIVE).as_posix())
 def test_folders_of_kernels_are_small(folder: Path) -> None:
+    assert len(entries(folder)) <= MOST_ENTRIES, entries(folder)
+
+
+@pytest.mark.parametrize("folder", [STATIC, *folders(STATIC)], ids=lambda path: path.name)
+def test_folders_of_the_explorer_are_small(folder: Path) -> None:
     assert len(entries(folder)) <= MOST_ENTRIES, entries(folder)
 
 

@@ -199,7 +199,13 @@ def test_what_is_not_there(client):
 
 
 def test_headers_of_every_answer(client):
-    for method, path in (("GET", "/"), ("GET", "/static/parse.js"), ("GET", "/api/info"), ("GET", "/no"), ("PUT", "/")):
+    for method, path in (
+        ("GET", "/"),
+        ("GET", "/static/js/parse.js"),
+        ("GET", "/api/info"),
+        ("GET", "/no"),
+        ("PUT", "/"),
+    ):
         _, headers, _ = client.ask(method, path)
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy

@@ -48,7 +48,7 @@ def status(client: Client, data: bytes) -> int:
     [
         (GET % (b"/static/../../../../etc/passwd", b"localhost", b""), 404),
         (GET % (b"/static/..%2f..%2fservice.py", b"localhost", b""), 404),
-        (GET % (b"/static/%00theme.css", b"localhost", b""), 404),
+        (GET % (b"/static/css/%00theme.css", b"localhost", b""), 404),
         (GET % (b"//etc/passwd", b"localhost", b""), 404),
         (GET % (b"/", b"evil.example", b""), 400),
         (GET % (b"/", b"localhost.evil.example", b""), 400),

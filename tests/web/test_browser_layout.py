@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is a bro
 GAP = 1.5
 SCRIPT = """
 const [texts, gap, done] = arguments;
-Promise.all([import("/static/layout.js"), import("/static/brackets.js")]).then(([{ layOut }, { readTree }]) => {
+Promise.all([import("/static/js/layout.js"), import("/static/js/brackets.js")]).then(([{ layOut }, { readTree }]) => {
   const width = (text) => 0.5 + 0.6 * text.length;
   done(texts.map((text) => {
     const plan = layOut(readTree(text), {

@@ -109,7 +109,7 @@ def test_answers_that_are_not_read(service, monkeypatch, connect):
 def test_a_thousand_bad_clients_leave_room_for_good_ones(service, connect):
     """Whatever they do: nothing, half a head, half a body, answers unread; from the same address, too."""
     limits = {"connections": 120, "connections_per_client": 100}
-    kinds = [b"", b"GET / HTT", PARSE[:-4] % (b"parse", 100), GET % b"/static/parse.js"]
+    kinds = [b"", b"GET / HTT", PARSE[:-4] % (b"parse", 100), GET % b"/static/js/parse.js"]
     with serving(renewed(service, **limits)) as address:
         client = Client(address)
         bad = []
@@ -249,7 +249,7 @@ def test_clients_that_leave_in_the_middle_of_an_answer(service, caplog, capfd, c
     with serving(one) as address, caplog.at_level(logging.WARNING):
         client = Client(address)
         for number in range(80):
-            sent = [LARGE, parse * 5, LARGE + parse * 3, (GET % b"/static/parse.js") * 4][number % 4]
+            sent = [LARGE, parse * 5, LARGE + parse * 3, (GET % b"/static/js/parse.js") * 4][number % 4]
             connection = connect(client, sent)
             time.sleep(rng.choice([0.0, 0.001, 0.01, 0.05]))
             if number % 3:

@@ -14,8 +14,9 @@ import hmac
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -323,17 +324,22 @@ def _page(kind: str, body: bytes) -> Answer:
 def _read_pages() -> dict[str, Answer]:
     """Return the static files by URL path; `parse.html` is also served at the root."""
     pages: dict[str, Answer] = {}
-    for file in (resources.files("sapwood.web") / "static").iterdir():
-        kind = _TYPES.get(file.name.rpartition(".")[2])
-        if kind is None:
+    for path, file in _static_files(resources.files("sapwood.web") / "static"):
+        name, _, kind = path.rpartition(".")
+        if kind not in _TYPES:
             continue
-        page = _page(kind, file.read_bytes())
-        if file.name.endswith(".html"):
-            pages[f"/{file.name.removesuffix('.html')}"] = page
-        else:
-            pages[f"/static/{file.name}"] = page
+        pages[f"/{name}" if kind == "html" else f"/static/{path}"] = _page(_TYPES[kind], file.read_bytes())
     if "/parse" in pages:
         pages["/"] = pages["/parse"]
     if "/static/icon.svg" in pages:
         pages["/favicon.ico"] = pages["/static/icon.svg"]
     return pages
+
+
+def _static_files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    """Yield the files in a folder of the package, and in its sub-folders, with their paths."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _static_files(entry, f"{prefix}{entry.name}/")
+        else:
+            yield f"{prefix}{entry.name}", entry

@@ -4,7 +4,7 @@ Words are in one row at the bottom, tags in the row above them, and a phrase is 
 children. Each subtree has a strip of its own, as wide as its widest label or as its children side by side, and a node
 is centred over its children. So labels never touch, however long they are, and a line that goes straight up from a
 node to just below its parent crosses nothing (`Box.joint`). A sentence is laid out from right to left if most of its
-words are in a right-to-left script. The explorer draws trees by the same algorithm (`web/static/layout.js`).
+words are in a right-to-left script. The explorer draws trees by the same algorithm (`web/static/js/layout.js`).
 """
 
 from __future__ import annotations
