@@ -135,6 +135,9 @@ def command(
     partial: tuple[str, ...],
     text: tuple[str, ...],
     text_use: TextUse | None,
+    silver: tuple[str, ...],
+    teacher: str | None,
+    gold_weight: int | None,
     tokeniser: str | None,
     seed: int,
     resume: bool,
@@ -170,6 +173,7 @@ def command(
       sapwood train train.mrg -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --log train.jsonl -o model.sapwood
       sapwood train train.mrg --text raw.txt -o model.sapwood
+      sapwood train train.mrg --silver predicted.mrg -o model.sapwood
       sapwood train train.mrg --fast -o model.sapwood
       sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
@@ -185,11 +189,8 @@ def command(
         common.refuse_given(context, _OF_TREES, "is for trees, not for --sequences")
     semi_supervised = unlabelled.take_semi_supervised(given)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
-    if output == STANDARD_STREAM:
-        raise UsageError("a model cannot be written to standard output; name a file")
-    files = (*treebank, *partial, *text, dev, common.head_file(heads), init)
-    common.check_inputs(*files)
-    common.refuse_replacing({"-o": output, "--log": log_path, "--save-config": save_config}, files)
+    files = (*treebank, *partial, *text, *silver, dev, common.head_file(heads), init)
+    _check_files(files, {"-o": output, "--log": log_path, "--save-config": save_config})
     changes = common.transform_changes(direction, vertical, horizontal, heads, annotate_tags)
     progress, run_files = common.make_progress(quiet), RunFiles(output, resume=resume, log=log_path)
     run_files.check()
@@ -198,6 +199,7 @@ def command(
     brackets = unlabelled.read_partial_files(partial, skip_bad, progress)
     data = UnlabelledData.of(brackets, text or None, text_use, semi_supervised)
     data.check(sequences=sequences, named=unlabelled.as_option)
+    unlabelled.check_distillation(silver, teacher, gold_weight, data, sequences=sequences)
     if not fast:
         method = default_method(method, ensemble, needs_one=sequences or data.for_em)
     method = check_methods(method, ensemble, fast, [*settings, *(["init"] if init else [])])
@@ -215,15 +217,16 @@ def command(
     if save_config is not None:
         write_config(save_config, _saved_settings(context))
     started = time.perf_counter()
+    read = functools.partial(common.trees_from, input_format=input_format, skip_bad=skip_bad, progress=progress)
     if sequences:
         corpus, held_out = _read_sequences(learner, treebank, dev, skip_bad, progress)
     else:
-        read = functools.partial(common.trees_from, input_format=input_format, skip_bad=skip_bad, progress=progress)
         corpus, held_out = _read_trees(learner, treebank, dev, read, normaliser, changes, progress)
     plain = data.read_text()
     with common.resumable(run_files.leftover):
         model = train(
             corpus, dev=held_out, sequences=sequences, crf=crf, span_scorer=span_scorer, partial=data.partial,
+            silver=read(silver) if silver else None, teacher=teacher, gold_weight=gold_weight,
             text=plain or text or None, text_use=text_use, semi_supervised=semi_supervised, tokeniser=tokeniser,
             output=output, resume=resume, log=log_path, progress=progress, **settings,
         )  # fmt: skip
@@ -235,6 +238,14 @@ def command(
         report["dev"] = _score(model, held_out, progress, show=not as_json)
     if as_json:
         common.print_json(report)
+
+
+def _check_files(inputs: Sequence[str | None], outputs: dict[str, str | None]) -> None:
+    """Check all files before the work begins."""
+    if outputs["-o"] == STANDARD_STREAM:
+        raise UsageError("a model cannot be written to standard output; name a file")
+    common.check_inputs(*inputs)
+    common.refuse_replacing(outputs, inputs)
 
 
 def _read_trees(
@@ -322,5 +333,5 @@ def _score(model: ParserModel, held_out: DevSet, progress: Progress, *, show: bo
 
 def _saved_settings(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run for a configuration file, without paths."""
-    paths = ("output", "resume", "log", "dev", "cluster", "partial", "text")
+    paths = ("output", "resume", "log", "dev", "cluster", "partial", "text", "silver", "teacher")
     return {name: value for name, value in run_settings(context).items() if name not in paths}

@@ -18,6 +18,9 @@ from sapwood.runtime.checkpoint import RunFiles, with_remedy
 from sapwood.storage.schema import Schema
 from sapwood.trees.corpus import Corpus
 
+# Fingerprints of silver trees begin with this.
+SILVER = "silver "
+
 
 class RecipeSettings(TypedDict):
     """Settings of everything that a recipe trains."""
@@ -33,7 +36,7 @@ class RunInputs(TypedDict):
     recipes: list[RecipeSettings]
     trees: str
     dev: str
-    text: str
+    text: str  # or silver trees
 
 
 class FinishedStage(TypedDict):
@@ -167,6 +170,8 @@ def _difference(recorded: RunInputs, given: RunInputs) -> str:
         same = "with another development set; give the same --dev again"
         return same if recorded["dev"] else "without a development set; omit --dev"
     if recorded["text"] != given["text"]:
+        if recorded["text"].startswith(SILVER) or given["text"].startswith(SILVER):
+            return "with other silver trees; give the same ones again"
         if not given["text"]:
             return "with self-training; give the text again"
         return (

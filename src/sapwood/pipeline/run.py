@@ -25,6 +25,7 @@ from sapwood.model.span_scorer import SpanScorer
 from sapwood.pipeline.memory import estimate_run_memory
 from sapwood.pipeline.recipe import Recipe
 from sapwood.pipeline.record import FinishedStage, RunRecord, run_inputs
+from sapwood.pipeline.silver import SilverTrees
 from sapwood.pipeline.stages import (
     FittedGrammar,
     GrammarStage,
@@ -72,9 +73,9 @@ class TrainingRun:
     progress
         Receives progress reports.
     silver
-        In self-training, the trees that the first model predicts, which are trained on as well.
+        Silver trees to train on as well.
     crf
-        In self-training, the CRF of the first model, which is kept, and its trainer.
+        With silver trees, the CRF of a first model, which is kept, and its trainer.
     """
 
     def __init__(
@@ -85,13 +86,13 @@ class TrainingRun:
         *,
         record: RunRecord,
         progress: Progress | None = None,
-        silver: Corpus | None = None,
+        silver: SilverTrees | None = None,
         crf: tuple[ForestCRFTrainer, ForestCRF] | None = None,
     ) -> None:
         self._recipe, self._dev, self._record = recipe, dev, record
         self._files, self._progress = record.files, progress or Silent()
         self._n_gold, self._silver, self._first_crf = corpus.n_trees, silver, crf
-        self._trees = StageTrees(corpus if silver is None else corpus.joined(silver), recipe.crf)
+        self._trees = StageTrees(corpus if silver is None else silver.added_to(corpus), recipe.crf)
         self.members, self.folds = member_stages(recipe), fold_stages(recipe)
 
     @property
@@ -124,7 +125,7 @@ class TrainingRun:
         lines = max((stage["log_lines"] for stage in finished), default=0)
         with self._files.open_log(steps=steps, lines=lines) as file:
             if getattr(file, "is_new", True):
-                figures = {} if self._silver is None else {"read": self._silver.n_trees}
+                figures = {} if self._silver is None else {"read": self._silver.corpus.n_trees}
                 figures |= {"trees": self._trees.corpus.n_trees, "words": self._trees.corpus.n_words}
                 file.write("start", step=0, method=self._recipe.method, settings=self._recipe.settings(), **figures)
             yield _RunLog(file, steps)
@@ -209,9 +210,9 @@ class TrainingRun:
         trainer, corpus = self._recipe.span_scorer, self._trees.corpus
         if trainer is None:
             return None
-        times = max(1, round((corpus.n_trees - self._n_gold) / (2 * self._n_gold)))
-        if times > 1:
-            more = np.tile(np.arange(self._n_gold), times - 1)
+        copies = 0 if self._silver is None else self._silver.more_copies(self._n_gold)
+        if copies:
+            more = np.tile(np.arange(self._n_gold), copies)
             corpus = corpus.part(np.concatenate([np.arange(corpus.n_trees), more]))
         span_scorer = trainer.fit(
             corpus,
@@ -250,7 +251,7 @@ class TrainingRun:
         first, *_ = members
         grammars = [member.grammar() for member in members]
         if self._silver is not None:
-            grammars = [grammar.with_info(read=self._silver.n_trees) for grammar in grammars]
+            grammars = [grammar.with_info(read=self._silver.corpus.n_trees) for grammar in grammars]
         trainers = {"network": self._recipe.span_scorer, "layer": self._recipe.crf}
         if self._first_crf is not None:
             trainers["layer"] = self._first_crf[0]

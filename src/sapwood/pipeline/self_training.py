@@ -19,18 +19,15 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.evaluate.dev_set import Evaluate
-from sapwood.inference.forest.packed import ParseRequest, parse_best
-from sapwood.inference.parser import Parser
 from sapwood.learn.semi_supervised.data import corpus_as_is
 from sapwood.model.parser_model import ParserModel
 from sapwood.pipeline.recipe import Recipe
 from sapwood.pipeline.record import RunRecord, run_inputs
 from sapwood.pipeline.run import TrainingRun, run_recipe
+from sapwood.pipeline.silver import SilverTrees, predict_trees
 from sapwood.runtime.checkpoint import RunFiles, with_remedy
-from sapwood.runtime.executor import Executor
-from sapwood.runtime.progress import Progress, Silent, track
+from sapwood.runtime.progress import Progress, Silent
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.tree import Tree
 
 # Stage of the first model in the record of the run.
 _FIRST_MODEL = "first-model"
@@ -135,8 +132,8 @@ def self_train(
             with files.open_log():
                 pass  # discard the log of an earlier run
         progress.note(f"training the first model, to parse {len(sentences):,} sentences of the text")
-        teacher = _fit_first_model(first, corpus, dev, record, progress)
-        trees = _predict_trees(teacher, sentences, first.learners[0].executor, progress)
+        teacher = fit_first_model(first, corpus, dev, record, progress)
+        trees = predict_trees(teacher, sentences, first.learners[0].executor, progress)
         if not trees:
             progress.note("the first model has no tree for any sentence of the text, and is kept as it is")
             return teacher
@@ -147,12 +144,12 @@ def self_train(
         )
         # A trained CRF is taken over; one that only carries the weight of a span scorer is not.
         crf = None if first.crf is None or teacher.crf is None else (first.crf, teacher.crf)
-        silver = corpus_as_is(trees, corpus)
+        silver = SilverTrees(corpus_as_is(trees, corpus))
         run = TrainingRun(second, corpus, dev, record=record, progress=progress, silver=silver, crf=crf)
         return run.fit()
 
 
-def _fit_first_model(
+def fit_first_model(
     recipe: Recipe, corpus: Corpus, dev: Evaluate | None, record: RunRecord, progress: Progress
 ) -> ParserModel:
     """Return the first model: that of an interrupted run, or a new one, which is a run of its own."""
@@ -167,13 +164,3 @@ def _fit_first_model(
         record.finish(_FIRST_MODEL)
         files.clear()
     return model
-
-
-def _predict_trees(
-    model: ParserModel, sentences: Sequence[Sequence[str]], workers: Executor, progress: Progress
-) -> list[Tree]:
-    """Return the best trees of those sentences that the model has a parse of."""
-    parser = Parser(model, workers=workers)
-    found = parse_best(parser, map(ParseRequest, sentences))
-    shown = track(found, progress, "parsing text", len(sentences), "sentences")
-    return [tree for tree in shown if tree is not None]

@@ -20,10 +20,12 @@ from sapwood.learn.components.span_scorer import SpanScorerTrainer
 from sapwood.learn.registry import DEFAULT_METHOD
 from sapwood.learn.semi_supervised.learner import PartialTrees
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
-from sapwood.model.parser_model import ParserModel
+from sapwood.model.parser_model import ParserModel, Sources
+from sapwood.pipeline.distillation import distil
 from sapwood.pipeline.recipe import Members, first_learner, make_recipe, should_self_train
 from sapwood.pipeline.run import run_recipe
 from sapwood.pipeline.self_training import SentenceSampler, self_train, self_training_recipes
+from sapwood.pipeline.silver import SilverSource
 from sapwood.pipeline.unlabelled import Text, TextUse, UnlabelledData
 from sapwood.runtime.checkpoint import RunFiles
 from sapwood.runtime.context import RunContext
@@ -56,6 +58,9 @@ def train(
     text_use: TextUse | None = None,
     classes: WordClasses | None = None,
     self_train_on: Iterable[Sequence[str]] | None = None,
+    silver: Iterable[Tree] | None = None,
+    teacher: Sources | None = None,
+    gold_weight: int | None = None,
     partial: Iterable[PartialTree] | PartialTrees | None = None,
     semi_supervised: Mapping[str, Any] | None = None,
     normaliser: Normaliser | None = None,
@@ -104,6 +109,13 @@ def train(
         Word classes, instead of those of `text`.
     self_train_on
         Sentences for self-training without word classes, instead of `text`.
+    silver
+        Trees predicted by another parser, to train on as well (`sapwood.pipeline.distillation`). The CRF learns from
+        `trees` alone. Silver trees with labels that no gold tree has are skipped.
+    teacher
+        Model, or the path or name of one, that predicts the silver trees for the sentences of `text`.
+    gold_weight
+        Weight of a gold tree next to a silver one. Default: 3.
     partial
         Partially bracketed sentences, for semi-supervised EM.
     semi_supervised
@@ -146,6 +158,12 @@ def train(
     unlabelled.check(sequences=sequences)
     if self_train_on is not None and (sequences or text is not None or partial is not None):
         raise UsageError("self_train_on requires trees, and cannot be used with sequences, text or partial")
+    distillation = SilverSource(silver, teacher, gold_weight)
+    others = {"sequences": sequences, "partial": partial is not None}
+    distillation.check(
+        text=text is not None or self_train_on is not None, text_use=text_use,
+        refused=[name for name, given in others.items() if given],
+    )  # fmt: skip
     method = default_method(method, ensemble, needs_one=sequences or unlabelled.for_em)
     learner = first_learner(method, ensemble=ensemble, seed=seed, **settings)
     corpus = prepare_corpus(
@@ -171,9 +189,15 @@ def train(
     if self_train_on is not None:
         if not (sentences := SentenceSampler().sample(self_train_on, own_seed)):
             raise InputError("there is no sentence for self-training")
-    elif unlabelled.should_self_train(recommended and should_self_train(corpus.n_trees)):
+    elif silver is None and unlabelled.should_self_train(
+        teacher is not None or (recommended and should_self_train(corpus.n_trees))
+    ):
         sentences = _sample(unlabelled, own_seed, progress)
-    if sentences:
+    if not distillation.is_empty:
+        prepared = distillation.prepare(corpus, sentences, learner.executor, progress)
+        recipes = self_training_recipes(make, corpus.n_trees, prepared.corpus.n_trees)
+        model = distil(recipes, corpus, prepared, held_out, files=files, progress=progress)
+    elif sentences:
         recipes = self_training_recipes(make, corpus.n_trees, len(sentences))
         model = self_train(recipes, corpus, sentences, held_out, files=files, progress=progress)
     else:

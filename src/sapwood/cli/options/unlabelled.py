@@ -12,6 +12,7 @@ from sapwood.runtime.progress import Progress
 from sapwood.trees.formats.registry import BadTrees
 
 if TYPE_CHECKING:
+    from sapwood.pipeline.unlabelled import UnlabelledData
     from sapwood.trees.partial import PartialTree
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,7 +27,7 @@ _SETTINGS = {
     "teacher-weight": "teacher_weight",
 }
 _OPTIONS = {setting: f"--{option}" for option, setting in _SETTINGS.items()}
-GROUP = ("partial", "text", "text-use", *_SETTINGS)
+GROUP = ("partial", "text", "text-use", *_SETTINGS, "silver", "teacher", "gold-weight")
 FORMER_OPTIONS = {"trust": "teacher-weight", "rounds": "teacher-rounds"}
 FORMER_USES = {
     "read": "self-training", "classes": "word-classes", "trees": "em", "forests": "em-forests", "best": "em-best",
@@ -36,6 +37,17 @@ FORMER_USES = {
 def unlabelled_options(function: F) -> F:
     """Add the options of unlabelled and partially labelled data."""
     for option in (
+        click.option(
+            "--gold-weight",
+            type=POSITIVE,
+            help="With --silver or --teacher: weight of a gold tree; a silver tree has weight 1. [default: 3]",
+        ),
+        click.option("--teacher", help="Distillation: model that predicts silver trees for the sentences of --text."),
+        click.option(
+            "--silver",
+            multiple=True,
+            help="Distillation: trees predicted by another parser, to train on as well. Repeatable.",
+        ),
         click.option(
             "--teacher-weight",
             type=click.FloatRange(min=0),
@@ -87,6 +99,19 @@ def as_option(name: str) -> str:
     ('--text-use', '--teacher-rounds')
     """
     return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+
+
+def check_distillation(
+    silver: Sequence[str], teacher: str | None, gold_weight: int | None, data: UnlabelledData, *, sequences: bool
+) -> None:
+    """Refuse combinations of the options of distillation that have no meaning, before anything is read."""
+    from sapwood.pipeline.silver import SilverSource
+
+    others = {"sequences": sequences, "partial": data.partial is not None}
+    SilverSource(() if silver else None, teacher, gold_weight).check(
+        text=data.text is not None, text_use=data.use, refused=[name for name, given in others.items() if given],
+        named=as_option,
+    )  # fmt: skip
 
 
 def read_partial_files(paths: Sequence[str], skip_bad: bool, progress: Progress) -> list[PartialTree] | None:
