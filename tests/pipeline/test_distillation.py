@@ -44,7 +44,8 @@ def test_a_gold_tree_counts_as_often_as_it_weighs(weight):
 
 def test_the_crf_learns_from_gold_trees_alone():
     gold, distilled = train(GOLD, **WHOLE), train(GOLD, silver=SILVER, **WHOLE)
-    assert gold.crf is not None and distilled.crf is not None
+    assert gold.crf is not None
+    assert distilled.crf is not None
     assert np.array_equal(gold.crf.weights(), distilled.crf.weights())
     assert gold.grammar != distilled.grammar
     assert gold.span_scorer != distilled.span_scorer
