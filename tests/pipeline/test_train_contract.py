@@ -42,6 +42,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = [tree.words() for tree in [*trees[60:], *made_up_treebank(150)]]
     (folder / "text.txt").write_text("".join(" ".join(words) + "\n" for words in text))
     (folder / "short.txt").write_text("".join(" ".join(words) + "\n" for words in text[:30]))
+    train(trees[:60], method="pcfg", output=folder / "teacher")
     first, second = (" ".join(words) for words in text[:2])
     (folder / "partial.mrg").write_text(f"(_ {first})\n(_ (_ {second}))\n")
     return folder
@@ -91,6 +92,14 @@ CASES: dict[str, tuple[str, Arguments]] = {
             "smoothing_iterations": 1,
             "semi_supervised": {"partial_weight": 2.0, "rounds": 1},
         },
+    ),
+    "silver": (
+        f"{EM_OPTIONS} --silver dev.mrg --gold-weight 2",
+        lambda: EM_SETTINGS | {"silver": read_trees("dev.mrg"), "gold_weight": 2},
+    ),
+    "teacher": (
+        f"{EM_OPTIONS} --teacher teacher --text text.txt",
+        lambda: EM_SETTINGS | {"teacher": "teacher", "text": "text.txt"},
     ),
     "text by default": (f"--text text.txt {PLAIN}", lambda: {"text": "text.txt", **WITHOUT}),
     "text and a method": (f"--text text.txt {EM_OPTIONS}", lambda: EM_SETTINGS | {"text": "text.txt"}),
