@@ -31,6 +31,7 @@ WITH_DATA = dict.fromkeys(
     "{nowhere}",
 )  # fmt: skip
 WITH_DATA |= dict.fromkeys(["cluster_kills", "heads"], "{nowhere} {nowhere}")
+WITH_DATA |= {"distillation": "{nowhere} --teacher {nowhere} --text {nowhere}"}
 WITH_DATA |= {"cluster": "{nowhere} {nowhere} --json {nowhere}"}
 WITH_DATA |= {"minimising": "{nowhere} --models {nowhere} --results {nowhere}"}
 
@@ -257,6 +258,13 @@ RUNS = [
         "{trees} --trees 20 --draws 1 --rows pivot+em text --results {new}/a.jsonl",
         [rf"\| 20 \| 0 \| pivot\+em \| {NUMBER}", rf"\| 20 \| 0 \| text \| {NUMBER}"],
         id="half_annotated",
+        marks=slow,
+    ),
+    pytest.param(
+        "distillation",
+        "{trees} --teacher {trees}/train.mrg --text {text} --trees 30 --gold-weights 1 --seeds 0 --models {new}",
+        [rf"\| trees-30/teacher \| 0 \| {F1} ", rf"\| trees-30/distilled-1 \| 0 \| {F1} "],
+        id="distillation",
         marks=slow,
     ),
     pytest.param(
