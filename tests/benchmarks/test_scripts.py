@@ -24,9 +24,9 @@ slow = pytest.mark.slow
 # Scripts that need data, and the arguments that name data which is not there.
 WITH_DATA = dict.fromkeys(
     [
-        "accuracy", "annotating", "crf_groups", "engine", "half_annotated", "held_out", "kills", "lines", "low_rank",
-        "observed", "serve", "sizes", "spectral", "spectral_weights", "state_search", "table1", "table2", "tagging",
-        "without_trees",
+        "accuracy", "annotating", "crf_groups", "engine", "half_annotated", "held_out", "kbest", "kills", "lines",
+        "low_rank", "observed", "probabilities", "serve", "sizes", "spectral", "spectral_weights", "state_search",
+        "table1", "table2", "tagging", "without_trees",
     ],
     "{nowhere}",
 )  # fmt: skip
@@ -108,6 +108,26 @@ RUNS = [
         "{trees} --configurations pcfg em --seeds 0 --store {new}/a.jsonl",
         [rf"\| trees/pcfg \| 0 \| {NUMBER} \| {NUMBER} \| {F1} \| {F1} \| {NUMBER} \|", r"\| trees/em \| 0 \|"],
         id="accuracy",
+    ),
+    pytest.param(
+        "kbest",
+        "--grammars 4 --count 2 --seed 3",
+        [r"\| 4 \| 8 \| 0 \| 0 \| [1-9][0-9]{2,} \| "],
+        id="kbest",
+    ),
+    pytest.param(
+        "kbest",
+        "{trees} --trees 30 --sentences 3",
+        [rf"\| with the CRF \| 100\.0 % \| {NUMBER} \| ", r"\| of the grammars \| 100\.0 % \|"],
+        id="kbest, treebank",
+        marks=slow,
+    ),
+    pytest.param(
+        "probabilities",
+        "{trees} --trees 30 --seeds 0",
+        [r"\| 0 \| 6 \| [0-6] \| 0 \| 0 \| 0 \|"],
+        id="probabilities",
+        marks=slow,
     ),
     pytest.param("figures", "stale --all", [r"gum/default, seeds \[0\], .*, measured at [0-9a-f]+"], id="figures"),
     pytest.param(
