@@ -15,7 +15,8 @@ A block of a page has a template in a comment, and then the text that `render` m
 `{ID FIGURE}` is the mean over the seeds, with the standard deviation if it is an F1. After a colon, `mean` or `range`
 and a Python format such as `.2f` change that. `{A / B}` divides two figures, or a number and a figure;
 `{ID seeds}` is the number of seeds. A field that ends in `?` is empty if the record does not have the figure.
-`{decisions}` is a table of the defaults that rest on less than three seeds, or on a test set.
+`{decisions}` is a table of the defaults that rest on less than three seeds, or on a test set. Times of different
+processors are not averaged: they are those of the processor that has the most records.
 
 `stale` exits with 1 if there is something to do. `run` runs the commands of records that are stale or imported, and
 with --again of all that are named. Each run is written when it ends, so an interrupted `run` can be repeated.
@@ -29,6 +30,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +44,14 @@ BLOCK = re.compile(
 )
 FIELD = re.compile(r"\{([^{}\n]+)\}")
 # By the end of a figure's name: its format, and whether a standard deviation is given.
-FORMATS = {"seeds": (".0f", False), "f1": (".1f", True), "f1_max_rule": (".1f", True), "_s": (",.0f", False)}
+FORMATS = {
+    "seeds": (".0f", False),
+    "gain_f1": ("+.1f", False),
+    "f1": (".1f", True),
+    "f1_max_rule": (".1f", True),
+    "_s": (",.0f", False),
+}
+TIME = re.compile(r"_(s|ms)(_|$)")
 SEEDS_OF_A_DECISION = 3
 
 
@@ -69,13 +78,18 @@ class Figures:
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.records = list(records)
+        self._processors = Counter(map(processor_of, self.records))
 
     def get(self, name: str, figure: str) -> Figure:
         """Return a figure over all seeds that have it."""
         ours = [one for one in self.records if one["id"] == name]
         if ours and figure == "seeds":
             return Figure(len({seed for one in ours for seed in one["seeds"]}))
-        values = [one["figures"][figure] for one in ours if figure in one["figures"]]
+        having = [one for one in ours if figure in one["figures"]]
+        if TIME.search(figure) and having:
+            usual = max(map(processor_of, having), key=lambda name: (self._processors[name], name))
+            having = [one for one in having if processor_of(one) == usual]
+        values = [one["figures"][figure] for one in having]
         if not values:
             if not ours:
                 raise FigureError(f"no record {name}")
@@ -122,6 +136,11 @@ class Figures:
 
     def _value(self, words: Sequence[str]) -> float:
         return float(words[0]) if len(words) == 1 else self.get(words[0], words[1]).mean
+
+
+def processor_of(record: Record) -> str:
+    """Return the processor that a record was measured on."""
+    return record["machine"].partition(",")[0]
 
 
 def pages() -> list[Path]:

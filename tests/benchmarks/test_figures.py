@@ -150,6 +150,18 @@ def test_summaries_of_seeds():
     assert one.show("bank/default seeds") == "3"
 
 
+def test_times_of_different_processors_are_not_averaged():
+    def run(seed, machine, seconds):
+        took = {"test_f1": 80 + seed, "train_cpu_s": seconds, "parse_ms_warm": seconds / 10}
+        return record(seeds=(seed,), figures=took, machine=f"{machine}, 2 cores, fixed workload 0.0{seed}4 s")
+
+    one = Figures([run(0, "fast", 10), run(1, "slow", 30), run(2, "fast", 20)])
+    assert one.show("bank/default train_cpu_s:range") == "10-20"
+    assert one.show("bank/default parse_ms_warm") == "1.5"
+    assert one.show("bank/default test_f1") == "81.0 ± 1.0"
+    assert one.show("bank/default seeds") == "3"
+
+
 PAGE = "a\n<!-- figures\nF1 {bank/default test_f1}\n-->\n\nF1 1.0\n\n<!-- /figures -->\nb\n"
 
 
