@@ -31,6 +31,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from _requirements import require
+
 HEAD = b"POST /api/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 GOOD = json.dumps({"text": "She saw the man with the telescope."}).encode()
 _TREES = b'{"trees": "(S ' + b"(N a)" * 6_000 + b')", "to": "svg"}'
@@ -153,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--same-address", action="store_true", help="bad clients have the address of the good ones")
     options = parser.parse_args(arguments)
+    require(connections=options.bad + options.good)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     command = [sys.executable, "-m", "sapwood", "serve", "-q", "--port", "0", "--threads", str(options.threads)]

@@ -2,7 +2,7 @@
 
     python benchmarks/low_rank.py DIRECTORY [DIRECTORY ...] [--json FILE] [--pictures DIRECTORY] [--sentences 200]
         [--states 5 10 20 ...] [--ranks 5 10 20 ...] [--methods SVTA CP-pqn ...] [--seeds 10] [--vertical 1]
-        [--horizontal 0] [--parsing] [--growth]
+        [--horizontal 0] [--parsing] [--growth] [--records]
 
 Each directory has train.mrg and test.mrg. The PCFG's automaton over unlabelled binary trees (one state for each symbol)
 is approximated by singular value tree automata of fewer states (SVTA, SVTA*) and by CP decompositions of its transition
@@ -21,7 +21,9 @@ decoder `f1`.
 
 `--growth` measures time and memory of the singular value form for more and more annotated grammars instead.
 
-With `--json` each result is written as soon as it is known, and a second run goes on where the first one ended.
+With `--json` each result is written as soon as it is known, and a second run goes on where the first one ended. With
+`--records` results are also written to benchmarks/results.jsonl, as `wsj-sample/low-rank-svta-20`, and those of
+`--parsing` as `wsj-sample/rules-cp-80`.
 """
 
 from __future__ import annotations
@@ -34,10 +36,14 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+import _records
 from _requirements import require
 from _tree_weights import (
     Agreement,
@@ -148,21 +154,19 @@ def approximations(problem: Problem, options: argparse.Namespace, done: set[tupl
     """Yield method, size, seed, number of weights and automaton, and how long it took."""
     automaton = problem.automaton
     n = automaton.n_states
-    found: dict[str, SingularStates] = {}
+    unweighted: SingularStates | None = None
     for method in (one for one in options.methods if one.startswith("SVTA")):
         for k in options.states:
             if (method, k, 0) in done or k > n:
                 continue
             began = time.perf_counter()
-            if method not in found:
-                if method == "SVTA":
-                    gamma, found[method] = 1.0, singular_states(gram_matrices(automaton))
-                else:
-                    found[method], gamma = default_states(automaton)
-                print(
-                    f"{problem.name} {method}: gamma {gamma:.3f}, {time.perf_counter() - began:.1f} s", file=sys.stderr
-                )
-            yield method, k, 0, k**3, project(automaton, found[method].truncated(k)), time.perf_counter() - began
+            if method == "SVTA":
+                found = unweighted = unweighted or singular_states(gram_matrices(automaton))
+            else:
+                # How near to the border gamma may be depends on the number of states.
+                found, gamma = default_states(automaton, partial(_first, k))
+                print(f"{problem.name} {method} {k}: gamma {gamma:.3f}", file=sys.stderr)
+            yield method, k, 0, k**3, project(automaton, found.truncated(k)), time.perf_counter() - began
     transitions = automaton.transitions[0]
     assert isinstance(transitions, SparseTensor)
     decompositions = [one for one in options.methods if one.startswith("CP")]
@@ -175,8 +179,30 @@ def approximations(problem: Problem, options: argparse.Namespace, done: set[tupl
         yield method, rank, seed, 3 * rank * n, smaller, time.perf_counter() - began
 
 
-def parsing(directory: Path, transform: TreeTransform, ranks: Sequence[int], seeds: int) -> str:
+def _first(count: int, states: SingularStates) -> np.ndarray:
+    """Return the number of states to keep of each sort."""
+    return np.minimum(states.ranks, count)
+
+
+def write_record(
+    options: argparse.Namespace, directory: Path, name: str, seed: int, figures: dict[str, float | None], chosen: str
+) -> None:
+    """Write a result as a record, with `chosen` options in its command."""
+    part = "dev" if options.parsing else "test"
+    shape = (("vertical", options.vertical, 1), ("horizontal", options.horizontal, 0))
+    others = [f"--{option} {value}" for option, value, usual in shape if value != usual]
+    command = " ".join([f"python benchmarks/low_rank.py DATA/{directory.name} {chosen}", *others, "--records"])
+    record = _records.measured(
+        f"{directory.name}/{name}" + "".join(other.replace("--", "-").replace(" ", "-") for other in others),
+        {figure: value for figure, value in figures.items() if value is not None}, seed=seed, command=command,
+        data=_records.digest_files([directory / "train.mrg", directory / f"{part}.mrg"]), describes=None,
+    )  # fmt: skip
+    _records.add(record)
+
+
+def parsing(options: argparse.Namespace, directory: Path) -> str:
     """Measure labelled parsing with the rules and with CP decompositions; return a Markdown table."""
+    transform = TreeTransform(options.vertical, options.horizontal)
     corpus = Corpus.from_trees(read_trees(directory / "train.mrg"), transform=transform)
     model = ParserModel.from_grammars(PCFG().fit(corpus))
     trees = list(read_trees(directory / "dev.mrg"))
@@ -184,27 +210,36 @@ def parsing(directory: Path, transform: TreeTransform, ranks: Sequence[int], see
     def measure(parser: Parser) -> tuple[float, float, float]:
         began = time.process_time()
         found = evaluate_parser(parser, trees).to_dict()
-        return found["unlabeled_f1"], found["f1"], 1000 * (time.process_time() - began) / len(trees)
+        return found["unlabelled_f1"], found["f1"], 1000 * (time.process_time() - began) / len(trees)
 
     rows = [
         "| treebank | rules | rank | seeds | weights | bracketing F1 | F1 | ms | made in CPU s |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     entries = int((model.grammar.tensors != 0).sum())
+
+    def keep(name: str, rank: int, seed: int, weights: int, run: tuple[float, ...]) -> None:
+        if options.records:
+            figures = dict(zip(("dev_unlabelled_f1", "dev_f1", "parse_ms", "made_cpu_s"), run, strict=False))
+            chosen = f"--parsing --ranks {rank} --seeds {options.seeds}"
+            write_record(options, directory, f"rules-{name}", seed, {"weights": weights, **figures}, chosen)
+
     for name, threshold in (("PCFG, pruned", None), ("PCFG, exact", 0.0)):
-        figures = [f"{value:.1f}" for value in measure(Parser(model, decoder="f1", threshold=threshold))]
+        found = measure(Parser(model, decoder="f1", threshold=threshold))
+        keep(name.lower().replace(", ", "-"), options.ranks[0], 0, entries, found)
+        figures = [f"{value:.1f}" for value in found]
         rows.append(f"| {directory.name} | {name} | - | - | {entries:,} | {' | '.join(figures)} | - |")
         print(rows[-1], file=sys.stderr, flush=True)
-    for rank in ranks:
-        runs = []
-        for seed in range(seeds):
+    for rank in options.ranks:
+        runs, weights = [], 3 * rank * len(model.grammar.root)
+        for seed in range(options.seeds):
             began = time.process_time()
             factored = compress(model, method="cp", rank=rank, random_state=seed)
             seconds = time.process_time() - began
             runs.append((*measure(Parser(factored)), seconds))
+            keep(f"cp-{rank}", rank, seed, weights, runs[-1])
         figures = [_spread(values, ".1f") for values in zip(*runs, strict=True)]
-        weights = 3 * rank * len(model.grammar.root)
-        rows.append(f"| {directory.name} | CP | {rank} | {seeds} | {weights:,} | {' | '.join(figures)} |")
+        rows.append(f"| {directory.name} | CP | {rank} | {options.seeds} | {weights:,} | {' | '.join(figures)} |")
         print(rows[-1], file=sys.stderr, flush=True)
     return "\n".join(rows)
 
@@ -340,6 +375,24 @@ def _spread(values: Sequence[float | None], form: str) -> str:
     return mean if len(known) == 1 else f"{mean} ± {format(statistics.stdev(known), form)}"
 
 
+def record_name(method: str, size: int) -> str:
+    """Return the name of a result in records.
+
+    >>> record_name("SVTA*", 20)
+    'low-rank-svta-star-20'
+    """
+    name = "low-rank-" + method.lower().replace("*", "-star")
+    return name if method == "PCFG" else f"{name}-{size}"
+
+
+def flat_figures(result: dict[str, Any]) -> dict[str, float | None]:
+    """Return the figures of a result, each with a name of its own."""
+    figures = {name: result[name] for name in ("weights", "l2", "relative", "perplexity", "positive", "error")}
+    for most, right, f1 in zip(LENGTHS, result["right"], result["brackets"], strict=True):
+        figures |= {f"right_{most}": right, f"words_{most}_f1": f1}
+    return figures | {"parse_ms": result["ms"], "made_s": result["seconds"]}
+
+
 def table(results: Sequence[dict[str, Any]]) -> str:
     """Return all figures as Markdown: means over seeds, with standard deviations."""
     heads = ("treebank", "method", "k, R", "seeds", "weights", "l2 / norm", "perplexity", "positive %")
@@ -377,11 +430,13 @@ def main() -> None:
     parser.add_argument("--growth", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--pictures", type=Path, help="directory for low-rank.svg and low-rank-brackets.svg")
+    parser.add_argument("--records", action="store_true", help="write results as records")
     options = parser.parse_args()
-    require(treebanks=options.directory, parts=("train", "test"), packages="matplotlib" if options.pictures else "")
+    parts = ("train",) if options.growth else ("train", "dev") if options.parsing else ("train", "test")
+    require(treebanks=options.directory, parts=parts, packages="matplotlib" if options.pictures else "")
     if options.parsing:
         for directory in options.directory:
-            print(parsing(directory, TreeTransform(options.vertical, options.horizontal), options.ranks, options.seeds))
+            print(parsing(options, directory))
         return
     if options.growth:
         for directory in options.directory:
@@ -408,6 +463,14 @@ def main() -> None:
                 }
             )  # fmt: skip
             print(json.dumps(results[-1]), file=sys.stderr, flush=True)
+            if options.records:
+                chosen = f"--sentences {options.sentences} --methods"
+                if method != "PCFG":
+                    size_option = "--states" if method.startswith("SVTA") else "--ranks"
+                    chosen += f" '{method}' {size_option} {size} --seeds {options.seeds}"
+                else:
+                    chosen += " SVTA --states 1"
+                write_record(options, directory, record_name(method, size), seed, flat_figures(results[-1]), chosen)
             if options.json:
                 options.json.write_text(json.dumps(results, indent=1))
     names = [directory.name for directory in options.directory]

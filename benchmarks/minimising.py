@@ -1,12 +1,16 @@
 """What smaller grammars cost and gain: size, speed and F1 of grammars that people parse with, minimised.
 
-    python benchmarks/minimising.py DIRECTORY... --models DIRECTORY --results FILE.jsonl [--methods split-merge ...]
-        [--seeds 0 1 2] [--contenders NAME...] [--sentences N] [--picture FILE.svg]
+    python benchmarks/minimising.py DIRECTORY... [--models DIRECTORY] [--results FILE.jsonl] [--records]
+        [--methods split-merge ...] [--seeds 0 1 2] [--contenders NAME...] [--sentences N] [--picture FILE.svg]
 
-Each directory has train.mrg, dev.mrg and test.mrg. Grammars are trained as `sapwood train --dev` does, kept in the
-directory of models as TREEBANK.METHOD.SEED.sapwood, and taken from there if they are there already. All contenders made
-from one grammar take turns, 20 sentences each; the processor time of one thread counts, on test. Results are appended
-for each grammar as it is done; what is there already is not done again. Then means over seeds are printed.
+Each directory has train.mrg, dev.mrg and test.mrg. Grammars are trained as `sapwood train --dev` does; with `--models`
+they are kept in that directory as TREEBANK.METHOD.SEED.sapwood, and taken from there if they are there already. All
+contenders made from one grammar take turns, 20 sentences each; the processor time of one thread counts, on test. Then
+means over seeds are printed. With `--results` the results of each grammar are appended as soon as they are known, and
+those that are there are not measured again.
+
+With `--records`, what `sapwood minimise --trees` makes by default is written to benchmarks/results.jsonl for each seed,
+as `wsj-sample/split-merge-minimised`. This takes two contenders, "as trained" and the default.
 """
 
 from __future__ import annotations
@@ -18,12 +22,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from _requirements import require
+import _records
+from _requirements import PARTS, require
 from sapwood.automata import truncate
 from sapwood.automata.reduce.truncation import corpus_for
 from sapwood.evaluate import Scorer, get_parameters
@@ -47,6 +53,9 @@ _TRAINED = {
     "pivot+em": (["--states", "24"], ["--states", "12"]),
     "em": (["--states", "16"], ["--states", "8"]),
 }
+# Names of their records, and the contender that `sapwood minimise` makes by default.
+_RECORDED = {"split-merge": "split-merge", "pivot+em": "pivot+em-24", "em": "em-16"}
+ORIGINAL, DEFAULT = "as trained", "merging and closing, threshold 5e-5"
 LEGEND = {"half": "no merging, smaller weights", "closing": "closing alone", "merging": "merging (and closing)"}
 _Maker = Callable[[TensorGrammar, Corpus], ParserModel]
 
@@ -194,6 +203,24 @@ def print_summary(found: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
+def write_record(directory: Path, method: str, seed: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the default of `sapwood minimise`, compared with the grammar as trained, as a record."""
+    full, made = (next(row for row in rows if row["contender"] == name) for name in (ORIGINAL, DEFAULT))
+    figures = {
+        "dev_f1": made["dev"], "test_f1": made["test"], "gain_f1": made["test"] - full["test"],
+        "smaller": full["bytes"] / made["bytes"], "faster": full["ms"] / made["ms"], "file_mb": made["bytes"] / 1e6,
+        "parse_ms_warm": made["ms"],
+    }  # fmt: skip
+    record = _records.measured(
+        f"{directory.name}/{_RECORDED[method]}-minimised", figures, seed=seed,
+        command=f"python benchmarks/minimising.py DATA/{directory.name} --methods {method} --seeds {seed} "
+        f"--contenders '{ORIGINAL}' '{DEFAULT}' --records",
+        data=_records.digest_files([directory / f"{part}.mrg" for part in PARTS]), describes={"kind": "minimise"},
+        note="ratios to the grammar as trained; all contenders timed in turn",
+    )  # fmt: skip
+    _records.add(record)
+
+
 def draw(found: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw what is lost in F1 against what is gained in size and in speed."""
     from matplotlib.figure import Figure
@@ -228,26 +255,33 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directories", type=Path, nargs="+", metavar="DIRECTORY")
-    parser.add_argument("--models", type=Path, required=True)
-    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--models", type=Path, help="directory for the trained grammars")
+    parser.add_argument("--results", type=Path)
     parser.add_argument("--methods", nargs="+", choices=list(_TRAINED), default=["split-merge", "pivot+em"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--contenders", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--sentences", type=int, default=0, help="the most sentences to parse; 0: all")
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--records", action="store_true", help="write the default of `sapwood minimise` as records")
     options = parser.parse_args()
     require(treebanks=options.directories, packages="matplotlib" if options.picture else "")
-    rows = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
+    if options.records and (options.sentences or not {ORIGINAL, DEFAULT} <= {*options.contenders}):
+        parser.error(f"--records takes all sentences, and the contenders {ORIGINAL!r} and {DEFAULT!r}")
+    rows: list[dict[str, Any]] = []
+    if options.results is not None and options.results.exists():
+        rows = [json.loads(line) for line in options.results.read_text().splitlines()]
     done = {(row["treebank"], row["method"], row["seed"]) for row in rows}
-    for directory in options.directories:
-        for method in options.methods:
-            for seed in options.seeds:
-                if (directory.name, method, seed) in done:
-                    continue
-                new = measure(options, directory, method, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        options.models = options.models or Path(folder)
+        for directory, method, seed in product(options.directories, options.methods, options.seeds):
+            if (directory.name, method, seed) in done:
+                continue
+            rows += (new := measure(options, directory, method, seed))
+            if options.results is not None:
                 with options.results.open("a") as stream:
                     stream.writelines(json.dumps(row) + "\n" for row in new)
-                rows += new
+            if options.records:
+                write_record(directory, method, seed, new)
     found = summary(rows)
     print_summary(found)
     if options.picture:

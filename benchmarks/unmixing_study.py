@@ -30,8 +30,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
+from _requirements import require
 from sapwood.errors import SapwoodError
-from sapwood.identifiability import Sentences, fit_em, make_model, unmix
+from sapwood.identifiability import MODELS, Sentences, fit_em, make_model, unmix
 from sapwood.runtime.progress import Bars, track
 from unmixing import error
 
@@ -114,7 +115,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Unmixing and EM on many random models.")
-    parser.add_argument("--model", default="pcfg-ie")
+    parser.add_argument("--model", choices=MODELS, default="pcfg-ie")
     parser.add_argument("--words", type=int, default=6)
     parser.add_argument("--states", type=int, default=3, help="0 for models without hidden states")
     parser.add_argument("--lengths", type=int, nargs="+", default=[3])
@@ -125,6 +126,7 @@ def main() -> None:
     parser.add_argument("--without-em", action="store_true")
     parser.add_argument("--results", type=Path, help="append rows here, and take those that are there")
     arguments = parser.parse_args()
+    require(outputs=[arguments.results])
     options = {name: value for name, value in vars(arguments).items() if name not in ("results", "models")}
     options["states"] = options["states"] or None
     tasks = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import resource
 import shlex
 import sys
 from pathlib import Path
@@ -25,8 +26,8 @@ slow = pytest.mark.slow
 WITH_DATA = dict.fromkeys(
     [
         "accuracy", "annotating", "crf_groups", "engine", "half_annotated", "held_out", "kbest", "kills", "lines",
-        "low_rank", "observed", "probabilities", "serve", "sizes", "spectral", "spectral_weights", "state_search",
-        "table1", "table2", "tagging", "without_trees",
+        "low_rank", "minimising_defaults", "observed", "probabilities", "serve", "sizes", "spectral",
+        "spectral_weights", "state_search", "table1", "table2", "tagging", "without_trees",
     ],
     "{nowhere}",
 )  # fmt: skip
@@ -315,6 +316,16 @@ RUNS = [
         id="minimising",
         marks=slow,
     ),
+    pytest.param(
+        "minimising_defaults",
+        "{trees} --trees 40 --without-trees --sentences 3",
+        [
+            rf"\| trees-40/default-minimised \| 0 \| {NUMBER} \| {NUMBER} \| {F1} \| ",
+            rf"\| trees-40/default-minimised-without-trees \| 0 \| {NUMBER} \| ",
+        ],
+        id="minimising_defaults",
+        marks=slow,
+    ),
 ]
 
 
@@ -386,6 +397,33 @@ def test_missing_packages_are_named(capsys):
     assert capsys.readouterr().err.splitlines()[1:] == [
         "  the package no_such_package is not installed: pip install no_such_package"
     ]
+
+
+def test_every_script_says_what_it_needs():
+    assert [script for script in SCRIPTS if "require(" not in (BENCHMARKS / f"{script}.py").read_text()] == []
+
+
+def test_low_rank_needs_the_parts_that_it_reads(main, capsys, tmp_path):
+    (tmp_path / "train.mrg").write_text("(S (A a) (B b))\n")
+    for option, part in (("--parsing", "dev"), ("--seeds=1", "test")):
+        with pytest.raises(SystemExit):
+            main("low_rank", str(tmp_path), option)
+        [line] = capsys.readouterr().err.splitlines()[1:]
+        assert f"{part}.mrg is missing" in line
+
+
+def test_missing_directories_and_files_are_named(main, capsys, tmp_path, monkeypatch):
+    with pytest.raises(SystemExit):
+        main("unmixing_study", "--results", str(tmp_path / "nowhere" / "a.jsonl"))
+    assert f"{tmp_path / 'nowhere'} is missing, the directory of a.jsonl" in capsys.readouterr().err
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 256))
+    with pytest.raises(SystemExit):
+        main("bad_clients", "--bad", "2000", "--good", "5")
+    assert "2,105 open files are needed, and 256 are allowed" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(SystemExit):
+        main("bad_clients", "--bad", "1")
+    assert "Linux is needed" in capsys.readouterr().err
 
 
 @pytest.mark.slow
