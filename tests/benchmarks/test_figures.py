@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -63,6 +65,27 @@ def test_records_say_where_they_come_from():
     assert len({(one["id"], seed) for one in RECORDS for seed in one["seeds"]}) == sum(
         len(one["seeds"]) for one in RECORDS
     )
+
+
+class Reached(Exception):
+    """The script has understood its arguments."""
+
+
+@pytest.mark.parametrize("command", sorted({one["command"] for one in RECORDS if one["command"]}))
+def test_scripts_take_the_commands_of_records(command, monkeypatch):
+    """So that `figures.py run` can run them."""
+
+    def stop(*_, **__):
+        raise Reached
+
+    _, path, *words = shlex.split(command)
+    script = importlib.import_module(Path(path).stem)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.setattr(script, "require", stop)
+    monkeypatch.setattr(script, "enumeration", stop, raising=False)  # of k-best lists, which need no data
+    monkeypatch.setattr(sys, "argv", [path, *words])
+    with pytest.raises(Reached):
+        script.main()
 
 
 # What finds out that it is not.
