@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import sys
 import tempfile
+import unittest.mock
 import zipfile
 from collections.abc import Callable
 from email.parser import BytesParser
@@ -14,9 +18,11 @@ from fuzz.mutations import stored
 from fuzz.tree_targets import Target, written
 from sapwood.cli.options.common import format_json
 from sapwood.cli.options.params import read_pairs
+from sapwood.errors import SapwoodError
 from sapwood.interop.packages import _CODE, write_package
 from sapwood.model import ParserModel
 from sapwood.model.forest_crf import FeatureVocabulary
+from sapwood.model.installed import installed_models
 from sapwood.model.span_scorer import word_features
 from sapwood.runtime.config import read_config
 from sapwood.storage.files import read_lines
@@ -56,6 +62,53 @@ def _use_package(path: Path) -> None:
                 name.startswith(("sapwood_model_qq/", "sapwood_model_qq-1.0.0.dist-info/"))
                 for name in archive.namelist()
             )
+
+
+_MODULE = "sapwood_model_fuzzed"
+
+
+def _wheels() -> list[bytes]:
+    """Return wheels with made-up content in place of a model."""
+    found = []
+    for content in (b"", bytes(100_000)):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in (f"{_MODULE}/__init__.py", f"{_MODULE}/model.sapwood", "../x"):
+                archive.writestr(zipfile.ZipInfo(name), content)
+        found.append(stream.getvalue())
+    return found
+
+
+def _use_wheel(path: Path) -> None:
+    """Take a wheel for a model and for a treebank; neither opens it."""
+    for use in (ParserModel.load, lambda given: list(read_trees(given))):
+        with contextlib.suppress(SapwoodError):
+            use(path)
+
+
+_METADATA = b"Metadata-Version: 2.4\nName: x\nVersion: 1.0\nSummary: y\nLicense-Expression: MIT\n\n# Card\n"
+_ENTRY_POINTS = b"[sapwood.models]\nx = " + _MODULE.encode() + b":MODEL\ny = a.b:c\n"
+
+
+def _use_installed(path: Path) -> None:
+    """List models of a package with forged metadata, next to those of an honest one."""
+    with tempfile.TemporaryDirectory() as site:
+        forged = path.read_bytes().split(_APART)
+        for folder, (metadata, *entries) in (
+            ("a-1.dist-info", forged),
+            ("b-1.dist-info", [_METADATA, _ENTRY_POINTS.replace(b"x", b"honest")]),
+        ):
+            (Path(site) / folder).mkdir()
+            (Path(site) / folder / "METADATA").write_bytes(metadata)
+            (Path(site) / folder / "entry_points.txt").write_bytes(b"".join(entries))
+        with unittest.mock.patch.object(sys, "path", [site]):
+            models = installed_models()
+    assert models[0].name == "en"
+    assert "honest" in [model.name for model in models]
+    assert all(text and text.isprintable() and len(text) <= 300 for model in models for text in model)
+
+
+_APART = b"%%%%\n"
 
 
 def _use_compressed(path: Path) -> None:
@@ -124,6 +177,12 @@ def hostile(models: Callable[[], list]) -> dict[str, Target]:
     """Return the targets, given contents of models."""
     return {
         "package": Target(lambda: models()[:1], partial(stored), _use_package, share=0.3),
+        "wheel": written("PK ../ /etc/passwd .sapwood .py", *_wheels(), ending=".whl", use=_use_wheel),
+        "installed": written(
+            "[ ] = : . Name: [sapwood.models] en default honest ../x import",
+            _METADATA + _APART + _ENTRY_POINTS,
+            use=_use_installed,
+        ),
         "doctype": _text(
             "doctype",
             '<!DOCTYPE <!ENTITY <!ATTLIST <!ELEMENT SYSTEM PUBLIC "x.dtd" [ ]> %x; &x; &amp; CDATA',

@@ -106,6 +106,7 @@ def test_what_is_in_a_wheel(model, tmp_path):
         ({"attribution": "a\x1b[2J"}, "the attribution has control characters"),
         ({"about": "a\ud800"}, "the description has control characters"),
         ({"figures": {"x": {**FIGURES, "f1": float("nan")}}}, "not what `sapwood eval --json` prints"),
+        ({"figures": {"x": {**FIGURES, "more": [float("inf")]}}}, "not what .*: a number that is not finite"),
         ({"figures": {"x": 1}}, "not what `sapwood eval --json` prints"),
         ({"attribution": " \n"}, "the attribution is empty"),
     ],
@@ -202,7 +203,15 @@ def test_only_models_are_packaged(tmp_path):
 def test_figures(tmp_path):
     (tmp_path / "dev.json").write_text(json.dumps(FIGURES))
     assert read_figures([tmp_path / "dev.json"]) == {"dev": FIGURES}
-    for text in ("", "[1]", "{}", json.dumps({**FIGURES, "f1": "high"}), json.dumps({**FIGURES, "f1": float("nan")})):
+    for text in (
+        "",
+        "[1]",
+        "{}",
+        json.dumps({**FIGURES, "f1": "high"}),
+        json.dumps({**FIGURES, "f1": float("nan")}),
+        json.dumps({**FIGURES, "more": [float("nan")]}),
+        json.dumps({**FIGURES, "more": "\ud800"}),
+    ):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(InputError, match=r"bad\.json: not what `sapwood eval --json` prints"):
             read_figures([tmp_path / "bad.json"])

@@ -30,6 +30,7 @@ from sapwood.errors import InputError, UsageError, shortened
 from sapwood.model.installed import GROUP, INCLUDED, NAME
 from sapwood.model.parser_model import ParserModel
 from sapwood.storage.files import atomic_write, explained
+from sapwood.storage.json_values import json_problem
 
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}((a|b|rc)[0-9]{1,9})?(\.post[0-9]{1,9})?")
 # SPDX expressions; the identifiers themselves are not checked.
@@ -114,6 +115,8 @@ class PackageCard:
         for name, values in self.figures.items():
             if not isinstance(values, Mapping) or not all(_is_number(values.get(key)) for key in _FIGURES):
                 raise UsageError(f"figures of {shortened(str(name))!r}: not what `sapwood eval --json` prints")
+        if problem := json_problem(self.figures):
+            raise UsageError(f"the figures are not what `sapwood eval --json` prints: {problem}")
 
     @property
     def module(self) -> str:
@@ -244,7 +247,8 @@ def read_figures(paths: Sequence[str | os.PathLike[str]]) -> dict[str, dict[str,
             value = json.loads(text)
         except (ValueError, RecursionError):
             value = None
-        if not isinstance(value, dict) or not all(_is_number(value.get(key)) for key in _FIGURES):
+        is_result = isinstance(value, dict) and not json_problem(value)
+        if not is_result or not all(_is_number(value.get(key)) for key in _FIGURES):
             raise InputError(f"{path}: not what `sapwood eval --json` prints")
         found[Path(path).stem] = value
     return found

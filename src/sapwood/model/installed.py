@@ -14,21 +14,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sapwood._version import __version__
-from sapwood.errors import InputError, ModelError
-from sapwood.runtime.registry import plugins
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from sapwood.errors import InputError, ModelError, listed, shortened
+from sapwood.runtime.registry import installed_entries, package_field, plugins
 
 # Included models, and their files in this folder.
 INCLUDED = {"en": "english.sapwood", "default": "english.sapwood"}
 GROUP = "sapwood.models"
 # Metadata of packages, in the order of `InstalledModel`.
 _FIELDS = ("Name", "Version", "License-Expression", "Summary")
-_LONGEST = 300
 # Names of models; anything else is a path.
 NAME = re.compile(r"(?=.{1,60}\Z)[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 
@@ -64,14 +60,14 @@ def find_model(name: str | os.PathLike[str]) -> Path:
         return default_model_path()
     others = plugins(GROUP)
     if str(name) not in others:
+        names = dict.fromkeys(["en", *filter(NAME.fullmatch, others)])
         raise InputError(
-            f"{name}: no such file or directory, nor an installed model; installed are: "
-            f"{', '.join(dict.fromkeys(['en', *others]))}; a wheel that `sapwood package` made adds one "
-            "(pip install FILE.whl)"
+            f"{name}: no such file or directory, nor an installed model; installed are: {listed(names)}; a wheel that "
+            "`sapwood package` made adds one (pip install FILE.whl)"
         )
     found = others[str(name)]
     if not isinstance(found, str | os.PathLike) or not os.path.isfile(found):  # noqa: PTH113
-        raise ModelError(f"{name}: its package points to {found!r}, which is not a file; reinstall it")
+        raise ModelError(f"{name}: its package points to {shortened(repr(found))}, which is not a file; reinstall it")
     return Path(found)
 
 
@@ -83,18 +79,9 @@ def installed_models() -> list[InstalledModel]:
     >>> installed_models()[0].name
     'en'
     """
-    from importlib.metadata import entry_points  # slow to import
-
     summary = "English, from the openly licensed part of GUM; included"
     found = [InstalledModel("en", "sapwood", __version__, "CC-BY-SA-4.0", summary)]
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+    for entry in sorted(installed_entries(GROUP), key=lambda entry: entry.name):
         if entry.name not in INCLUDED and NAME.fullmatch(entry.name):  # others cannot be named
-            found.append(InstalledModel(entry.name, *(_told(entry, field) for field in _FIELDS)))
+            found.append(InstalledModel(entry.name, *(package_field(entry, field) or "unknown" for field in _FIELDS)))
     return found
-
-
-def _told(entry: EntryPoint, field: str) -> str:
-    """Return the metadata of an entry point's package: one line, without control characters."""
-    about = entry.dist.metadata if entry.dist is not None else None
-    text = str(about[field])[:_LONGEST] if about is not None and field in about else "unknown"
-    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -10,6 +10,7 @@ Nothing is looked up at import, and a plugin's code runs only when its name is u
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
+# Characters of a field of metadata.
+_LONGEST = 300
 
 
 class _Plugins(Mapping[str, Any]):
     """Entry points by name; getting one loads it."""
 
     def __init__(self, group: str) -> None:
-        from importlib.metadata import entry_points  # slow to import
-
         self._group = group
         self._found: dict[str, list[EntryPoint]] = {}
-        for entry in entry_points(group=group):
+        for entry in installed_entries(group):
             self._found.setdefault(entry.name, []).append(entry)
 
     def __getitem__(self, name: str) -> Any:
@@ -55,7 +56,32 @@ class _Plugins(Mapping[str, Any]):
 
 
 def _package(entry: EntryPoint) -> str:
-    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"
+    known = package_field(entry, "Name")
+    return f"{known} {package_field(entry, 'Version')}" if known else "an unknown package"
+
+
+def installed_entries(group: str) -> list[EntryPoint]:
+    """Return the entry points of a group, without those of packages whose entry points cannot be read."""
+    from importlib.metadata import distributions, entry_points  # slow to import
+
+    # Metadata can be wrong in any way, and the reader of the standard library has no error of its own.
+    with contextlib.suppress(Exception):
+        return list(entry_points(group=group))
+    found: dict[str, list[EntryPoint]] = {}
+    for package in distributions():
+        with contextlib.suppress(Exception):
+            # The first package of a name on the path is the one that is imported.
+            found.setdefault(package.name, list(package.entry_points.select(group=group)))
+    return [entry for entries in found.values() for entry in entries]
+
+
+def package_field(entry: EntryPoint, field: str) -> str:
+    """Return metadata of an entry point's package: one line of printable characters; empty if it has none."""
+    text = ""
+    with contextlib.suppress(Exception):
+        metadata = entry.dist.metadata if entry.dist is not None else {}
+        text = str(metadata[field])[:_LONGEST] if field in metadata else ""
+    return "".join(letter if letter.isprintable() else " " for letter in text).strip()
 
 
 def plugins(group: str) -> Mapping[str, Any]:

@@ -193,6 +193,11 @@ def _of_another_kind(path: str | Path, found: str, wanted: str) -> ModelError:
 
 def _not_ours(path: str | Path) -> ModelError:
     looks = describe_start(path)
+    if looks == "zip archive" and Path(path).suffix == ".whl":
+        return ModelError(
+            f"{path}: not a sapwood file, but a wheel; if you trust it, install it with pip, and then `sapwood models` "
+            "lists its models"
+        )
     if looks == "model":
         return ModelError(
             f"{path}: not a sapwood file (damaged or truncated within its header); copy or train it again"

@@ -34,6 +34,7 @@ _OTHER_ENCODINGS = {
     b"BZ": "this looks like bzip2: name it .bz2 or decompress it",
     b"\xfd7": "this looks like xz: name it .xz or decompress it",
     b"(\xb5": "this looks like zstd: name it .zst or decompress it",
+    b"PK": "this looks like a zip archive: extract it first",
 }
 _COMPRESSORS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 # Memory of decompressing `.xz`, which is that of the largest dictionary of its command, with some to spare.
@@ -155,7 +156,8 @@ def read_lines(path: str | Path, on_bad: Callable[[InputError], object] | None =
                 text = "\n"
             if "\0" in text:
                 place = f"{name_of(path)}:{number}:{raw.index(0) + 1}"
-                remedy = "this is not a text file, or it is UTF-16; convert it to UTF-8 first"
+                other = "this is not a text file, or it is UTF-16; convert it to UTF-8 first"
+                remedy = _OTHER_ENCODINGS.get(start, other)
                 _refuse_line(InputError(f"{place}: a zero byte: {remedy}"), on_bad)
                 text = "\n"
             yield number, text

@@ -13,6 +13,8 @@ Kind = Literal["sapwood", "trees", "text", "binary", "empty"]
 # Bytes to look at, compressed and decompressed.
 _START = 4096
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"(\xb5/\xfd": "zstd"}
+# First bytes of zip archives, which wheels are.
+ZIP = b"PK\x03\x04"
 _HEADER = re.compile(rb'\{"__metadata__":\{"sapwood"')
 _STORED = re.compile(rb'\\"kind\\": \\"([a-z-]{1,40})\\"')
 _TREES = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\(\s*[^()\s]*\s*[^\s()]*\s*[()]|#FORMAT|#BOS|%%|<\?xml)")
@@ -44,6 +46,8 @@ def describe_start(path: str | Path) -> str:
         packed = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), "")
         inner = _decompressed(start, packed) if packed else start
         kind = kind_of_start(inner)
+        if inner.startswith(ZIP):
+            return "zip archive"
         names: dict[Kind, str] = {"sapwood": "model", "trees": "treebank", "text": "text file", "empty": "empty file"}
         if packed:
             return f"{names[kind]} compressed with {packed}" if inner and kind in names else f"{packed} file"
