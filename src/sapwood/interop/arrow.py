@@ -19,7 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,7 +214,6 @@ def parse_table(
             (progress or Silent()).stage("parsing", total, "rows") as stage,
         ):
             for batch in batches:
-                batch.validate(full=True)  # no offset may point outside the file
                 _check_cells(batch.column(parse.column), source)
                 found = parse({parse.column: batch.column(parse.column).to_pylist()})
                 new = [arrow.array(found[field.name], field.type) for field in parse.schema()]
@@ -266,7 +265,10 @@ def _reading(path: str | Path, rows: int) -> Iterator[tuple[Any, int | None, Ite
                 file = parquet.ParquetFile(raw)
                 groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
                 limits.check_decompressed(str(path), sum(group.total_byte_size for group in groups), size)
-                yield file.schema_arrow, file.metadata.num_rows, file.iter_batches(batch_size=rows)
+                with Path(path).open("rb") as again:
+                    packed = parquet.ParquetFile(again, read_dictionary=list(_texts(file.schema)))
+                    measured = _within_limits(_read_packed(packed, file, rows), str(path), size, limits)
+                    yield file.schema_arrow, file.metadata.num_rows, _unpacked(file, measured, rows)
                 return
             try:
                 reader = arrow.ipc.open_file(raw)
@@ -284,8 +286,68 @@ def _reading(path: str | Path, rows: int) -> Iterator[tuple[Any, int | None, Ite
 def _within_limits(batches: Iterator[Any], name: str, size: int, limits: ReadLimits) -> Iterator[Any]:
     held = 0
     for batch in batches:
-        held += batch.get_total_buffer_size()
+        batch.validate(full=True)
+        held += sum(map(_size, batch.columns))
         limits.check_decompressed(name, held, size)
+        yield batch
+
+
+def _size(array: Any) -> int:
+    """Return the number of bytes of an array if each row had its own copy of what it refers to."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(array.type) and _is_text(array.type.value_type):
+        lengths = compute.binary_length(array.dictionary).take(array.indices)
+        return int(array.nbytes) + (compute.sum(compute.cast(lengths, "int64")).as_py() or 0)
+    if types.is_map(array.type):
+        return int(array.nbytes) + _size(array.keys) + _size(array.items)
+    if any(test(array.type) for test in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
+        return int(array.nbytes) + _size(array.flatten())
+    if types.is_struct(array.type):
+        return int(array.nbytes) + sum(map(_size, array.flatten()))
+    return int(array.nbytes)
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    return any(test(kind) for test in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary))
+
+
+def _texts(schema: Any) -> Iterator[str]:
+    """Yield the paths of the columns of a Parquet file that are texts or bytes."""
+    for column in map(schema.column, range(len(schema))):
+        if column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "DECIMAL":
+            yield column.path
+
+
+def _read_packed(packed: Any, file: Any, rows: int) -> Iterator[Any]:
+    """Yield batches of rows of a Parquet file with texts as dictionaries, or single rows where Arrow cannot."""
+    arrow = import_arrow()
+    for group in range(file.metadata.num_row_groups):
+        done = 0
+        try:
+            for batch in packed.iter_batches(batch_size=rows, row_groups=[group]):
+                done += batch.num_rows
+                yield batch
+        except arrow.ArrowNotImplementedError:  # texts within lists whose dictionary does not have all of them
+            yield from islice(file.iter_batches(batch_size=1, row_groups=[group]), done, None)
+
+
+def _unpacked(file: Any, measured: Iterator[Any], rows: int) -> Iterator[Any]:
+    """Yield batches of rows of a Parquet file, each after it was measured.
+
+    A text that is repeated is in the file once, but many times in memory. `measured` has the same rows with each text
+    once, and ends in an error if they hold too much.
+    """
+    ahead = 0
+    batches = file.iter_batches(batch_size=rows)
+    while True:
+        while ahead < rows and (batch := next(measured, None)) is not None:
+            ahead += batch.num_rows
+        if (batch := next(batches, None)) is None:
+            return
+        ahead -= batch.num_rows
         yield batch
 
 

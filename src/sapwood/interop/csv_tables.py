@@ -85,16 +85,28 @@ def _reading(path: str | Path) -> Iterator[Iterator[tuple[int, list[str]]]]:
 
 
 def _rows(text: io.TextIOWrapper, path: str | Path, most: int) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(text, delimiter=_separator(path), strict=True)
+    held = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal held
+        while line := text.readline(most + 1):
+            held += len(line)
+            if held > most:
+                raise InputError(
+                    f"{path}:{reader.line_num + 1}: a row of more than {most:,} bytes; split it or set SAPWOOD_MAX_LINE"
+                )
+            yield line
+
+    reader = csv.reader(lines(), delimiter=_separator(path), strict=True)
     try:
         for row in reader:
+            held = 0
             if row:  # not a blank line
                 yield reader.line_num, row
     except UnicodeDecodeError as error:
         raise InputError(f"{path}:{reader.line_num + 1}: not valid UTF-8; convert the file to UTF-8 first") from error
     except csv.Error as error:
-        hint = f"; SAPWOOD_MAX_LINE allows more than {most:,} bytes" if "field larger" in str(error) else ""
-        raise InputError(f"{path}:{reader.line_num}: not a readable table: {error}{hint}") from error
+        raise InputError(f"{path}:{reader.line_num}: not a readable table: {error}") from error
 
 
 def _separator(path: str | Path) -> str:

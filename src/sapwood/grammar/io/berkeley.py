@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -383,7 +383,7 @@ def read_rules(
         raise InputError(f"{source}: its states have room for {weights:.3g} weights, and there are {lines} lines")
     for rule, (places, _) in rules.found.items():
         if len(set(places)) < len(places):
-            twice = next(at for index, at in enumerate(places) if at in places[:index])
+            twice = next(at for at, count in Counter(places).items() if count > 1)
             parent, *children = (f"{symbol}_{number}" for symbol, number in zip(rule, twice, strict=True))
             raise InputError(f"{source}: the rule {parent} -> {' '.join(children)} occurs twice")
     return rules
