@@ -2,7 +2,7 @@
 
 Every input follows from its target and its number. Inputs are used in forked children, many in each, so that a crash
 costs one child and shows which input it was. Anything but success and our own errors is a failure: a signal, more than
-ten seconds, another exception. One input of each failure is kept, with what went wrong beside it.
+ten seconds of processor time, another exception. One input of each failure is kept, with what went wrong beside it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fuzz.targets import TARGETS, Target
 from sapwood.errors import SapwoodError
 
-SECONDS = 10
+# Processor time of an input, and how many times as long it may take on a busy machine.
+SECONDS, _BUSY = 10, 30
 _BATCH, _MEMORY = 500, 8 << 30
 # What a child shows while it runs: the input it is at, and how many it has used, had refused and failed at.
 _AT, _USED, _REFUSED, _FAILED = range(4)
@@ -57,7 +58,8 @@ def use_inputs(name: str, originals: list, numbers: range, shown: np.ndarray, ke
             shown[_AT] = number
             content = make_input(name, target, originals, number)
             path.write_bytes(content)
-            signal.alarm(SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.alarm(_BUSY * SECONDS)
             try:
                 target.use(path)
                 shown[_USED] += 1
@@ -68,6 +70,7 @@ def use_inputs(name: str, originals: list, numbers: range, shown: np.ndarray, ke
                 place = traceback.extract_tb(error.__traceback__)[-1]
                 where = f"{Path(place.filename).stem}-{place.lineno}"
                 keep_failure(keep, f"{name}-{type(error).__name__}-{where}", number, content, traceback.format_exc())
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
 
 
@@ -131,7 +134,9 @@ class Run:
         at, used, refused, failed = self.shown[slot].tolist()
         self.results.update({(name, "used"): used, (name, "refused"): refused, (name, "failed"): failed})
         if status:
-            what = "hang" if status == signal.SIGALRM else f"signal-{status}" if status < 128 else "exit"
+            what = (
+                "hang" if status in (signal.SIGPROF, signal.SIGALRM) else f"signal-{status}" if status < 128 else "exit"
+            )
             self.results[name, "crashed"] += 1
             title = f"{name}-{what}-{at}"
             keep_failure(self.keep, title, at, make_input(name, TARGETS[name], self.originals[name], at), what)

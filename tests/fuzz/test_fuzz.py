@@ -15,7 +15,7 @@ from sapwood.errors import SapwoodError
 FOLDER = Path(__file__).parent
 
 BROKEN = """
-import os, signal, sys, time
+import os, signal, sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from fuzz import run
@@ -29,7 +29,8 @@ def use(path):
     if number == 5:
         raise KeyError(number)
     if number == 7:
-        time.sleep(60)
+        while True:
+            pass
     if number % 2:
         raise ModelError("refused")
 
