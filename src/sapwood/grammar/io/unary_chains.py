@@ -33,6 +33,8 @@ from sapwood.storage.shapes import Array, Float, Float64, Int32
 # Relative tolerance of a product, and maximum number of rounds of the search.
 _ROUNDING = 1e-6
 _ROUNDS = 20
+# Maximum number of chains, and of chains for each unary rule; there are a few in grammars of treebanks.
+_SMALL, _MOST_EACH = 1 << 16, 100
 # Weights below this are ignored.
 _NOTHING = 1e-10
 # Smoothed rules can have infinite expected trees. Then children are discounted: by more than half, which makes the
@@ -46,22 +48,26 @@ def single_steps(
     closed: Mapping[tuple[str, str], Float64[Array, "m_a m_b"]],
 ) -> dict[tuple[str, str], Float64[Array, "m_a m_b"]]:
     """Return the unary rules of one step, given the best paths of one or two steps between pairs of states."""
-    names = sorted({name for pair in closed for name in pair})
-    sizes = {name: array.shape[axis] for pair, array in closed.items() for axis, name in enumerate(pair)}
-    begin = dict(zip(names, offsets_of(np.array([sizes[name] for name in names])).tolist(), strict=False))
-    size = sum(sizes.values())
-    whole = np.zeros((size, size))
-    for (a, b), array in closed.items():
-        whole[begin[a] : begin[a] + sizes[a], begin[b] : begin[b] + sizes[b]] = array
-    found = whole
+    after: dict[str, set[str]] = defaultdict(set)
+    before: dict[str, set[str]] = defaultdict(set)
+    for a, b in closed:
+        after[a].add(b)
+        before[b].add(a)
+    # Symbols between two: those of the one with fewer neighbours are looked up, so hubs do not cost their square.
+    between = {(a, c): sorted(after[a] & before[c]) for a, c in closed}
+    found = dict(closed)
     for _ in range(_ROUNDS):
-        best = np.array([(row[:, None] * found).max(axis=0) for row in found])
-        fewer = np.where(whole <= best * (1 + _ROUNDING), 0.0, whole)
-        if np.array_equal(fewer, found):
+        fewer = {}
+        for (a, c), array in closed.items():
+            best = np.zeros_like(array)
+            for b in between[a, c]:
+                for row, weights in zip(best, closed[a, b], strict=True):
+                    np.maximum(row, (weights[:, None] * found[b, c]).max(axis=0), out=row)
+            fewer[a, c] = np.where(array <= best * (1 + _ROUNDING), 0.0, array)
+        if all(np.array_equal(fewer[pair], found[pair]) for pair in closed):
             break
         found = fewer
-    parts = {(a, b): found[begin[a] : begin[a] + sizes[a], begin[b] : begin[b] + sizes[b]] for a, b in closed if a != b}
-    return {pair: array for pair, array in parts.items() if array.any()}
+    return {(a, b): array for (a, b), array in found.items() if a != b and array.any()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +158,8 @@ class UnaryGrammar:
         below: dict[str, list[str]] = defaultdict(list)
         for a, b in self.unary:
             below[a].append(b)
+        if sum(len(below[b]) for _, b in self.unary) > max(_SMALL, _MOST_EACH * len(self.unary)):
+            raise GrammarError(f"{len(self.unary):,} unary rules form too many chains of two")
         for (a, m), b in ((pair, b) for pair in self.unary for b in below[pair[1]]):
             if b in ends:
                 table = self.unary[a, m] @ self.unary[m, b]
@@ -264,14 +272,17 @@ def _useful(
 ) -> set[Chain]:
     """Return the chains that occur in some tree."""
     found: set[Chain] = set()
-    ends = {chain for rule in rules for chain in rule if chain[-1] in tags} | {
-        chain for chain in roots if chain[-1] in tags
-    }
-    while True:
-        before = len(ends)
-        ends |= {parent for parent, left, right in rules if left in ends and right in ends}
-        if len(ends) == before:
-            break
+    ends: set[Chain] = set()
+    above: dict[Chain, list[tuple[Chain, Chain]]] = defaultdict(list)
+    for parent, left, right in rules:
+        above[left].append((parent, right))
+        above[right].append((parent, left))
+    waiting = [chain for chain in {*roots, *(chain for rule in rules for chain in rule)} if chain[-1] in tags]
+    while waiting:
+        chain = waiting.pop()
+        if chain not in ends:
+            ends.add(chain)
+            waiting += (parent for parent, other in above[chain] if other in ends)
     waiting = [chain for chain in roots if chain in ends]
     below: dict[Chain, set[Chain]] = defaultdict(set)
     for parent, left, right in rules:
