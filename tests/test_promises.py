@@ -11,9 +11,10 @@ PAGE = (TESTS.parent / "SECURITY.md").read_text(encoding="utf-8")
 
 
 def promises(page: str) -> list[str]:
-    """Return the promises: the items of the list of what a file cannot do, and the rows of the table."""
-    listed = page.partition("## What it cannot do")[2].partition("\n\nA Dask cluster")[0]
-    items = re.split(r"\n- ", listed)[1:]
+    """Return the promises: what memory and time a file can cost, what it cannot do, and the rows of the table."""
+    can, _, cannot = page.partition("## What an untrusted file can do")[2].partition("## What it cannot do")
+    items = re.split(r"\n- ", cannot.partition("\n\nA Dask cluster")[0])[1:]
+    items += [item for item in re.split(r"\n- ", can) if item.startswith("It can cost memory and time")]
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| Promise")]
     return items + rows
 
@@ -32,7 +33,8 @@ def missing(promise: str, tests: Path) -> list[str]:
 
 def test_promises_have_tests() -> None:
     found = promises(PAGE)
-    assert len(found) >= 29
+    assert len(found) >= 30
+    assert any("linearly" in promise for promise in found)
     for promise in found:
         assert missing(promise, TESTS) == [], promise
 
@@ -70,3 +72,24 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
     }
     assert found == {"runtime/dask/serialise.py": {"pickle"}}
     assert code_from_data("import pickle.x\neval(a)\nnp.load(p, allow_pickle=b)") == {"pickle", "eval", "allow_pickle"}
+
+
+def test_nightly_runs_the_checked_kernels() -> None:
+    nightly = (TESTS.parent / ".ci" / "nightly").read_text(encoding="utf-8")
+    checked = (TESTS.parent / ".ci" / "checked").read_text(encoding="utf-8")
+    assert "-DSAPWOOD_VARIANTS=checked" in nightly
+    assert ".ci/checked -q -n 2 tests/grammar tests/inference" in nightly
+    assert "SAPWOOD_KERNELS=checked" in checked
+    assert "libasan.so" in checked
+
+
+def test_durations_do_not_depend_on_the_time_of_day() -> None:
+    """The clock may be set while a program runs; time limits and durations use those that never go back."""
+    used = {}
+    for path in (TESTS.parent / "src" / "sapwood").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+            from_clock = isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime")
+            if from_clock or name in ("time.time", "time.time_ns") or name.endswith((".now", ".utcnow", ".today")):
+                used[path.name] = ast.unparse(node)
+    assert used == {}

@@ -19,6 +19,7 @@ import scipy.sparse
 from fuzz.grammar_targets import dumps, parquets, tables, texts, use_csv, use_dump, use_table, use_text
 from fuzz.hostile_targets import hostile
 from fuzz.mutations import Content, file_of, stored
+from fuzz.request_targets import requests
 from fuzz.tree_targets import TREE_TEXTS, TREES, Target, written
 from sapwood.automata.wcfg.files import format_grammar, read_grammar
 from sapwood.evaluate.evalb_params import EvalbParameters
@@ -489,4 +490,10 @@ TEXTS = {
     },
 }
 HOSTILE = hostile(STORED["model"].originals)
-TARGETS = {**STORED, **TEXTS, **HOSTILE, "extreme-weights": Target(_valid, _extreme, _use_poisoned, share=0.05)}
+TARGETS = {
+    **STORED,
+    **TEXTS,
+    **HOSTILE,
+    **requests(),
+    "extreme-weights": Target(_valid, _extreme, _use_poisoned, share=0.05),
+}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from fuzz.targets import HOSTILE
+from fuzz import guided
+from fuzz.targets import HOSTILE, TARGETS
 from sapwood.errors import SapwoodError
 
 FOLDER = Path(__file__).parent
@@ -57,9 +59,9 @@ def test_a_short_run(tmp_path):
     assert sum(map(int, total.replace(",", "").split()[1:])) >= 1000
 
 
-@pytest.mark.parametrize("name", sorted(HOSTILE.keys() - {"package", "pairs"}))
+@pytest.mark.parametrize("name", sorted(HOSTILE.keys() - {"package", "pairs"} | {"request"}))
 def test_the_corpus(name, tmp_path):
-    target = HOSTILE[name]
+    target = TARGETS[name]
     for content in target.originals():
         (tmp_path / f"x{target.ending}").write_bytes(content)
         with contextlib.suppress(SapwoodError):
@@ -75,3 +77,33 @@ def test_what_goes_wrong_is_seen_and_kept(tmp_path):
     assert kept["broken-hang-7"] == "7"
     assert kept["broken-signal-11-3"] == "3"
     assert "5" in kept.values()
+
+
+def test_every_night_all_is_fuzzed():
+    nightly = FOLDER.parents[1].joinpath(".ci", "nightly").read_text()
+    assert "tests/fuzz/nightly; }" in nightly
+    assert "for step in ${*:-slow checked fuzz" in nightly
+    assert set(guided.TARGETS) <= TARGETS.keys()
+
+
+def test_the_last_run_is_recorded():
+    """The commit, the command, and how many inputs of each target did what."""
+    record = FOLDER.joinpath("last-run.txt").read_text()
+    assert re.match(r"commit [0-9a-f]{12}, \d{4}-\d\d-\d\d, Python 3\.", record)
+    assert "\npython tests/fuzz/run.py --inputs " in record
+    total = re.search(r"^all +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+)$", record, re.MULTILINE)
+    assert total is not None
+    assert total.group(3, 4) == ("0", "0")
+
+
+def test_requests_are_answered(tmp_path):
+    """All originals fit the schemas, so that what is changed in them is near what is answered."""
+    refused = []
+    for content in TARGETS["request"].originals():
+        (tmp_path / "x").write_bytes(content)
+        try:
+            TARGETS["request"].use(tmp_path / "x")
+        except SapwoodError as error:
+            refused.append(str(error))
+    # The language model is of another kind.
+    assert refused == ["an n-gram model, which has no hidden states; train one with method em, for instance"]
