@@ -237,6 +237,44 @@ def test_nothing_is_written_but_what_is_asked_for(folder: Path) -> None:
         assert sorted(path.name for path in mine.iterdir()) == ["grammar", "lm"]
 
 
+# The command, on a file system that cannot be written: whatever opens, makes, renames or removes a file fails.
+READ_ONLY = """
+import errno, os, runpy, sys
+
+CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
+
+def refuse(event, given):
+    written = event == "open" and isinstance(given[0], (str, bytes)) and (
+        given[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+    )
+    if (written and given[0] != os.devnull) or event in CHANGES:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), given[0])
+
+sys.addaudithook(refuse)
+runpy.run_module("sapwood", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["parse sentences.txt", "parse --raw --threads 2 --json sentences.txt", "eval trees.mrg -m m"],
+)
+def test_nothing_is_written_on_a_read_only_file_system(folder: Path, arguments: str) -> None:
+    """Without a home and a place for temporary files, too."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TMPDIR": "/nonexistent"}
+    command = [sys.executable, "-c", READ_ONLY, *arguments.split()]
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert ended.stdout
+
+
+def test_what_is_to_be_written_fails_on_a_read_only_file_system(folder: Path) -> None:
+    command = [sys.executable, "-c", READ_ONLY, "parse", "-q", "sentences.txt", "-o", "out"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    assert ended.returncode == 3
+    assert b"Read-only file system" in ended.stderr
+
+
 def test_output_is_utf8_whatever_the_locale(folder: Path) -> None:
     environment = {
         **os.environ,
