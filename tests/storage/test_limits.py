@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import io
 import lzma
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from sapwood.errors import InputError, UsageError
 from sapwood.lm.vectors import read_vectors
 from sapwood.numerics.matrix_files import read_matrix
+from sapwood.storage import limits
 from sapwood.storage.files import open_binary, read_lines
 from sapwood.storage.limits import ReadLimits
 from sapwood.trees.formats.conllu import read_conllu
@@ -53,6 +55,20 @@ def test_decompression_has_limits(tmp_path, ending, monkeypatch):
     with pytest.raises(InputError, match=rf"x{ending}: holds more than 2,097,152 bytes; .* SAPWOOD_MAX_DECOMPRESSED$"):
         for _ in read_lines(path):
             pass
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2"])
+def test_little_is_decompressed_before_it_is_checked(tmp_path, ending, monkeypatch):
+    """Also for a reader that wants everything at once."""
+    monkeypatch.setattr(limits, "_SMALL", 1 << 16)
+    path, most = bomb(tmp_path / f"x{ending}", b"a", 40), 1 << 27
+    tracemalloc.start()
+    with open_binary(path) as stream, pytest.raises(InputError, match="SAPWOOD_MAX_RATIO"):
+        stream.read(most)
+    # The buffer that was asked for is not filled.
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < most + 12 * MEGABYTE
 
 
 def test_small_files_may_hold_much(tmp_path):

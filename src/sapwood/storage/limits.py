@@ -19,6 +19,8 @@ from sapwood.errors import InputError, UsageError
 _SIZE = re.compile(r"([0-9]{1,15})([KMGT]?)", re.ASCII | re.IGNORECASE)
 # What small compressed files may hold, whatever their ratio.
 _SMALL = 1 << 26
+# Bytes to decompress at a time.
+_STEP = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ class LimitedOutput(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer."""
-        size = int(self._stream.readinto(buffer) or 0)
+        """Fill the beginning of a buffer: what is decompressed at once is not more than can be checked."""
+        size = int(self._stream.readinto(memoryview(buffer)[:_STEP]) or 0)
         self._count += size
         self._limits.check_decompressed(self._name, self._count, self._source.count)
         return size
