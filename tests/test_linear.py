@@ -12,17 +12,28 @@ import gc
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sapwood.automata.wcfg.files import format_grammar, parse_grammar
 from sapwood.errors import SapwoodError
 from sapwood.evaluate import EvalbParameters, Scorer
 from sapwood.evaluate.unlabelled import spans_of
+from sapwood.grammar.io.berkeley import read_rules
+from sapwood.grammar.io.unary_chains import single_steps
 from sapwood.induction.text import _first
+from sapwood.inference import Parser
+from sapwood.interop.arrow import ColumnParser, parse_table
+from sapwood.interop.csv_tables import parse_csv
+from sapwood.lm import KneserNey, count_text, load_model
 from sapwood.model.forest_crf import FeatureVocabulary
 from sapwood.model.span_scorer import frequent_features, word_features
+from sapwood.pipeline.train import train
+from sapwood.runtime.log import read_log
+from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats.conllu import parse_conllu
 from sapwood.trees.formats.registry import (
@@ -36,7 +47,7 @@ from sapwood.trees.formats.registry import (
 )
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.lexicon.signatures import BerkeleySignatures, SignatureModel
-from sapwood.trees.normalise import Normaliser, parse_labels
+from sapwood.trees.normalise import Normaliser, parse_labels, read_labels
 from sapwood.trees.partial import format_partial, parse_partial
 from sapwood.trees.punctuation import without_punctuation
 from sapwood.trees.search.searcher import Searcher
@@ -235,7 +246,123 @@ PATTERNS: dict[str, Case] = {
     "pattern-regex": (lambda n: "/" + "a?" * n + "/", search, 50),
     "pattern-nested": (lambda n: "A" + " < (B" * n + ")" * n, search, 20),
 }
-CASES = cases()
+
+
+def in_file(name: str, content: Callable[[int], str]) -> Callable[[int], Path]:
+    """Return a function that writes a text of some size to a file of the current folder and returns its path."""
+
+    def make(n: int) -> Path:
+        path = Path(f"{n}-{name}")
+        path.write_text(content(n), encoding="utf-8")
+        return path
+
+    return make
+
+
+EVENT = '{"event": "iteration", "step": 1, "seconds": 1.5, "log_likelihood": -2.5}\n'
+
+
+def words(n: int) -> str:
+    return "".join(f"w{number} w{number * 7 % n}\n" for number in range(n))
+
+
+def arpa(n: int) -> str:
+    pairs = [f"-1 w{number} w{number + 1}" for number in range(n)]
+    head = f"\\data\\\nngram 1={n + 4}\nngram 2={n}\n\n\\1-grams:\n"
+    single = [f"-1 {word} -0.5" for word in ("<unk>", "<s>", "</s>", *(f"w{number}" for number in range(n + 1)))]
+    return head + "\n".join(single) + "\n\n\\2-grams:\n" + "\n".join(pairs) + "\n\n\\end\\\n"
+
+
+def counted(path: Path) -> None:
+    KneserNey(order=3).fit(count_text(path, order=3)).describe()
+
+
+PARSER = Parser(random_grammar(np.random.default_rng(1), interminals=2, preterminals=2, states=(1, 2)))
+
+
+def table_of_sentences(path: Path) -> None:
+    parse_csv(ColumnParser(PARSER, "text", warn=False), path, path.with_suffix(".out.csv"))
+
+
+def arrow_table(n: int) -> Path:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = Path(f"{n}.arrow")
+    table = pyarrow.table({"text": ["w0"] * n, "more": [["a", "b"]] * n})
+    with pyarrow.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def arrow_of_sentences(path: Path) -> None:
+    parse_table(ColumnParser(PARSER, "text", warn=False), path, path.with_suffix(".out.arrow"))
+
+
+def treebank_with_a_long_word(n: int) -> list[Tree]:
+    return [Tree("S", [Tree("A", word="ab" * (n // 2)), Tree("B", word="b")]), *[flat(2)] * 3]
+
+
+def trained(trees: list[Tree]) -> None:
+    model = train(trees, method="pcfg")
+    Parser(model, max_memory=1 << 30).parse_one([trees[0].words()[0] + "x", "b"])
+
+
+FILES: dict[str, Case] = {
+    "counts-words": (in_file("words", words), counted, 2000),
+    "counts-long-line": (in_file("line", lambda n: "a b " * n), counted, 5000),
+    "arpa": (in_file("x.arpa", arpa), load_model, 2000),
+    "csv-rows": (in_file("rows.csv", lambda n: "text\n" + "w0\n" * n), table_of_sentences, 300),
+    "csv-columns": (
+        in_file("columns.csv", lambda n: "text," + ",".join(f"c{k}" for k in range(n)) + "\nw0" + "," * n + "\n"),
+        table_of_sentences,
+        20_000,
+    ),
+    "csv-cell": (in_file("cell.csv", lambda n: 'text,b\n,"' + 'a""\n' * n + '"\n'), table_of_sentences, 20_000),
+    "csv-blank": (in_file("blank.csv", lambda n: "text\n" + "\n" * n), table_of_sentences, 20_000),
+    "arrow-rows": (arrow_table, arrow_of_sentences, 300),
+    "log-lines": (in_file("log", lambda n: EVENT * n), read_log, 2000),
+    "log-fields": (
+        in_file("fields", lambda n: EVENT[:-2] + "".join(f', "f{k}": {k}' for k in range(n)) + "}\n"),
+        read_log,
+        5000,
+    ),
+    "heads-file": (
+        in_file("heads", lambda n: "S left " + " ".join(f"A{k}" for k in range(n)) + "\n"),
+        HeadRules.read,
+        5000,
+    ),
+    "heads-candidate-twice": (
+        in_file("heads3", lambda n: "S left " + " ".join(f"A{k}" for k in [*range(n), n - 1]) + "\n"),
+        lambda path: refused(HeadRules.read, path),
+        2000,
+    ),
+    "treebank-labels": (lambda n: [labelled(n), flat(2)], lambda trees: train(trees, method="pcfg"), 300),
+    "heads-twice": (in_file("heads2", lambda n: "S left A\n" * n), lambda path: refused(HeadRules.read, path), 3000),
+    "labels-file": (in_file("labels", lambda n: "A* B\n" * n), lambda path: refused(read_labels, path), 3000),
+    "treebank-long-word": (treebank_with_a_long_word, trained, 20_000),
+    "unary-chain": (
+        lambda n: {(f"A{k}", f"A{k + 1}"): np.ones((1, 1)) for k in range(n)},
+        single_steps,
+        200,
+    ),
+    "unary-star": (
+        lambda n: (
+            {("A", f"B{k}"): np.ones((1, 1)) for k in range(n)} | {(f"B{k}", "C"): np.ones((1, 1)) for k in range(n)}
+        ),
+        single_steps,
+        100,
+    ),
+    "rules-berkeley": (
+        in_file("b.grammar", lambda n: "".join(f"A{k}_0 -> A{k + 1}_0 0.5\n" for k in range(n))),
+        lambda path: read_rules(path, int),
+        1000,
+    ),
+    "rules-berkeley-twice": (
+        in_file("c.grammar", lambda n: "".join(f"A_{k % 30} -> B_{k // 30} 0.5\n" for k in [*range(n), n - 1])),
+        lambda path: refused(read_rules, path, int),
+        1000,
+    ),
+}
+CASES = cases() | FILES
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -277,7 +404,8 @@ def growth(make: Callable[[int], Any], use: Callable[[Any], object], size: int) 
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_memory_and_time_are_linear(name: str) -> None:
+def test_memory_and_time_are_linear(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     memory, slower = growth(*CASES[name])
     assert memory < MOST_MEMORY
     assert slower < MOST_TIME

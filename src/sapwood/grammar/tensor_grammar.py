@@ -414,6 +414,7 @@ def plain_emissions(
     counts = np.bincount([word for _, word in keys], minlength=lexicon.n_terminals)
     tags = SymbolTable.from_names(preterminals).tags
     names = sorted(set(tags))
+    place = {tag: number for number, tag in enumerate(names)}
     return Emissions(
         lexicon=lexicon,
         states=np.asarray(states, np.int32),
@@ -423,7 +424,7 @@ def plain_emissions(
         backoff=np.zeros(lexicon.n_terminals),
         climb=np.zeros(1),
         tags=names,
-        tag_of=np.array([names.index(tag) for tag in tags], np.int32),
+        tag_of=np.array([place[tag] for tag in tags], np.int32),
         share=np.zeros(int(np.sum(states))),
         tag_offsets=np.zeros(lexicon.n_terminals + 1, np.int64),
         tag=np.zeros(0, np.int32),

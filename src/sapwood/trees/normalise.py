@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from sapwood.errors import InputError, UsageError, listed
+from sapwood.errors import InputError, UsageError, listed, shortened
 from sapwood.storage.files import name_of, read_lines
 from sapwood.trees.formats.brackets import unescape_label
 from sapwood.trees.tree import Tree
@@ -191,12 +191,16 @@ def _parse_labels(lines: Iterable[tuple[int, str]], source: str) -> tuple[tuple[
         if not columns or columns[0] == "#":
             continue
         if len(columns) != 2:
-            raise InputError(f"{source}:{number}: a line has a label and what it becomes, not {line.strip()!r}")
+            raise InputError(
+                f"{source}:{number}: a line has a label and what it becomes, not {shortened(line.strip())!r}"
+            )
         label, becomes = map(unescape_label, columns)
         if label in found:
             raise InputError(f"{source}:{number}: the label {label!r} occurs twice")
         if "*" in becomes or "*" in label[:-1]:
-            raise InputError(f"{source}:{number}: a * stands only at the end of the first label: {line.strip()!r}")
+            raise InputError(
+                f"{source}:{number}: a * stands only at the end of the first label: {shortened(line.strip())!r}"
+            )
         found[label] = becomes
     if not found:
         raise InputError(f"{source}: no labels in it")

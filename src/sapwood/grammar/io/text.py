@@ -413,6 +413,7 @@ class _Words:
         found.sort(key=lambda entry: entry[:2])
         tags = SymbolTable(tuple(map(_symbol, self.leaves.values()))).tags
         kinds = sorted(set(tags))
+        place = {tag: number for number, tag in enumerate(kinds)}
         states = np.array([entry["states"] for entry in self.leaves.values()], np.int32)
         n_terminals = len(self.places)
         lean = [part for _, part in self.leaning.values()] + [entry["backoff"] for entry in self.signatures.values()]
@@ -425,7 +426,7 @@ class _Words:
             backoff=np.array(lean, float),
             climb=np.array([entry["climb"] for entry in self.signatures.values()], float),
             tags=kinds,
-            tag_of=np.array([kinds.index(tag) for tag in tags], np.int32),
+            tag_of=np.array([place[tag] for tag in tags], np.int32),
             share=np.zeros(int(states.sum())),
             tag_offsets=np.zeros(n_terminals + 1, np.int64),
             tag=np.zeros(0, np.int32),

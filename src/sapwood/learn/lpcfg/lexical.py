@@ -130,7 +130,8 @@ class LexicalModel:
             leaves, names = Leaves.of_trees(corpus), corpus.symbols[corpus.n_interminals :]
         labels = SymbolTable.from_names(names).tags
         self.tags = sorted(set(labels))
-        self.tag_of = np.array([self.tags.index(label) for label in labels], np.int32)
+        place = {tag: number for number, tag in enumerate(self.tags)}
+        self.tag_of = np.array([place[label] for label in labels], np.int32)
         self.lexicon, self.word_map, self._signature = learn_lexicon(corpus.words, settings, leaves, self.tag_of)
         self._symbol, self._count = leaves.preterminal, leaves.times
         self._word = self.word_map[leaves.word]

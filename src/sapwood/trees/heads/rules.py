@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from sapwood.errors import InputError
+from sapwood.errors import InputError, shortened
 from sapwood.storage.files import name_of, read_lines
 from sapwood.trees.heads.tables import HEAD_TABLES
 from sapwood.trees.tree import Tree
@@ -150,7 +150,9 @@ class HeadRules:
             if not columns or columns[0] == "#":
                 continue
             if len(columns) < 2:
-                raise InputError(f"{source}:{number}: a head rule is LABEL DIRECTION CANDIDATE ...: {line.strip()!r}")
+                raise InputError(
+                    f"{source}:{number}: a head rule is LABEL DIRECTION CANDIDATE ...: {shortened(line.strip())!r}"
+                )
             label, direction, *candidates = columns
             side = "left" if direction.startswith("left") else "right"
             kind = direction.removeprefix(side)
@@ -163,7 +165,7 @@ class HeadRules:
                 raise InputError(f"{source}:{number}: {direction} needs at least one candidate; {side} needs none")
             ranks = {candidate: rank for rank, candidate in enumerate(candidates)}
             if len(ranks) < len(candidates):
-                twice = next(c for rank, c in enumerate(candidates) if c in candidates[:rank])
+                twice = next(c for c, count in Counter(candidates).items() if count > 1)
                 raise InputError(f"{source}:{number}: the candidate {twice!r} stands twice in one rule")
             if label in settled:
                 raise InputError(
