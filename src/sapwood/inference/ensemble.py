@@ -243,6 +243,7 @@ class Ensemble:
     def _crf_input(self, words: Sequence[str], workspace: Workspace) -> CRFInput:
         if self.crf is None:
             return CRFInput(None)
+        words = list(map(self.joint.grammar.lexicon.stand_in, words))
         seen = self.crf.table(words)
         if self.span_scorer is None:
             return CRFInput(self._native_crf, seen)

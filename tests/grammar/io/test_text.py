@@ -101,7 +101,7 @@ CHANGES = [
     (".json", '"format"', '"farmat"', "does not belong to a grammar"),
     (".json", "{", "[", "not JSON"),
     (".json", '"states": 2', '"states": 0', "0 states"),
-    (".json", '"scheme": "learned"', '"scheme": "x"', "scheme"),
+    (".json", '"scheme": "learned+stand-ins"', '"scheme": "x"', "scheme"),
     (".json", '"intermediate": false', '"intermediate": 3', "intermediate"),
     (".grammar", "_0", "_7", "state 7"),
     (".grammar", "ROOT'_0 ->", "ROOT'_0 -> ROOT'_0", "ROOT' is the start symbol"),

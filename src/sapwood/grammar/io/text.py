@@ -39,7 +39,7 @@ from sapwood.storage.shapes import Array, Float64
 from sapwood.trees.formats.brackets import TOKENS
 from sapwood.trees.formats.escapes import Codes, code
 from sapwood.trees.lexicon.lexicon import Lexicon
-from sapwood.trees.lexicon.signatures import BERKELEY, BerkeleySignatures, SignatureModel
+from sapwood.trees.lexicon.signatures import Scheme, SignatureModel, make_signatures
 from sapwood.trees.lexicon.word_classes import WordClasses
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import Parts, Symbol, SymbolTable
@@ -88,7 +88,7 @@ class About(TypedDict):
     # For each level, the group of each state counted from 1; 0 for dropped states.
     levels: list[list[int]]
     signatures: list[SignatureEntry]
-    scheme: Literal["learned", "berkeley"]
+    scheme: Scheme
     endings: list[str]
     beginnings: list[str]
     classes: dict[str, list[int]]
@@ -151,7 +151,6 @@ def _about(grammar: TensorGrammar, names: Sequence[str], start: str) -> About:
             )
         )
     lexicon, model = grammar.lexicon, grammar.lexicon.model
-    learned = isinstance(model, SignatureModel)
     signatures = [
         SignatureEntry(name=name, parent=parent, climb=climb, backoff=backoff)
         for name, parent, climb, backoff in zip(
@@ -171,7 +170,7 @@ def _about(grammar: TensorGrammar, names: Sequence[str], start: str) -> About:
         "symbols": symbols,
         "levels": [(level + 1).tolist() for level in grammar.levels],
         "signatures": signatures,
-        "scheme": "learned" if learned else "berkeley",
+        "scheme": model.scheme,
         "endings": sorted(model.endings) if isinstance(model, SignatureModel) else [],
         "beginnings": sorted(model.beginnings) if isinstance(model, SignatureModel) else [],
         "classes": {} if lexicon.classes is None else lexicon.classes.to_dict(),
@@ -453,11 +452,10 @@ class _Words:
 
     def _lexicon(self) -> Lexicon:
         classes = WordClasses.from_dict(self.about["classes"]) if self.about["classes"] else None
-        learned = SignatureModel(frozenset(self.about["endings"]), frozenset(self.about["beginnings"]), classes)
         return Lexicon(
             words=[TOKENS.read(word) for word in self.leaning],
             signatures=[entry["name"] for entry in self.about["signatures"]],
             parent=np.array([entry["parent"] for entry in self.about["signatures"]], np.int32),
             word_signature=np.array([self.places[on] - len(self.leaning) for on, _ in self.leaning.values()], np.int32),
-            model=BerkeleySignatures() if self.about["scheme"] == BERKELEY else learned,
+            model=make_signatures(self.about["scheme"], self.about["endings"], self.about["beginnings"], classes),
         )

@@ -16,11 +16,11 @@ from itertools import pairwise, repeat
 
 import numpy as np
 
-from sapwood.errors import ModelError
 from sapwood.storage.arrays import pack_strings, unpack_strings
 from sapwood.storage.schema import Column
 from sapwood.storage.shapes import Array, Int32, Shaped
-from sapwood.trees.lexicon.signatures import BERKELEY, UNKNOWN, BerkeleySignatures, SignatureModel, Signatures
+from sapwood.trees.lexicon.signatures import LEARNED, UNKNOWN, SignatureModel, Signatures, make_signatures
+from sapwood.trees.lexicon.unseen_punctuation import KnownPunctuation
 from sapwood.trees.lexicon.word_classes import WORD_CLASSES, WordClasses
 
 _MIN_SEEN = 3
@@ -145,10 +145,30 @@ class Lexicon:
         return len(self.signatures) - 1
 
     def terminal(self, word: str, initial: bool) -> int:
-        """Return the terminal for a word of a sentence: the word itself if known, else its signature."""
+        """Return the terminal for a word of a sentence: the word itself or its stand-in if known, else its signature.
+
+        See `stand_in`.
+        """
         word = canonical(word)
         number = self._word_ids.get(word)
+        if number is None and (other := self._stand_in(word)) is not None:
+            return self._word_ids[other]
         return number if number is not None else self.n_words + self.signature(word, initial)
+
+    def stand_in(self, word: str) -> str:
+        """Return the known punctuation that stands in for unknown punctuation; any other word is returned as it is.
+
+        Components that see words use it, too, so that all parts of a model treat unknown punctuation alike.
+        """
+        other = None if self.knows(word) else self._stand_in(canonical(word))
+        return word if other is None else other
+
+    def _stand_in(self, word: str) -> str | None:
+        return self._known_punctuation.stand_in(word) if self.model.stand_ins else None
+
+    @cached_property
+    def _known_punctuation(self) -> KnownPunctuation:
+        return KnownPunctuation(self.words)
 
     def knows(self, word: str) -> bool:
         """Return whether a word is known, in any spelling that it is looked up under."""
@@ -176,8 +196,8 @@ class Lexicon:
     def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
         """Return everything as arrays, for storage."""
         learned = self.model if isinstance(self.model, SignatureModel) else SignatureModel()
-        # Files with learned signatures do not have it: older versions had no other scheme.
-        scheme = {} if learned is self.model else {"lexicon.scheme": pack_strings([BERKELEY])}
+        # Files of the first scheme have no name for it.
+        scheme = {} if self.model.scheme == LEARNED else {"lexicon.scheme": pack_strings([self.model.scheme])}
         return {
             **scheme,
             "lexicon.words": pack_strings(self.words),
@@ -192,16 +212,11 @@ class Lexicon:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Shaped[Array, "..."]]) -> Lexicon:
         """Build from the result of `to_arrays`; raises `ModelError` for an unknown scheme of signatures."""
-        model: Signatures = SignatureModel(
-            frozenset(unpack_strings(arrays["lexicon.endings"])),
-            frozenset(unpack_strings(arrays["lexicon.beginnings"])),
-            WordClasses.from_arrays(arrays),
-        )
+        scheme = LEARNED
         if "lexicon.scheme" in arrays:
             (scheme,) = unpack_strings(arrays["lexicon.scheme"])
-            if scheme != BERKELEY:
-                raise ModelError(f"lexicon.scheme: no scheme of signatures is called {scheme[:40]!r}")
-            model = BerkeleySignatures()
+        endings, beginnings = (unpack_strings(arrays[f"lexicon.{name}"]) for name in ("endings", "beginnings"))
+        model = make_signatures(scheme, endings, beginnings, WordClasses.from_arrays(arrays))
         return cls(
             unpack_strings(arrays["lexicon.words"]),
             unpack_strings(arrays["lexicon.signatures"]),

@@ -17,13 +17,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
+from sapwood.errors import ModelError
 from sapwood.trees.lexicon.word_classes import WordClasses, class_names
 
 UNKNOWN = "UNK"
+# Names of the schemes of learned signatures in files; the older one has a signature for unknown punctuation, too.
+Scheme: TypeAlias = Literal["learned", "learned+stand-ins", "berkeley"]
+LEARNED: Final = "learned"
+LEARNED_WITH_STAND_INS: Final = "learned+stand-ins"
 # G is 2 n KL(longer || shorter): twice the gain in log-likelihood from splitting the affix off. By
 # chance alone it is about the number of tags seen, give or take its root: require well above that.
 _MIN_DEVIATIONS = 6.0
@@ -89,12 +94,19 @@ class SignatureModel:
 
     `lower_known` tells `chain` that the lower-case form of a capitalised word is in the vocabulary,
     which strongly suggests that the word is capitalised only for its position. For words that have
-    `classes` from plain text, these come first.
+    `classes` from plain text, these come first. With `stand_ins`, unknown punctuation has the weights of known
+    punctuation instead of a signature's (`sapwood.trees.lexicon.unseen_punctuation`).
     """
 
     endings: frozenset[str] = frozenset()
     beginnings: frozenset[str] = frozenset()
     classes: WordClasses | None = None
+    stand_ins: bool = False
+
+    @property
+    def scheme(self) -> Scheme:
+        """Name of the scheme in files."""
+        return LEARNED_WITH_STAND_INS if self.stand_ins else LEARNED
 
     def chain(self, word: str, initial: bool, lower_known: bool = False) -> list[str]:
         """Return the signatures of a word, the finest first, `UNK` last."""
@@ -124,7 +136,7 @@ class SignatureModel:
                     lowered[word.lower()][tag] += count / total
         endings = _useful(lowered, _MAX_ENDING, lambda word, length: word[-length:])
         beginnings = _useful(lowered, _MAX_BEGINNING, lambda word, length: word[:length], min_length=2)
-        return cls(frozenset(endings), frozenset(beginnings), classes)
+        return cls(frozenset(endings), frozenset(beginnings), classes, stand_ins=True)
 
 
 def _useful(
@@ -190,6 +202,9 @@ class BerkeleySignatures:
     ['UNK-INITC-KNOWNLC-ly', 'UNK']
     """
 
+    scheme: ClassVar[Scheme] = "berkeley"
+    stand_ins: ClassVar[bool] = False
+
     def chain(self, word: str, initial: bool, lower_known: bool = False) -> list[str]:
         """Return the signature of a word, followed by `UNK`."""
         capitals = sum(char.isupper() or char.istitle() for char in word)
@@ -213,6 +228,16 @@ class BerkeleySignatures:
         return [BERKELEY_OTHER if found == UNKNOWN else found, UNKNOWN]
 
 
-# Names of the signature schemes in files.
 Signatures: TypeAlias = SignatureModel | BerkeleySignatures
-BERKELEY = "berkeley"
+
+
+def make_signatures(
+    scheme: str, endings: Iterable[str], beginnings: Iterable[str], classes: WordClasses | None
+) -> Signatures:
+    """Return the signatures of a scheme, given by its name in files; raises `ModelError` for any other name."""
+    if scheme == BerkeleySignatures.scheme:
+        return BerkeleySignatures()
+    if scheme not in (LEARNED, LEARNED_WITH_STAND_INS):
+        raise ModelError(f"lexicon.scheme: no scheme of signatures is called {scheme[:40]!r}")
+    stand_ins = scheme == LEARNED_WITH_STAND_INS
+    return SignatureModel(frozenset(endings), frozenset(beginnings), classes, stand_ins)
