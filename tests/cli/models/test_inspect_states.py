@@ -30,6 +30,16 @@ def test_the_same_as_the_library(folder: Path, sapwood: Any) -> None:
     assert f"  words     {profiles[0].words[0].name} " in text
 
 
+def test_real_valued_weights_are_not_called_probabilities(folder: Path, sapwood: Any) -> None:
+    (folder / "many.mrg").write_text((folder / "trees.mrg").read_text() * 9)
+    arguments = ["train", "many.mrg", "--method", "spectral", "--states", "2", "--min-support", "2", "-o", "real", "-q"]
+    assert sapwood(arguments).code == 0
+    inspect = ["inspect", "real", "--symbol", "NP"]
+    assert "weights: real-valued, not probabilities" in sapwood(inspect).out
+    assert json.loads(sapwood([*inspect, "--json"]).out.splitlines()[0])["weights"].startswith("real-valued")
+    assert "weights" not in sapwood(["inspect", "m", "--symbol", "NP"]).out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -182,6 +182,9 @@ def _inspect_model(path: str, top: int, as_json: bool) -> None:
     )
 
 
+_REAL_VALUED = "real-valued, not probabilities: the states have no probable rules, words and contexts to list"
+
+
 def _inspect_symbol(path: str, name: str, top: int, trees: list[Tree] | None, as_json: bool) -> None:
     """Describe the states of the symbols of this name: phrases, tags, or both."""
     from sapwood.grammar.state_profiles import Distinctive, StateProfile, state_profiles
@@ -201,14 +204,18 @@ def _inspect_symbol(path: str, name: str, top: int, trees: list[Tree] | None, as
     def line(title: str, found: list[Distinctive]) -> str:
         return f"  {title:<9} " + "  ".join(f"{one.name} {one.probability:.3f} (x{one.lift:.1f})" for one in found)
 
+    # Only weights that are not probabilities are spoken of; lists of probable rules and words are then empty.
+    about = {} if grammar.probabilistic else {"weights": _REAL_VALUED}
     for number in numbers:
         profiles = state_profiles(grammar, number, top=top)
         kind = "phrase" if number < grammar.n_interminals else "tag"
         if as_json:
             rows = [{**asdict(profile), "examples": phrases(number, profile)} for profile in profiles]
-            common.print_json({"symbol": name, "kind": kind, "states": rows})
+            common.print_json({"symbol": name, "kind": kind, "states": rows, **about})
             continue
         click.echo(f"{name} ({kind}), {len(profiles)} state(s)")
+        if about:
+            click.echo(f"weights: {about['weights']}")
         for profile in profiles:
             click.echo(f"\nstate {profile.state}: {profile.count:,.1f} times, {profile.share:.1%}")
             for title in ("rules", "words", "contexts"):

@@ -13,13 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from sapwood.errors import listed
 from sapwood.grammar.emissions import offsets_of
 from sapwood.learn.lpcfg.em_refinement import EMInit, EMRefined
 from sapwood.learn.lpcfg.problem import LPCFGProblem
 from sapwood.learn.lpcfg.weights import LatentCounts, LatentWeights
 from sapwood.learn.spectral.feature_learner import FeatureLearner
 from sapwood.learn.spectral.node_table import NodeTable
-from sapwood.learn.spectral.projection import diagnostics
+from sapwood.learn.spectral.projection import ProjectedNodes
 from sapwood.numerics.kmeans import k_means
 from sapwood.runtime.blas import with_one_blas_thread
 from sapwood.runtime.params import integer, number
@@ -66,9 +67,8 @@ class StateClustering(FeatureLearner, EMRefined):
         wanted = self._wanted(problem)
         vectors = np.where(wanted > 1, self.dimensions, 1)
         projected = self._project_nodes(NodeTable(corpus, problem.word_classes), vectors, progress)
-        _, remarks = diagnostics(projected, np.minimum(wanted, 2))
-        if remarks:
-            progress.note(f"no hidden states: {'; '.join(remarks[:3])}" + ("; ..." if len(remarks) > 3 else ""))
+        if remark := _remark_on_unsplit(projected, wanted):
+            progress.note(remark)
         items = (
             (symbol, int(wanted[symbol]), projected.inside[symbol], projected.outside[symbol], values)
             for symbol, values in enumerate(projected.singular_values)
@@ -84,6 +84,20 @@ class StateClustering(FeatureLearner, EMRefined):
         layout = replace(layout, states=states)
         counts = observed_counts(problem, layout, node_state)
         return EMInit(replace(layout, root=counts.root), counts)
+
+
+def _remark_on_unsplit(projected: ProjectedNodes, wanted: Int[Array, "symbols"]) -> str:
+    """Return a remark on symbols that could have hidden states but get none; empty if there are none."""
+    corpus, counts = projected.corpus, projected.corpus.symbol_counts()
+    alone = np.flatnonzero(projected.states < np.minimum(wanted, 2))
+    if not len(alone):
+        return ""
+    shown = listed((f"{corpus.symbols[symbol]} ({counts[symbol]:,} times)" for symbol in alone.tolist()), most=3)
+    return (
+        f"no hidden states for {len(alone)} of {len(wanted)} labels: {shown}. They are rare, or too alike everywhere "
+        "they occur to be divided further; these labels are parsed as in a plain PCFG, and nothing needs to be "
+        "done. More trees or a lower tolerance would divide more of them"
+    )
 
 
 def observed_counts(problem: LPCFGProblem, layout: LatentWeights, node_state: Int[Array, "nodes"]) -> LatentCounts:

@@ -182,7 +182,10 @@ class Spectral(FeatureLearner):
         records, remarks = diagnostics(projected, projected.states if searched else self._wanted(problem))
         if remarks and self.states != "auto":
             shown = "; ".join(remarks[:3]) + (f"; and {len(remarks) - 3} other symbols" if len(remarks) > 3 else "")
-            progress.note(f"fewer states than asked for: {shown}")
+            progress.note(
+                f"fewer hidden states than requested: {shown}. They are rare, or too alike everywhere they occur; "
+                "nothing needs to be done, and more trees would support more states"
+            )
         return {"tolerance": tolerance, "symbols": records, "remarks": remarks}
 
     def _searched(
