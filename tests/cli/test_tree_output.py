@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import json
 import os
 import sys
 from pathlib import Path
@@ -124,28 +125,36 @@ def test_dependencies_by_other_heads(sapwood, folder):
         assert message in outcome.err
 
 
-def test_head_rules_fit_the_treebank_or_are_remarked_on(sapwood, folder):
-    icelandic = "(IP-MAT (NP-SBJ (PRO-N hann)) (VBDI sá) (NP-OB1 (N-A stein)) (. .))\n"
-    spanish = "(S (sn (nc Juan)) (grup.verb (vm ve)) (sn (da la) (nc casa)) (f .))\n"
-    for text, fits in ((icelandic, "icelandic"), (spanish, "")):
-        (folder / "trees.txt").write_text(text * 9)
+ICELANDIC = "(IP-MAT (NP-SBJ (PRO-N hann)) (VBDI sá) (NP-OB1 (N-A stein)) (. .))\n"
+SPANISH = [
+    "(S (sn (np Juan)) (gv (vm ve)) (sn (da la) (nc casa)) (f .))\n",
+    "(S (gv (vm llueve)) (f .))\n",
+    "(S (sn (da la) (nc casa)) (gv (vm cae)) (f .))\n",
+    "(S (sn (nc casas)) (gv (vm caen)) (f .))\n",
+]
+
+
+def test_head_rules_fit_the_treebank_or_are_learned_from_it(sapwood, folder):
+    for texts, fits in (([ICELANDIC], "icelandic"), (SPANISH, "")):
+        (folder / "trees.txt").write_text("".join(texts) * 9)
         outcome = sapwood(["convert", "trees.txt", "--to", "conllu"])
+        assert outcome.code == 0
         named = sapwood(["convert", "trees.txt", "--to", "conllu", "--heads", fits or "english"])
-        assert (outcome.code, outcome.out) == (0, named.out)
-        assert named.err == ""
-        assert bool(fits) == (outcome.err == "")
+        assert (outcome.out == named.out, outcome.err == "", named.err) == (bool(fits), bool(fits), "")
+        first = [row.split("\t")[6] for row in outcome.out.split("\n\n")[0].splitlines() if row[0] != "#"]
+        assert first == (["2", "0", "2", "2"] if fits else ["2", "0", "4", "2", "2"])
         assert sapwood(["train", "trees.txt", "--method", "pcfg", "-o", "other", "-q"]).code == 0
-        words = text.replace(")", " ").split()
+        words = texts[0].replace(")", " ").split()
         sentence = " ".join(word for word in words if "(" not in word).encode() + b"\n"
         parsed = sapwood(["parse", "-m", "other", "--to", "conllu"], sentence)
-        assert (
-            parsed.out
-            == sapwood(["parse", "-m", "other", "--to", "conllu", "--heads", fits or "english"], sentence).out
-        )
+        assert [row.split("\t")[6] for row in parsed.out.splitlines() if row and row[0] != "#"] == first
         assert bool(fits) == (parsed.err == "")
+        phrases = sapwood(["parse", "-m", "other", "--phrases", "IP" if fits else "S", "--json"], sentence)
+        assert json.loads(phrases.out)["head"] == ("sá" if fits else "ve")
         if not fits:
-            for found in (outcome, parsed):
+            for found in (outcome, parsed, phrases):
                 assert "no built-in head rules fit its labels" in found.err
+                assert "learned from its" in found.err
                 assert "--heads FILE" in found.err
         (folder / "one.txt").write_bytes(sentence)
         into = sapwood(["parse", "one.txt", "-m", "other", "--to", "conllu", "-o", f"out{fits}/"])

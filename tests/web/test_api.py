@@ -136,6 +136,12 @@ def test_other_formats(client):
     assert client.post("/api/format", {"trees": tree, "to": "tagged"})[1] == {"text": "the/DT dog/NN barks/VBZ"}
 
 
+def test_heads_of_unknown_labels_are_learned_from_the_trees(client):
+    trees = "(S (sn (np Juan)) (gv (vm ve)) (f .)) (S (gv (vm llueve)))"
+    rows = client.post("/api/format", {"trees": trees, "to": "conllu"})[1]["text"].splitlines()
+    assert [row.split("\t")[6] for row in rows if "\t" in row] == ["2", "0", "2", "0"]
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [

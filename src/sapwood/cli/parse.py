@@ -15,13 +15,14 @@ from sapwood.cli.options import common
 from sapwood.cli.options.aliases import PARSE
 from sapwood.cli.options.help import GroupedCommand
 from sapwood.cli.options.induction import induced_model, parse_induced
-from sapwood.cli.options.output import PICTURES, fitting_heads, heads_option, read_heads, to_option, tree_output
+from sapwood.cli.options.output import PICTURES, heads_option, note_learned_heads, read_heads, to_option, tree_output
 from sapwood.cli.options.phrases import PhraseWriter, phrases_option
 from sapwood.cli.options.types import NATURAL, POSITIVE
 from sapwood.errors import InputError, UsageError
 from sapwood.model.installed import default_model_path, find_model
 from sapwood.runtime.progress import Progress
 from sapwood.storage.files import COMPRESSED, STANDARD_STREAM, explained, is_regular
+from sapwood.trees.heads.tables import HEAD_TABLES
 
 if TYPE_CHECKING:
     from sapwood.inference.batch import TextIO
@@ -248,12 +249,17 @@ def _announce_terminal(unit: str, progress: Progress) -> None:
 
 
 def _with_heads(form: TextIO, parser: Parser, model: str, progress: Progress, phrases: str | None) -> TextIO:
-    """Return the form with head rules that fit the model, if it needs some and none are given."""
+    """Return the form with head rules that fit the model, if it needs some and none are given; note if none do."""
     if form.heads is not None or (phrases is None and (form.output != "conllu" or form.as_json)):
         return form
     from sapwood.grammar.describe import label_counts
 
-    return replace(form, heads=fitting_heads(*label_counts(parser.grammar), model, progress))
+    if parser.heads is not None and parser.heads.name in HEAD_TABLES:
+        return replace(form, heads=parser.heads.name)
+    note_learned_heads(
+        label_counts(parser.grammar)[0], model, "each tree" if parser.heads is None else "its trees", progress
+    )
+    return form
 
 
 def _parse_one(
@@ -269,7 +275,7 @@ def _parse_one(
     else:
         results = parser.parse_text(text, lines=form.lines)
     with (
-        tree_output(output, None if form.as_json or rows else form.output, form.rules) as writer,
+        tree_output(output, None if form.as_json or rows else form.output, form.rules or parser.heads) as writer,
         progress.stage("parsing", _count_lines(text, source, form.raw), "sentences") as stage,
     ):
         if rows is not None:

@@ -115,7 +115,7 @@ class TextIO:
         if self.as_json:
             return json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False)
         tree = self.shown(result)
-        return "" if tree is None else format_as(tree, self.output, number, heads=self.rules)
+        return "" if tree is None else format_as(tree, self.output, number, heads=self.rules or result.heads)
 
     @cached_property
     def rules(self) -> HeadRules | None:

@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar, get_args
 import numpy as np
 
 from sapwood.errors import GrammarError, NoParse, OutOfMemory, TimedOut, UsageError
+from sapwood.grammar.describe import label_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference.chart.compiled import CompiledGrammar, Leaf
 from sapwood.inference.chart.compiled_model import CompiledModel, LexicalLookup, Sentence
@@ -41,6 +42,8 @@ from sapwood.inference.result import Marginal, ParseResult, Status, known_log_pr
 from sapwood.model.installed import default_model_path
 from sapwood.model.parser_model import ParserModel, Sources
 from sapwood.runtime.executor import Executor, Handle, Threads
+from sapwood.trees.heads.learned import LEARNED
+from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.tokenise.attached import AttachedPunctuation, PlainTextWarning
 from sapwood.trees.tokenise.lines import Lines, Tokeniser, tokenise_lines
 from sapwood.trees.tokenise.penn import Token
@@ -315,6 +318,12 @@ class Parser:
                 counts[label] = counts.get(label, 0.0) + float(grammar.occupancy[begin:end].sum())
         return sorted(counts, key=lambda label: (-counts[label], label))
 
+    @cached_property
+    def heads(self) -> HeadRules | None:
+        """Head rules that fit the labels: the built-in ones, or those learned in training; None if there are none."""
+        table = self.model.preparation.heads
+        return HeadRules.parse(table, source=LEARNED) if table else HeadRules.fitting(*label_counts(self.grammar))
+
     def parse(self, sentences: Iterable[Sentence], *, check_tokens: bool = True) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence, in order, reading sentences only as needed.
 
@@ -340,6 +349,9 @@ class Parser:
         With a final True they are forbidden. Raises `NoParse` if the grammar has no such parse. `check_tokens` is as
         for `parse`.
         """
+        return replace(self._parse_one(sentence, phrases, check_tokens), heads=self.heads)
+
+    def _parse_one(self, sentence: Sentence, phrases: Sequence[Requirement], check_tokens: bool) -> ParseResult:
         tokens = sentence if isinstance(sentence, str) else list(sentence)
         if check_tokens and not isinstance(tokens, str):
             [tokens] = self._detector.watched([tokens], _warn)

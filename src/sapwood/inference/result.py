@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sapwood.errors import InputError
 from sapwood.inference.chart.compiled import CompiledGrammar, Leaf
 from sapwood.inference.forest.kbest import Derivation
 from sapwood.trees.drawing.svg import format_svg
+from sapwood.trees.heads.learned import fit_heads
 from sapwood.trees.heads.rules import HeadRules, head_positions
 from sapwood.trees.normalise import cut_function_tag
 from sapwood.trees.transform import base_tree
@@ -91,6 +92,8 @@ class ParseResult:
     states, alternative_states
         Hidden states of the tree, and of each alternative, if requested: those of its skeletal tree's nodes, parents
         before children. None for a tree that the grammar cannot build.
+    heads
+        Head rules that fit the labels of the model (`Parser.heads`).
     """
 
     words: list[str]
@@ -102,6 +105,7 @@ class ParseResult:
     offsets: list[tuple[int, int]] | None = None
     states: list[NodeState] | None = None
     alternative_states: list[list[NodeState] | None] | None = None
+    heads: HeadRules | None = field(default=None, compare=False)
 
     @property
     def failed(self) -> bool:
@@ -125,7 +129,7 @@ class ParseResult:
         labels
             Labels, with or without function tags: `NP` also selects `NP-SBJ`. None selects every phrase.
         heads
-            Head rules. Default: `HeadRules.english()`.
+            Head rules. Default: those that fit the model, or else, in a result that no parser returned, the tree.
 
         Examples
         --------
@@ -141,7 +145,7 @@ class ParseResult:
         """
         if self.tree is None:
             return []
-        positions = head_positions(self.tree, HeadRules.english() if heads is None else heads)
+        positions = head_positions(self.tree, heads or self.heads or fit_heads([self.tree]))
         inner = (place for place, node in zip(positions, self.tree.nodes(), strict=True) if node.word is None)
         probability = {(one.start, one.end, one.label): one.probability for one in self.marginals or ()}
         found = []

@@ -95,6 +95,7 @@ class _PreparationRequired(TypedDict):
 
 class _Preparation(_PreparationRequired, total=False):
     induced: _InducedText
+    heads: str
 
 
 class _Defaults(TypedDict, total=False):

@@ -24,6 +24,8 @@ from sapwood.model.forest_crf import ForestCRF
 from sapwood.model.installed import find_model
 from sapwood.model.span_scorer import SpanScorer
 from sapwood.storage.arrays import content_digest
+from sapwood.trees.heads.learned import LEARNED
+from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tokenise.registry import PENN
 from sapwood.trees.transform import TreeTransform
@@ -87,12 +89,20 @@ class Preparation:
         Style of plain text.
     induced
         Text of a grammar that was learned without trees.
+    heads
+        Table of head rules learned from the trees (`sapwood.trees.heads.learned`), if no built-in one fits. It changes
+        no parse, and is not part of the digest.
     """
 
     normaliser: Normaliser
     transform: TreeTransform
     tokeniser: TokeniserStyle = TokeniserStyle()
     induced: InducedText | None = None
+    heads: str = ""
+
+    def __post_init__(self) -> None:
+        if self.heads:
+            HeadRules.parse(self.heads, source=LEARNED)
 
 
 @dataclass(frozen=True)
@@ -375,6 +385,7 @@ class ParserModel:
                 "transform": preparation.transform.to_dict(),
                 "tokeniser": asdict(preparation.tokeniser),
                 **({} if induced is None else {"induced": asdict(induced)}),
+                **({"heads": preparation.heads} if preparation.heads else {}),
             },
             "defaults": {name: value for name, value in asdict(self.defaults).items() if value is not None},
             "meta": dict(self.meta),
@@ -396,6 +407,7 @@ class ParserModel:
                     transform=TreeTransform.from_dict(told["transform"]),
                     tokeniser=TokeniserStyle(**told["tokeniser"]),
                     induced=None if induced is None else InducedText(**induced),
+                    heads=told.get("heads", ""),
                 ),
                 defaults=ParsingDefaults(**content.settings["defaults"]),
                 meta=content.settings["meta"],

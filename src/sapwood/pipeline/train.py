@@ -31,6 +31,8 @@ from sapwood.runtime.checkpoint import RunFiles
 from sapwood.runtime.context import RunContext
 from sapwood.runtime.progress import Progress, Silent
 from sapwood.trees.corpus import Corpus
+from sapwood.trees.heads.learned import ENOUGH_TREES, learn_head_table
+from sapwood.trees.heads.rules import HeadRules, count_labels
 from sapwood.trees.lexicon.word_classes import WordClasses
 from sapwood.trees.normalise import Normaliser, describe_empties, unknown_empties
 from sapwood.trees.partial import PartialTree
@@ -206,10 +208,18 @@ def train(
     if tokeniser is not None:
         style = replace(model.preparation.tokeniser, name=tokeniser)
         model = model.replace(preparation=replace(model.preparation, tokeniser=style))
+    model = model.replace(preparation=replace(model.preparation, heads=_head_table(corpus)))
     if output is not None:
         model.save(output)
         files.clear()
     return model
+
+
+def _head_table(corpus: Corpus) -> str:
+    """Return head rules learned from a sample of the trees; empty if a built-in table fits their labels."""
+    chosen = range(0, corpus.n_trees, -(-corpus.n_trees // ENOUGH_TREES))
+    trees = [corpus.transform.invert(corpus.tree(index)) for index in chosen]
+    return "" if HeadRules.fitting(*count_labels(trees)) is not None else learn_head_table(trees)
 
 
 def default_method(method: Method | None, ensemble: Members | None, *, needs_one: bool) -> Method | str | None:

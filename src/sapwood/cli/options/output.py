@@ -45,16 +45,17 @@ heads_option = click.option(
 )
 
 
-def fitting_heads(phrases: Mapping[str, float], tags: Mapping[str, float], name: str, progress: Progress) -> str:
-    """Return the name of the head rules that fit labels, given by their counts; note if none do."""
-    rules = HeadRules.fitting(phrases, tags)
-    if rules is None:
-        labels = listed(sorted(phrases, key=lambda label: -phrases[label])[:4])
-        progress.note(
-            f"{name}: no built-in head rules fit its labels ({labels}, ...); heads are by the English ones: "
-            "give rules with --heads FILE, or choose with --heads english or icelandic"
-        )
-    return "english" if rules is None else rules.name
+def note_learned_heads(phrases: Mapping[str, float], name: str, trees: str, progress: Progress) -> None:
+    """Note that no built-in head rules fit these labels, given by their counts, and from which trees they are learned.
+
+    >>> from sapwood.runtime.progress import Silent
+    >>> note_learned_heads({"sn": 3, "grup.verb": 1}, "a.mrg", "its trees", Silent())
+    """
+    labels = listed(sorted(phrases, key=lambda label: -phrases[label])[:4])
+    progress.note(
+        f"{name}: no built-in head rules fit its labels ({labels}, ...); heads are by rules learned from {trees}: "
+        "give others with --heads FILE, or choose with --heads english or icelandic"
+    )
 
 
 def terminal_width() -> int | None:

@@ -37,7 +37,7 @@ class PhraseWriter:
     labels
         Labels separated by commas, without function tags or with them.
     heads
-        Head rules. Default: English.
+        Head rules. Default: those that fit the model.
     """
 
     def __init__(self, parser: Parser, labels: str, heads: HeadRules | None, *, as_json: bool) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
 import click
 
 from sapwood.cli.options import common
-from sapwood.cli.options.output import fitting_heads, to_option, tree_output
+from sapwood.cli.options.output import note_learned_heads, to_option, tree_output
 from sapwood.cli.options.types import ChoiceParam
 from sapwood.errors import InputError, UsageError
+from sapwood.runtime.progress import Progress
 from sapwood.storage.files import name_of
+from sapwood.trees.heads.learned import ENOUGH_TREES, learn_heads
 from sapwood.trees.heads.rules import HeadRules, count_labels
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import parse_symbol
@@ -84,9 +87,7 @@ def command(
     transform = TreeTransform(root=normaliser.root, **changes)
     trees = common.trees_from([file], input_format, skip_bad, progress)
     if output_format == "conllu" and rules is None:
-        seen = list(islice(trees, _LOOK))
-        rules = HeadRules.named(fitting_heads(*count_labels(seen), name_of(file), progress))
-        trees = chain(seen, trees)
+        rules, trees = _fitting_heads(trees, name_of(file), progress)
     written = dropped = 0
     with tree_output(output, output_format, rules) as writer, progress.stage("converting", unit="trees") as stage:
         for tree in trees:
@@ -103,6 +104,18 @@ def command(
             writer.tree(tree)
     if dropped:
         progress.note(f"skipped {dropped} tree(s) that are empty after normalisation")
+
+
+def _fitting_heads(trees: Iterator[Tree], name: str, progress: Progress) -> tuple[HeadRules, Iterator[Tree]]:
+    """Return head rules that fit the first trees, or that are learned from more of them; and all trees."""
+    seen = list(islice(trees, _LOOK))
+    phrases, tags = count_labels(seen)
+    rules = HeadRules.fitting(phrases, tags)
+    if rules is None and seen:
+        seen += islice(trees, ENOUGH_TREES - len(seen))
+        rules = learn_heads(seen)
+        note_learned_heads(phrases, name, f"its first {len(seen):,} trees", progress)
+    return rules or HeadRules.leftmost(), chain(seen, trees)
 
 
 def _read_symbols(tree: Tree, place: str) -> Tree:

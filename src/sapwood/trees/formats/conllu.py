@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from sapwood.errors import InputError
 from sapwood.storage.files import name_of, read_lines, whole_number
+from sapwood.trees.heads.learned import fit_heads
 from sapwood.trees.heads.rules import HeadRules, head_positions
 from sapwood.trees.tree import Tree
 
@@ -122,7 +123,7 @@ class Dependency(NamedTuple):
 
 
 def dependencies(tree: Tree, rules: HeadRules | None = None) -> list[Dependency]:
-    """Return the head of each word, by English rules unless others are given.
+    """Return the head of each word, by the given rules, or else by rules that fit the labels of the tree (`fit_heads`).
 
     Examples
     --------
@@ -131,7 +132,7 @@ def dependencies(tree: Tree, rules: HeadRules | None = None) -> list[Dependency]
     [Dependency(head=2, label='DT'), Dependency(head=3, label='NP'), Dependency(head=0, label='root'), ...]
     """
     nodes = list(tree.nodes())
-    heads = head_positions(tree, rules or HeadRules.english())
+    heads = head_positions(tree, rules or fit_heads([tree]))
     found: dict[int, Dependency] = {heads[0]: Dependency(0, "root")}
     # Top down, the first node that a word heads is the highest; its parent's head is the word's head.
     parents: list[int] = []

@@ -126,7 +126,7 @@ class HeadRules:
         words = {tag: count for tag, count in tags.items() if tag[:1].isalpha()}
         shares = []
         for found, known in ((phrases, self._rules.keys()), (words, candidates)):
-            fits = sum(n for label, n in found.items() if label in known or _without_decoration(label) in known)
+            fits = sum(n for label, n in found.items() if label in known or without_decoration(label) in known)
             shares.append(fits / (sum(found.values()) or 1))
         return shares[1] if shares[0] > _FIT else 0.0
 
@@ -191,7 +191,7 @@ class HeadRules:
             return 0
         rules = self._of_label.get(label)
         if rules is None:
-            rules = self._rules.get(label) or self._rules.get(_without_decoration(label)) or self._default
+            rules = self._rules.get(label) or self._rules.get(without_decoration(label)) or self._default
             self._of_label[label] = rules
         plain = self._plain
         for from_left, kind, ranks in rules:
@@ -204,7 +204,7 @@ class HeadRules:
                 if rank is None:
                     short = plain.get(child)
                     if short is None:
-                        short = plain[child] = _without_decoration(child)
+                        short = plain[child] = without_decoration(child)
                     rank = ranks.get(short, -1)
                 if kind:
                     if (rank < 0) == (kind == "except"):
@@ -250,6 +250,7 @@ def head_positions(tree: Tree, rules: HeadRules) -> list[int]:
     return heads
 
 
-def _without_decoration(label: str) -> str:
+def without_decoration(label: str) -> str:
+    """Return a label cut before function tags and other marks."""
     mark = _DECORATION.search(label, 1)
     return label[: mark.start()] if mark else label

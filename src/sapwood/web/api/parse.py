@@ -13,7 +13,7 @@ from sapwood.inference.parser import Parser
 from sapwood.inference.result import ParseResult
 from sapwood.trees.formats.brackets import parse_trees
 from sapwood.trees.formats.registry import OUTPUT_FORMATS, format_as
-from sapwood.trees.heads.rules import HeadRules, count_labels
+from sapwood.trees.heads.learned import fit_heads
 from sapwood.trees.tokenise.lines import LINES
 from sapwood.trees.tree import Tree
 from sapwood.web.endpoints import GRAMMAR, Endpoint, Request, at_once
@@ -295,7 +295,7 @@ def read_trees(request: Request, what: str) -> list[Tree]:
 def _format(request: Request) -> dict[str, str]:
     texts: list[str] = []
     trees = read_trees(request, "trees")
-    heads = HeadRules.fitting(*count_labels(trees)) if request.body["to"] == "conllu" else None
+    heads = fit_heads(trees) if request.body["to"] == "conllu" and trees else None
     for number, tree in enumerate(trees, 1):
         request.job.check_time()
         texts.append(format_as(tree, request.body["to"], number, heads=heads))
