@@ -10,7 +10,7 @@ import pytest
 from helpers.made_up import made_up_treebank
 from helpers.training_helpers import Interrupted, Notes, PullThePlug
 from sapwood import Parser, train
-from sapwood.errors import UsageError
+from sapwood.errors import InputError, UsageError
 from sapwood.learn import EM, PivotEM, Spectral, SplitMerge, StateClustering
 from sapwood.learn.components.forest_crf import ForestCRFTrainer
 from sapwood.learn.components.span_scorer import SpanScorerTrainer
@@ -94,9 +94,23 @@ def test_what_is_said_of_a_run_names_methods_and_says_nothing_of_folds_but_their
         crf=ForestCRFTrainer(folds=2, epochs=1),
         progress=progress,
     )
-    (few,) = (note for note in progress.texts if "support only" in note)
+    (few,) = (note for note in progress.texts if "no hidden states for" in note)
     folds = [f"for the CRF: trees without fold {fold} of 2" for fold in (1, 2)]
     assert progress.texts == ["grammar 1 of 2: em", "grammar 2 of 2: cluster", few, *folds]
+
+
+def test_plain_text_is_recognised(tmp_path):
+    notes = {}
+    for name, stop in (("raw.txt", "."), ("cut.txt", " .")):
+        (tmp_path / name).write_text(f"the balora kenild{stop}\na tomora dalild{stop}\nthe fenora melild{stop}\n" * 9)
+        progress = Notes()
+        with pytest.raises(InputError, match="too few to learn classes"):  # after the text was looked at
+            train(made_up_treebank(60), method="pcfg", text=tmp_path / name, progress=progress)
+        notes[name] = [text for text in progress.texts if "punctuation is attached to words" in text]
+    (told,) = notes.pop("raw.txt")
+    assert str(tmp_path / "raw.txt") in told
+    assert "sapwood tokenise" in told
+    assert notes == {"cut.txt": []}
 
 
 def without_times(path: Path) -> list[dict[str, object]]:

@@ -14,7 +14,7 @@ import click
 from sapwood.cli.options import common
 from sapwood.cli.options.aliases import PARSE
 from sapwood.cli.options.help import GroupedCommand
-from sapwood.cli.options.induction import induced_model, parse_induced
+from sapwood.cli.options.induction import USE_RAW, induced_model, parse_induced
 from sapwood.cli.options.output import PICTURES, heads_option, note_learned_heads, read_heads, to_option, tree_output
 from sapwood.cli.options.phrases import PhraseWriter, phrases_option
 from sapwood.cli.options.types import NATURAL, POSITIVE
@@ -39,7 +39,6 @@ _OF_GRAMMARS = (
 _ARROW = (".parquet", ".arrow", ".feather")
 _CSV = tuple(kind + packed for packed in ("", *COMPRESSED) for kind in (".csv", ".tsv"))
 _TABLES = (*_ARROW, *_CSV)
-_USE_RAW = "use --raw to split and tokenise it"
 _A_TREE = "looks like a tree, but is parsed as words; get these with `sapwood convert --to tokens`"
 
 
@@ -271,7 +270,7 @@ def _parse_one(
     name = "standard input" if source == STANDARD_STREAM else source
     hinted = form.raw or form.tags or text is not None
     if text is None:
-        results = form.results(parser, source, tell=lambda finding: progress.note(f"{name}: {finding}; {_USE_RAW}"))
+        results = form.results(parser, source, tell=lambda finding: progress.note(f"{name}: {finding}; {USE_RAW}"))
     else:
         results = parser.parse_text(text, lines=form.lines)
     with (
@@ -317,7 +316,7 @@ def _parse_into(
     progress.note(f"{folder}: {summary(reports)}")
     if plain := [report for report in reports if report.finding]:
         more = f" (and in {len(plain) - 1} other files)" if len(plain) > 1 else ""
-        progress.note(f"{plain[0].input}: {plain[0].finding}{more}; {_USE_RAW}")
+        progress.note(f"{plain[0].input}: {plain[0].finding}{more}; {USE_RAW}")
     problems = [problem for report in reports for problem in (*report.bad, *([report.error] if report.error else []))]
     if problems:
         shown = "".join(f"\n  {problem}" for problem in problems[:5])
@@ -361,4 +360,4 @@ def _parse_into_table(parser: Parser, source: str, output: str, column: str, for
     told = ", ".join(f"{count:,} {status}" for status, count in statuses.most_common())
     progress.note(f"{output}: {told or 'no sentences'}")
     if columns.finding:
-        progress.note(f"{source}: {columns.finding}; {_USE_RAW}")
+        progress.note(f"{source}: {columns.finding}; {USE_RAW}")

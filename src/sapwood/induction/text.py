@@ -27,6 +27,7 @@ from sapwood.trees.formats.conllu import parse_conllu
 from sapwood.trees.formats.registry import detect_format, locate_trees, parse_tagged, parse_tokens
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.punctuation import PUNCTUATION, Punctuation, Token, is_punctuation
+from sapwood.trees.tokenise.attached import TOKENISE, AttachedPunctuation
 from sapwood.trees.tree import Tree
 
 Terminals = Literal["tags", "classes", "words"]
@@ -158,6 +159,9 @@ def make_text(
     terminal: list[int] = []
     kept: list[bool] = []
     lengths: list[int] = []
+    note = progress.note
+    plain = AttachedPunctuation(is_punctuation)
+    sentences = plain.watched(sentences, lambda finding: note(f"text: {finding}; {TOKENISE}"))
     for count, sentence in enumerate(track(sentences, progress, "reading", None, "sentences"), 1):
         tokens = tokens_of(sentence)
         lengths.append(len(tokens))

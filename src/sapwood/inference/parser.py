@@ -44,6 +44,7 @@ from sapwood.model.parser_model import ParserModel, Sources
 from sapwood.runtime.executor import Executor, Handle, Threads
 from sapwood.trees.heads.learned import LEARNED
 from sapwood.trees.heads.rules import HeadRules
+from sapwood.trees.punctuation import is_punctuation
 from sapwood.trees.tokenise.attached import AttachedPunctuation, PlainTextWarning
 from sapwood.trees.tokenise.lines import Lines, Tokeniser, tokenise_lines
 from sapwood.trees.tokenise.penn import Token
@@ -335,7 +336,10 @@ class Parser:
 
     def attached_punctuation(self) -> AttachedPunctuation:
         """Return a detector of plain text that is not tokenised, by the vocabulary of the model."""
-        return AttachedPunctuation(self.grammar.lexicon.knows)
+        knows, induced = self.grammar.lexicon.knows, self.model.preparation.induced
+        if induced is None or induced.punctuation == "keep":
+            return AttachedPunctuation(knows)
+        return AttachedPunctuation(lambda word: is_punctuation(word) or knows(word))  # the model has none
 
     @cached_property
     def _detector(self) -> AttachedPunctuation:

@@ -28,6 +28,7 @@ from sapwood.inference.result import Marginal, ParseResult
 from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.storage.shapes import Array, Float64
 from sapwood.trees.partial import UNKNOWN, PartialTree
+from sapwood.trees.tokenise.attached import TOKENISE
 from sapwood.trees.tree import Tree, from_preorder
 
 # Edges below this posterior are pruned before the entropy is computed.
@@ -270,6 +271,8 @@ def select(
     >>> [one.place for one in select(parser, text, 1, shortest=1)]
     [2]
     """
+    note = (progress or Silent()).note
+    sentences = parser.attached_punctuation().watched(sentences, lambda finding: note(f"text: {finding}; {TOKENISE}"))
     rated = score_candidates(parser, sentences, known=known, shortest=shortest, longest=longest, progress=progress)
     chosen = choose(rated, count, **choosing)
     parsed = parser.with_options(marginals=True).map(_parsed, (one.words for one in chosen))

@@ -171,6 +171,8 @@ def train(
     corpus = prepare_corpus(
         learner, trees, sequences=sequences, normaliser=normaliser, transform=transform, progress=progress
     )
+    if unlabelled.text is not None and (remark := unlabelled.text.remark_on_plain_text(frozenset(corpus.words))):
+        progress.note(remark)
     held_out = prepare_dev(learner, dev, corpus, sequences=sequences)
     own_seed = int(getattr(learner, "random_state", 0))
     if classes is None:

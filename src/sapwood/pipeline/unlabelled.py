@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -16,6 +17,7 @@ from sapwood.runtime.context import RunContext
 from sapwood.storage.files import check_readable, is_regular
 from sapwood.trees.formats.registry import read_tokens
 from sapwood.trees.partial import PartialTree
+from sapwood.trees.tokenise.attached import TOKENISE, AttachedPunctuation
 
 if TYPE_CHECKING:
     from sapwood.trees.lexicon.word_classes import WordClasses
@@ -26,6 +28,8 @@ TextUse = Literal["word-classes", "self-training", "em", "em-forests", "em-best"
 TEXT_USES: tuple[TextUse, ...] = get_args(TextUse)
 # Semi-supervised EM, with the corresponding value of `SemiSupervised.unlabelled_as`.
 EM_USES = {"em": "auto", "em-forests": "forests", "em-best": "best"}
+# Number of sentences that show whether a text is tokenised.
+_SENTENCES = 1000
 # Settings of `SemiSupervised`, with the data that they require.
 _REQUIRED = {
     "partial_weight": ("partial",),
@@ -76,6 +80,13 @@ class TextSource:
             yield from self.unlabelled.sentences
         for path in self.paths:
             yield from read_tokens(path)
+
+    def remark_on_plain_text(self, vocabulary: Collection[str]) -> str:
+        """Return a remark if the sentences look like text that is not tokenised, given the words of the trees."""
+        if self.why_not_sentences() is not None:
+            return ""
+        finding = AttachedPunctuation(vocabulary.__contains__).finding(islice(self.sentences(), _SENTENCES))
+        return f"{', '.join(map(str, self.paths)) or 'text'}: {finding}; {TOKENISE}" if finding else ""
 
     def read(self) -> UnlabelledText:
         """Return all sentences."""

@@ -80,3 +80,12 @@ def test_what_cannot_be(sapwood: Sapwood, folder: Path, arguments: list[str], pr
     outcome = sapwood(["select", *arguments])
     assert outcome.code in (2, 3)
     assert problem in outcome.err
+
+
+def test_plain_text_is_recognised(sapwood: Sapwood, folder: Path) -> None:
+    arguments = ["select", "train.mrg", "text.txt", "-n", 2, *BOUNDS]
+    assert "attached to words" not in sapwood(arguments).err
+    text = Path("text.txt").read_text()
+    Path("text.txt").write_text(text.replace(" .\n", ".\n"))
+    assert "punctuation is attached to words" in (told := sapwood(arguments).err)
+    assert "sapwood tokenise" in told

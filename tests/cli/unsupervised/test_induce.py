@@ -303,3 +303,21 @@ def test_newspaper_text_beats_right_branching():
     assert phrases.f1 > right + 10
     assert score_model(make_inducer("ccm").fit(text), gold).f1 > right + 5
     assert np.all([score_model(make_inducer("dmv+ccm").fit(text), gold).f1 > right + 10])
+
+
+PLAIN = ["the old dog barks, and runs.", "a cat sees the dog, and sleeps.", "cats sleep, dogs bark."] * 3
+
+
+@pytest.mark.parametrize("model", ["tensor-pcfg", "dmv"])
+def test_plain_text_is_recognised(folder, sapwood, model):
+    """In learning, and in parsing with models of phrases and of heads."""
+    lines = "\n".join(PLAIN) + "\n"
+    Path("raw.txt").write_text(lines)
+    Path("cut.txt").write_text(lines.replace(",", " ,").replace(".", " ."))
+    command = ["induce", "--model", model, "--classes=4", "--iterations=1", "-o", "m"]
+    assert "punctuation is attached to words" in (told := sapwood([*command, "raw.txt"]).err)
+    assert "sapwood tokenise" in told
+    assert "attached to words" not in sapwood([*command, "cut.txt"]).err
+    assert "attached to words" not in sapwood(["parse", "cut.txt", "-m", "m"]).err
+    assert "punctuation is attached to words" in (told := sapwood(["parse", "raw.txt", "-m", "m"]).err)
+    assert "--raw" in told

@@ -16,6 +16,9 @@ from sapwood.runtime.progress import Progress, track
 from sapwood.storage.arrays import read_header
 from sapwood.storage.files import is_regular, name_of, read_lines
 
+# The remedy for plain text where tokens are expected.
+USE_RAW = "use --raw to split and tokenise it"
+
 if TYPE_CHECKING:
     from sapwood.evaluate.unlabelled import UnlabelledResult
     from sapwood.induction.evaluation import Gold
@@ -64,12 +67,19 @@ def parse_induced(
 ) -> None:
     """Parse a file, or a text, with a model of heads or spans; without a format, heads are written as CoNLL-U."""
     from sapwood.induction.parser import InducedParser
+    from sapwood.trees.punctuation import is_punctuation
+    from sapwood.trees.tokenise.attached import AttachedPunctuation
 
     parser = InducedParser(model, max_words=max_words, workers=workers)
     form = output_format or ("brackets" if model.heads is None else "conllu")
     if form == "conllu" and model.heads is None and not as_json:
         raise UsageError(f"--to conllu: {model.model} has no heads; omit it for brackets")
-    results = parser.parse(_sentences(source, text, raw, lines, parser.tags if tags else None))
+    sentences = _sentences(source, text, raw, lines, parser.tags if tags else None)
+    if not (raw or tags or text is not None):
+        plain = AttachedPunctuation(lambda word: is_punctuation(word) or model.emissions.lexicon.knows(word))
+        name = name_of(source)
+        sentences = plain.watched(sentences, lambda finding: progress.note(f"{name}: {finding}; {USE_RAW}"))
+    results = parser.parse(sentences)
     with (
         tree_output(output, None if as_json or form == "conllu" else form) as writer,
         progress.stage("parsing", None, "sentences") as stage,

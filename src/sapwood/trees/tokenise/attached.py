@@ -21,6 +21,8 @@ _MARKS: Final = _STOPS + ",;:，；：、،؛"
 _ENOUGH: Final = 3
 _SENTENCES: Final = 1000
 _EXAMPLES: Final = 3
+# The remedy where tokens are required.
+TOKENISE: Final = "tokenise it first, with `sapwood tokenise`"
 T = TypeVar("T")
 
 
