@@ -136,3 +136,16 @@ def test_labels_with_dots_need_quotes(folder: Path, sapwood: Any) -> None:
     assert "@sn matches all of them" in sapwood(["search", "sn", "es.mrg"]).err
     outcome = sapwood(["search", "@sn", "es.mrg", "--subtrees"])
     assert (outcome.out, outcome.err) == ("(sn-SUJ (x y))\n", "")
+
+
+def test_head_relations_of_unknown_labels_are_by_learned_rules(sapwood, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trees = "(S (sn (np Juan)) (gv (vm ve)) (f .))\n(S (gv (vm llueve)))\n(S (sn (np Ana)) (gv (vm cae)))\n"
+    (tmp_path / "trees.mrg").write_text(trees)
+    outcome = sapwood(["search", "S <# gv", "trees.mrg", "--count"])
+    assert outcome.out == "3 matches in 3 of 3 trees\n"
+    assert "no built-in head rules fit its labels" in outcome.err
+    english = sapwood(["search", "S <# gv", "trees.mrg", "--count", "--heads", "english"])
+    assert (english.out, english.err) == ("1 matches in 1 of 3 trees\n", "")
+    assert sapwood(["search", "S < gv", "trees.mrg", "--count"]).err == ""
+    assert sapwood(["search", "S < gv", "trees.mrg", "--to", "conllu"]).out.count("\t0\troot") == 3

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 import click
 import numpy as np
 
 from sapwood.cli.options import common
-from sapwood.cli.options.output import to_option, tree_output
+from sapwood.cli.options.output import note_learned_heads, to_option, tree_output
 from sapwood.cli.options.types import ABOVE_ZERO, POSITIVE
 from sapwood.runtime.progress import Progress
 from sapwood.storage.files import STANDARD_STREAM, name_of, open_output
 from sapwood.trees import HeadRules, Tree
 from sapwood.trees.formats.registry import BadTrees, InputFormat
+from sapwood.trees.heads.learned import ENOUGH_TREES, LEARNED, fit_heads
+from sapwood.trees.heads.rules import count_labels
 from sapwood.trees.search.searcher import PatternMatch, Searcher
 from sapwood.trees.search.table import TreeTable, read_tables
 from sapwood.trees.search.unseen import UnseenLabels
@@ -33,7 +35,7 @@ from sapwood.trees.search.unseen import UnseenLabels
 @to_option
 @click.option("-o", "--output", help="Output file. [default: standard output]")
 @click.option(
-    "--heads", help="Head rules for head relations such as <#: english, icelandic or a file. [default: english]"
+    "--heads", help="Head rules for head relations such as <#: english, icelandic or a file. [default: by the labels]"
 )
 @click.option("--timeout", type=ABOVE_ZERO, help="Time limit of the search in seconds. [default: no limit]")
 @common.format_option
@@ -80,6 +82,8 @@ def command(
     searcher = Searcher(pattern, heads=None if heads is None else HeadRules.named(heads), timeout=timeout)
     unseen, progress = UnseenLabels(searcher.pattern), common.make_progress(quiet)
     tables = _read(paths, input_format, skip_bad, progress, unseen)
+    if heads is None and ("#" in pattern or output_format == "conllu"):
+        tables = _fit_heads(searcher, tables, progress)
     if only_count:
         counts = _count(searcher, (table for _, table in tables))
         with open_output(output) as stream:
@@ -130,6 +134,19 @@ def _read(
                 progress.note(bad.report())
     for message in unseen.messages():
         progress.note(message)
+
+
+def _fit_heads(
+    searcher: Searcher, tables: Iterator[tuple[str, TreeTable]], progress: Progress
+) -> Iterator[tuple[str, TreeTable]]:
+    """Give a searcher head rules that fit the first trees, or are learned from them; return all trees."""
+    first = list(islice(tables, 1))
+    for path, table in first:
+        trees = [table.tree(number) for number in range(min(len(table), ENOUGH_TREES))]
+        searcher.heads = fit_heads(trees)
+        if searcher.heads.name == LEARNED:
+            note_learned_heads(count_labels(trees)[0], name_of(path), f"its first {len(trees):,} trees", progress)
+    return chain(first, tables)
 
 
 def _count(searcher: Searcher, tables: Iterable[TreeTable]) -> tuple[int, int, int]:
