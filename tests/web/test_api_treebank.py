@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,9 +19,10 @@ from sapwood.lm.latent.aggregate import AggregateMarkov
 from sapwood.runtime.log import TrainingLog
 from sapwood.trees.search.searcher import Searcher
 from sapwood.trees.search.table import TreeTable
-from sapwood.web.api.treebank import pattern_of_words
+from sapwood.web.api.treebank import _search, pattern_of_words
 from sapwood.web.application import Application
 from sapwood.web.service import Service
+from sapwood.web.treebank import ServedTreebank
 
 
 @pytest.fixture(scope="module")
@@ -166,3 +168,11 @@ def test_confusions_by_hand():
         Confusion("spurious", None, "X"): 1,
         Confusion("tag", "B", "D"): 1,
     }
+
+
+def test_head_relations_are_by_rules_that_fit_the_treebank(monkeypatch):
+    trees = ["(S (sn (np Juan)) (gv (vm ve)))", "(S (gv (vm llueve)))", "(S (sn (np Ana)) (gv (vm cae)))"]
+    gold = ServedTreebank("gold.mrg", TreeTable.from_trees(map(sapwood.Tree.parse, trees)))
+    monkeypatch.setattr("sapwood.web.api.treebank._gold", lambda request: gold)
+    request = SimpleNamespace(body={"pattern": "S <# gv"}, job=SimpleNamespace(remaining=60))
+    assert _search(request)["matches"] == 3

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from sapwood.evaluate.error_types import Confusion
+from sapwood.trees.heads.learned import fit_heads
 from sapwood.trees.search.searcher import PatternMatch, Searcher
 from sapwood.web.endpoints import GRAMMAR, Endpoint, Request, at_once
 from sapwood.web.schemas import (
@@ -23,6 +24,8 @@ from sapwood.web.schemas import (
 )
 from sapwood.web.treebank import ParseDiff, ServedTreebank
 
+# Trees that select the head rules.
+_FOR_HEADS = 1000
 _SPECIAL = re.compile(r"([^\w\s])", re.ASCII)
 LABEL = {"type": "string", "maxLength": 200}
 SOME = {"start": whole(0, 10**9), "count": whole(1, 100)}
@@ -79,7 +82,9 @@ def _search(request: Request) -> dict[str, Any]:
     found: list[tuple[int, list[int]]] = []
     matches = 0
     trees = 0
-    searcher = Searcher(pattern, timeout=request.job.remaining)
+    # Head rules that fit the treebank take a moment to find, and few patterns need them.
+    heads = gold.once("heads", lambda: fit_heads(list(gold.trees(_FOR_HEADS)))) if "#" in pattern else None
+    searcher = Searcher(pattern, heads=heads, timeout=request.job.remaining)
     for number, nodes in _by_tree(searcher.matches(gold.table)):
         if start <= trees < start + count:
             found.append((number, nodes))
