@@ -79,8 +79,8 @@ def package_field(entry: EntryPoint, field: str) -> str:
     """Return metadata of an entry point's package: one line of printable characters; empty if it has none."""
     text = ""
     with contextlib.suppress(Exception):
-        metadata = entry.dist.metadata if entry.dist is not None else {}
-        text = str(metadata[field])[:_LONGEST] if field in metadata else ""
+        if entry.dist is not None and field in entry.dist.metadata:
+            text = str(entry.dist.metadata[field])[:_LONGEST]
     return "".join(letter if letter.isprintable() else " " for letter in text).strip()
 
 
