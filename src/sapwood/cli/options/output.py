@@ -46,11 +46,7 @@ heads_option = click.option(
 
 
 def note_learned_heads(phrases: Mapping[str, float], name: str, trees: str, progress: Progress) -> None:
-    """Note that no built-in head rules fit these labels, given by their counts, and from which trees they are learned.
-
-    >>> from sapwood.runtime.progress import Silent
-    >>> note_learned_heads({"sn": 3, "grup.verb": 1}, "a.mrg", "its trees", Silent())
-    """
+    """Note that no built-in head rules fit labels, given with their counts, and which trees rules are learned from."""
     labels = listed(sorted(phrases, key=lambda label: -phrases[label])[:4])
     progress.note(
         f"{name}: no built-in head rules fit its labels ({labels}, ...); heads are by rules learned from {trees}: "
