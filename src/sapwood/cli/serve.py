@@ -31,7 +31,7 @@ _TOKEN = "SAPWOOD_TOKEN"
 @click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 listens on all interfaces.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, help="Port to listen on; 0 picks a free one.")
 @click.option("--token", help=f"Bearer token that API clients must send. [default: ${_TOKEN}, else none]")
-@common.parser_options
+@common.limited_parser_options(timeout=10.0, max_memory="512M")
 @click.option("--max-words", type=POSITIVE, default=250, help="Maximum length of a sentence in words.")
 @click.option("--max-sentences", type=POSITIVE, default=1000, help="Maximum number of sentences per request.")
 @click.option("--max-body", type=Size(), default="1M", help="Maximum size of a request.")
@@ -155,8 +155,8 @@ def _limits(
     max_sentences: int,
     max_words: int,
     max_seconds: float,
-    timeout: float | None,
-    max_memory: int | None,
+    timeout: float,
+    max_memory: int,
     queue: int,
     max_connections: int,
     max_connections_per_client: int,
@@ -164,7 +164,6 @@ def _limits(
     """Return the limits of requests that the options ask for."""
     from sapwood.web.service import Limits
 
-    default = Limits()
     return Limits(
         body=max_body,
         characters=max_characters,
@@ -172,8 +171,8 @@ def _limits(
         sentences=max_sentences,
         words=max_words,
         seconds=max_seconds,
-        sentence_seconds=default.sentence_seconds if timeout is None else timeout,
-        memory=default.memory if max_memory is None else max_memory,
+        sentence_seconds=timeout,
+        memory=max_memory,
         queue=queue,
         connections=max_connections,
         connections_per_client=max_connections_per_client,

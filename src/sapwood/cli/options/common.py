@@ -134,17 +134,31 @@ def normaliser_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parser_options(function: F) -> F:
-    """Add the options of parsing."""
+    """Add the options of parsing, without limits on sentences."""
+    return limited_parser_options(None, None)(function)
+
+
+def limited_parser_options(timeout: float | None, max_memory: str | None) -> Callable[[F], F]:
+    """Return the decorator that adds the options of parsing, with default limits on sentences."""
+    return lambda function: _parser_options(function, timeout, max_memory)
+
+
+def _parser_options(function: F, timeout: float | None, max_memory: str | None) -> F:
+    def unlimited(default: object) -> str:
+        return " [default: no limit]" if default is None else ""
+
     for option in (
         click.option(
             "--timeout",
             type=ABOVE_ZERO,
-            help="Time limit per sentence in seconds; beyond it, the tree is flat. [default: no limit]",
+            default=timeout,
+            help=f"Time limit per sentence in seconds; beyond it, the tree is flat.{unlimited(timeout)}",
         ),
         click.option(
             "--max-memory",
             type=Size(),
-            help="Memory limit per sentence (500M, 2G); beyond it, the tree is flat. [default: no limit]",
+            default=max_memory,
+            help=f"Memory limit per sentence (500M, 2G); beyond it, the tree is flat.{unlimited(max_memory)}",
         ),
         click.option(
             "--threshold",
