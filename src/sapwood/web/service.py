@@ -18,6 +18,7 @@ from sapwood.model.installed import INCLUDED, default_model_path, find_model
 from sapwood.model.parser_model import ParserModel
 from sapwood.trees.formats.labels import explain_all
 from sapwood.trees.formats.registry import BadTrees, InputFormat
+from sapwood.web.examples import example_sentence
 from sapwood.web.scheduler import WorkerPool
 from sapwood.web.schemas import BadRequest
 
@@ -75,7 +76,9 @@ class ServedParser:
     name: str
     parser: Parser
     # Description of a model that has no other: what the pages need.
-    least: ClassVar[dict[str, Any]] = {"kind": "grammar", "method": "unknown", "labels": [], "tags": []}
+    least: ClassVar[dict[str, Any]] = {
+        "kind": "grammar", "method": "unknown", "labels": [], "tags": [], "example": {"text": "", "input": "text"}
+    }  # fmt: skip
 
     @cached_property
     def labels(self) -> list[str]:
@@ -97,6 +100,7 @@ class ServedParser:
             "labels": self.labels,
             "tags": sorted(grammar.emissions.tags),
             "explanations": explain_all([*self.labels, *grammar.emissions.tags]),
+            "example": example_sentence(self.parser),
         }
 
 
@@ -264,7 +268,7 @@ class Service:
         return {
             "version": __version__,
             "models": self._descriptions,
-            "treebank": None if self.gold is None else {"name": self.gold.name, "trees": len(self.gold)},
+            "treebank": None if self.gold is None else self.gold.describe(),
             "logs": [_shown(log.name) for log in self.logs],
             "limits": {
                 "body": self.limits.body,
@@ -274,6 +278,8 @@ class Service:
                 "words": self.limits.words,
                 "trees": self.limits.trees,
                 "seconds": self.limits.seconds,
+                "sentence_seconds": self.limits.sentence_seconds,
+                "memory": self.limits.memory,
             },
         }
 

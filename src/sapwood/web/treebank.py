@@ -13,13 +13,17 @@ from sapwood.evaluate.brackets import SentenceScore, score_tree
 from sapwood.evaluate.error_types import Confusion, count_confusions
 from sapwood.evaluate.result import Summary
 from sapwood.inference.parser import Parser
+from sapwood.trees.formats.labels import explain_all
 from sapwood.trees.search.table import TreeTable
 from sapwood.trees.tree import Tree
+from sapwood.web.examples import example_patterns
 from sapwood.web.scheduler import Plan, RequestJob, WorkerPool
 
 T = TypeVar("T")
 # Number of trees to compare, from the start of a treebank.
 COMPARED = 5000
+# Number of labels to explain.
+_EXPLAINED = 2000
 # A day: nobody waits for a comparison to finish.
 _LONG = 86400.0
 
@@ -43,6 +47,15 @@ class ServedTreebank:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    def describe(self) -> dict[str, Any]:
+        """Return a description for the pages: its size, patterns to try, explanations of its labels."""
+
+        def examples() -> dict[str, Any]:
+            labels = self.table.spellings[: self.table.n_labels]
+            return {**example_patterns(self.table), "explanations": explain_all(labels[:_EXPLAINED])}
+
+        return {"name": self.name, "trees": len(self), **self.once("examples", examples)}
 
     def trees(self, most: int | None = None) -> Iterator[Tree]:
         """Yield all trees, or the first N."""

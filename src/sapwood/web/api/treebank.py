@@ -10,6 +10,7 @@ from typing import Any
 from sapwood.evaluate.error_types import Confusion
 from sapwood.trees.heads.learned import fit_heads
 from sapwood.trees.search.searcher import PatternMatch, Searcher
+from sapwood.trees.search.unseen import UnseenLabels
 from sapwood.web.endpoints import GRAMMAR, Endpoint, Request, at_once
 from sapwood.web.schemas import (
     FLAG,
@@ -90,12 +91,16 @@ def _search(request: Request) -> dict[str, Any]:
             found.append((number, nodes))
         trees += 1
         matches += len(nodes)
+    unseen = UnseenLabels(searcher.pattern)
+    if not matches and not body.get("words", False):
+        unseen.add(gold.table)
     return {
         "pattern": pattern,
         "matches": matches,
         "matching_trees": trees,
         "trees": len(gold),
         "results": [{**_plain(gold, number), "nodes": nodes} for number, nodes in found],
+        "remarks": [] if matches or body.get("words", False) else unseen.messages(),
     }
 
 
@@ -176,6 +181,7 @@ ENDPOINTS = [
                 "matching_trees": whole(),
                 "trees": whole(),
                 "results": listing(FOUND),
+                "remarks": {**listing(TEXT), "description": "Labels and words of the pattern that no tree has."},
             }
         ),
         at_once(_search),

@@ -26,9 +26,10 @@ export function heatMap(words, marginals, tree, act) {
   const named = (number) => (size < 14 && number % 2 ? "" : shorten(words[number], 16));
   const every = new Map();
   for (let row = 0; row < n; row++) {
+    const line = svg("g", { role: "row" });
     drawing.append(svg("text", { x: left - 8, y: top + row * size + size / 2 + 4, "text-anchor": "end", text: named(row) }));
     const corner = `${left + row * size + size / 2 + 3} ${top - 8}`;
-    drawing.append(svg("text", { transform: `translate(${corner}) rotate(-40)`, text: named(row) }));
+    drawing.append(svg("text", { transform: `translate(${corner}) rotate(-40)`, text: named(row) }), line);
     for (let column = row; column < n; column++) {
       const [start, end] = [row, column + 1];
       const found = (cells.get(`${start} ${end}`) ?? []).sort((a, b) => b[1] - a[1]);
@@ -73,12 +74,12 @@ export function heatMap(words, marginals, tree, act) {
         }
       });
       every.set(`${row} ${column}`, cell);
-      drawing.append(cell);
+      line.append(cell);
       if (!best || best[1] < 0.1 || size < 28) continue;
-      const middle = { class: "in-cell", x: x + size / 2 - 0.75 };
-      drawing.append(svg("text", { ...middle, y: y + size / 2 + (size >= 44 ? -1 : 3), text: shorten(best[0], size >= 36 ? 5 : 4) }));
-      if (size >= 44) drawing.append(svg("text", { ...middle, class: "in-cell part", y: y + size / 2 + 11, text: best[1] >= 0.995 ? "1" : best[1].toFixed(2).slice(1) }));
+      const middle = { "aria-hidden": "true", class: "in-cell", x: x + size / 2 - 0.75 };
+      line.append(svg("text", { ...middle, y: y + size / 2 + (size >= 44 ? -1 : 3), text: shorten(best[0], size >= 36 ? 5 : 4) }));
+      if (size >= 44) line.append(svg("text", { ...middle, class: "in-cell part", y: y + size / 2 + 11, text: best[1] >= 0.995 ? "1" : best[1].toFixed(2).slice(1) }));
     }
   }
-  return element("div", { class: "heat", role: "region", "aria-label": "Chart" }, drawing);
+  return element("div", { class: "heat" }, drawing);
 }

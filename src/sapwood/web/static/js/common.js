@@ -23,6 +23,11 @@ function fill(node, properties, children) {
   return node;
 }
 
+// Replace what stands in an element; null and undefined are nothing.
+export function place(node, ...children) {
+  node.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+}
+
 export const find = (selector) => document.querySelector(selector);
 
 // The API. Errors have messages for people.
@@ -147,8 +152,18 @@ export function meter(part, title = "") {
   return element("div", { class: "meter", title, "aria-hidden": "true" }, bar);
 }
 
-// Explanations of labels, for tooltips.
+// Shortened in the middle, so that the first and the last words are there.
+export function shortenMiddle(text, most) {
+  const half = (most - 1) / 2;
+  return text.length > most ? `${text.slice(0, Math.ceil(half)).trimEnd()}…${text.slice(text.length - Math.floor(half)).trimStart()}` : text;
+}
+
+// Explanations of labels, for tooltips: those of the model or treebank that is shown. The first that has a label wins.
 export const explanations = new Map();
+export function explainBy(...sources) {
+  explanations.clear();
+  for (const source of sources.reverse()) for (const [label, text] of Object.entries(source?.explanations ?? {})) explanations.set(label, text);
+}
 
 // A tooltip that follows pointer or focus.
 
@@ -229,7 +244,7 @@ export async function frame() {
     toggle,
   );
   const info = await api("info");
-  for (const model of info.models) for (const [label, text] of Object.entries(model.explanations ?? {})) explanations.set(label, text);
+  explainBy(...info.models, info.treebank);
   nav.append(
     ...PAGES.filter(([, , has]) => has(info)).map(([path, text]) =>
       element("a", { href: path, text, "aria-current": path === here ? "page" : undefined }),

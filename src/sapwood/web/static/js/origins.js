@@ -51,13 +51,14 @@ export function splits({ states, levels, method, nameOf, show }) {
       const leaf = depth === rows.length - 1;
       const texts = here.members.map((state) => `${nameOf(state) || `state ${state}`}: ${of.get(state).words.slice(0, 5).map((word) => word.name).join(", ")}`);
       const says = [percent(here.share), ...texts.slice(0, 6)].join("\n");
-      const node = svg("g", leaf ? { class: "leaf", tabindex: 0, role: "button", "aria-label": `Show ${texts[0]}` } : {}, svg("circle", { class: "dot", cx: here.x, cy: y, r: radius }));
+      const word = leaf ? shorten(nameOf(group) || of.get(group).words[0]?.name || of.get(group).rules[0]?.name || "", Math.floor(step / 7.2)) : "";
+      const node = svg("g", leaf ? { class: "leaf", tabindex: 0, role: "button", "aria-label": `${word} ${group}. Show ${texts[0]}` } : {}, svg("circle", { class: "dot", cx: here.x, cy: y, r: radius }));
       node.addEventListener("pointermove", (event) => hint(says, event.clientX, event.clientY));
       node.addEventListener("pointerleave", () => hint());
       if (leaf) {
-        const word = nameOf(group) || of.get(group).words[0]?.name || of.get(group).rules[0]?.name || "";
         node.append(
-          svg("text", { class: "word", x: here.x, y: y + 34, "text-anchor": "middle", text: shorten(word, Math.floor(step / 7.2)) }),
+          svg("text", { class: "word", x: here.x, y: y + 34, "text-anchor": "middle", text: word }),
+          " ",
           svg("text", { class: "number", x: here.x, y: y + 50, "text-anchor": "middle", text: `${group}` }),
         );
         node.addEventListener("click", () => show(group));

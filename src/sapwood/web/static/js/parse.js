@@ -1,9 +1,9 @@
 // Parse page: text in, trees out, with constraints.
 
-import { api, copy, element, find, frame, openMenu, percent, save, say, shorten, show, warn } from "./common.js";
+import { api, copy, element, explainBy, find, frame, openMenu, percent, save, say, shorten, show, warn } from "./common.js";
 import { difference, nodesOf, readTree, wordsOf } from "./brackets.js";
 import { heatMap } from "./chart.js";
-import { TreeView } from "./tree.js";
+import { isLong, TreeView } from "./tree.js";
 
 const STATUS = {
   parsed: ["parsed", "badge"],
@@ -15,11 +15,10 @@ const STATUS = {
   "timed out": ["took too long: a flat tree", "badge bad"],
   "no parse": ["no parse under these constraints", "badge bad"],
 };
-const EXAMPLE = "She saw the man with the telescope.";
 
 let info;
 // What the page shows, and all that a link needs to show it again.
-const state = { text: EXAMPLE, input: "text", model: null, count: 3, sentence: 0, constraints: [] };
+const state = { text: "", input: "text", model: null, count: 3, sentence: 0, constraints: [] };
 let results = [];
 let running;
 
@@ -30,9 +29,10 @@ async function start() {
     find("#model").append(...grammars.map((model) => element("option", { value: model.name, text: model.name })));
     find("#model-field").hidden = grammars.length < 2;
     state.model = grammars[0].name;
+    Object.assign(state, grammar().example);
     readLink();
     fillForm();
-    await parse();
+    if (state.text) await parse();
   } catch (error) {
     show(error);
   }
@@ -49,7 +49,8 @@ function readLink() {
   try {
     const given = JSON.parse(decodeURIComponent(location.hash.slice(1)));
     if (typeof given.text === "string") state.text = given.text;
-    if (given.input === "tokens") state.input = "tokens";
+    if (["text", "tokens"].includes(given.input)) state.input = given.input;
+    else if (typeof given.text === "string") state.input = "text";
     if (info.models.some((model) => model.name === given.model && model.kind === "grammar")) state.model = given.model;
     if (Number.isInteger(given.count)) state.count = Math.max(1, Math.min(20, given.count));
     if (Number.isInteger(given.sentence)) state.sentence = Math.max(0, given.sentence);
@@ -74,7 +75,13 @@ function readForm() {
   const before = JSON.stringify([state.text, state.input]);
   state.text = find("#text").value;
   state.input = find("[name=input]:checked").value;
+  const { example } = grammar();
   state.model = find("#model").value;
+  // Each model has an example of its own language.
+  if (state.text === example.text && grammar().example.text) {
+    Object.assign(state, grammar().example);
+    fillForm();
+  }
   state.count = Number(find("#count").value);
   if (JSON.stringify([state.text, state.input]) !== before) {
     state.constraints = [];
@@ -94,11 +101,12 @@ async function parse() {
     const body = state.input === "text" ? { text: state.text } : { sentences: tokenLines() };
     const answer = await api("parse", { ...body, ...options }, { signal: mine.signal });
     results = answer.results.filter((result) => result.status !== "empty");
+    explainBy(grammar(), ...info.models);
     state.sentence = Math.min(state.sentence, Math.max(0, results.length - 1));
     for (const warning of answer.warnings ?? []) warn(warning);
     if (results.length) await reconsider(mine);
     else {
-      find("#result").hidden = true;
+      find("#result").hidden = find("#sentences").hidden = true;
       show(new Error("There is no sentence in this text."));
     }
   } catch (error) {
@@ -167,7 +175,7 @@ function draw(result, chart) {
   const place = find("#result");
   place.hidden = false;
   const parts = [];
-  if (results.length > 1) parts.push(sentenceTabs());
+  listSentences();
   if (result.tree === null) {
     parts.push(element("section", { class: "sheet" }, element("p", { class: "warning", text: "The grammar has no parse that satisfies all constraints. Remove one of them." }), chips(words)));
     place.replaceChildren(...parts);
@@ -204,7 +212,7 @@ function draw(result, chart) {
       ),
       chips(words),
       view.frame,
-      element("p", { class: "note", text: "Hover for probabilities; click a phrase or a tag to constrain it; double-click to collapse it. Drag to move, Ctrl and wheel to zoom. Keys: arrows, Enter, Space, + and −." }),
+      element("p", { class: "note", text: "Hover for probabilities; click a phrase or a tag to constrain it; double-click to fold it. Drag to move, Ctrl and wheel to zoom. Keys: arrows, Enter, Space, + and −." }),
       element("details", {}, element("summary", { text: "In brackets" }), element("pre", { class: "brackets", id: "brackets", dir: "auto", text: result.tree })),
     ),
   );
@@ -227,24 +235,47 @@ function draw(result, chart) {
 
 const waiting = [];
 
-function sentenceTabs() {
+// The list of sentences, if there are several; it is made once for each answer, so that it keeps its place.
+function listSentences() {
+  const place = find("#sentences");
+  place.hidden = results.length < 2;
+  if (place.hidden) return;
+  if (listed !== results) {
+    listed = results;
+    const step = (by, text, title) => element("button", { type: "button", class: "icon", title, "aria-label": title, text, onclick: () => choose(state.sentence + by) });
+    place.replaceChildren(
+      element("div", { class: "bar spread" }, element("h2", { id: "which" }), element("div", { class: "bar" }, step(-1, "↑", "Previous sentence"), step(1, "↓", "Next sentence"))),
+      element("ol", { class: "list scroll" }, results.map((result, number) => element("li", {}, sentenceButton(result, number)))),
+    );
+  }
+  find("#which").textContent = `Sentence ${state.sentence + 1} of ${results.length}`;
+  place.querySelectorAll("li > button").forEach((button, number) => {
+    if (number === state.sentence) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+  });
+  const [list, current] = [place.querySelector("ol"), place.querySelector("[aria-current]")];
+  // The page itself does not move.
+  if (current.offsetTop < list.scrollTop) list.scrollTop = current.offsetTop;
+  else if (current.offsetTop + current.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = current.offsetTop + current.offsetHeight - list.clientHeight;
+}
+
+let listed;
+
+function sentenceButton({ words, status }, number) {
+  const [text, badge] = STATUS[status];
   return element(
-    "div",
-    { class: "tabs", role: "tablist", "aria-label": "Sentences" },
-    results.map((result, number) =>
-      element("button", {
-        type: "button",
-        role: "tab",
-        "aria-selected": String(number === state.sentence),
-        dir: "auto",
-        text: `${number + 1}. ${shorten(result.words.join(" "), 40)}`,
-        onclick() {
-          state.sentence = number;
-          setConstraints([]);
-        },
-      }),
-    ),
+    "button",
+    { type: "button", onclick: () => choose(number) },
+    element("span", { class: "note", text: `${number + 1}` }),
+    element("span", { class: "grow", dir: "auto", text: shorten(words.join(" "), 200) }),
+    status === "parsed" ? null : element("span", { class: badge, text }),
   );
+}
+
+function choose(number) {
+  if (number < 0 || number >= results.length) return;
+  state.sentence = number;
+  setConstraints([]);
 }
 
 function chips(words) {
@@ -290,7 +321,7 @@ function nodeMenu(node, posterior, x, y, view, words) {
     parts.push(
       element("div", { class: "bar" }, select, element("button", { type: "button", class: "main", text: "It is this", onclick: () => done({ start, end, label: select.value, kind: "phrase" }) })),
       element("div", { class: "bar" }, button(`No ${label} here`, { start, end, label, kind: "absent" }), button("No phrase here", { start, end, label: null, kind: "absent" })),
-      element("button", { type: "button", class: "plain", text: view.collapsed.has(node) ? "Open (Space)" : "Close (Space)", onclick: () => (close(), view.toggle(node)) }),
+      element("button", { type: "button", class: "plain", text: view.collapsed.has(node) ? "Open (Space)" : "Fold (Space)", onclick: () => (close(), view.toggle(node)) }),
     );
   }
   const close = openMenu(title, x, y, parts, { from });
@@ -303,7 +334,7 @@ function spanMenu(start, end, found, words, x, y, from) {
     constrain(constraint);
   };
   const phrases = found.filter(([label]) => grammar().labels.includes(label));
-  const select = chooser(grammar().labels, phrases[0]?.[0] ?? "NP", "Label");
+  const select = chooser(grammar().labels, phrases[0]?.[0] ?? grammar().labels[0], "Label");
   const close = openMenu(what, x, y, [
     phrases.length ? element("p", { class: "note", text: phrases.slice(0, 4).map(([label, p]) => `${label} ${percent(p)}`).join(" · ") }) : element("p", { class: "note", text: "No phrase above 1 %" }),
     element("div", { class: "bar" }, select, element("button", { type: "button", class: "main", text: "It is this", onclick: () => done({ start, end, label: select.value, kind: "phrase" }) })),
@@ -321,15 +352,11 @@ function alternatives(result, best, posterior) {
     const marked = new Set(more);
     const view = new TreeView({ height: "short", posterior, classes: (node) => (marked.has(node) ? ["differs"] : []), describe: one.tree, tools: false });
     const change = (kind) => (node) => element("li", { class: kind, dir: "auto", text: `${node.label}: ${shorten(wordsOf(node).join(" "), 60)}` });
-    const first = more[0] ?? less[0];
-    waiting.push(() => {
-      view.show(root);
-      if (first) view.look(first.start, first.end);
-    });
+    waiting.push(() => view.show(root));
     const share = result.log_probability === null ? null : Math.exp(one.log_probability - result.log_probability);
     return element(
       "article",
-      { class: "card", "aria-label": `Tree ${number + 1}` },
+      { class: isLong(result.words) ? "card long" : "card", "aria-label": `Tree ${number + 1}` },
       element(
         "div",
         { class: "bar spread" },

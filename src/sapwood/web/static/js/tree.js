@@ -1,6 +1,7 @@
-// A tree in a frame, as layout.js has it, with zoom, pan, collapsing, hover and keyboard.
+// A tree in a frame, as layout.js has it, with zoom, pan, folding, hover and keyboard. It opens whole: phrases are folded
+// until the rest is large enough to be read.
 
-import { element, explanations, hint, percent, shorten, svg } from "./common.js";
+import { element, explanations, hint, percent, shorten, shortenMiddle, svg } from "./common.js";
 import { keyOf, nodesOf } from "./brackets.js";
 import { isRightToLeft, layOut } from "./layout.js";
 
@@ -13,8 +14,22 @@ const MARGIN = 22;
 // How far words are below their tags.
 const BELOW = 36;
 const CORNER = 7;
-// Smaller than this nobody reads it.
-const LEAST = 0.7;
+// The scale below which a tree is too small to be read, in a frame of the whole width and in a card; the largest one;
+// and the heights of frames.
+const SIZES = {
+  tall: { least: 0.7, most: 1.15, low: 230, high: 900 },
+  short: { least: 0.6, most: 0.9, low: 170, high: 620 },
+};
+// The number of characters that are seen of a folded phrase; on narrow screens fewer.
+const [TEXT, SHORT_TEXT] = [22, 9];
+const NARROW = 560;
+// How much smaller than can be read a tree may be so that a node with classes is seen.
+const MOST_SHRUNK = 1.5;
+// A click on a folded phrase opens it; the second of a double-click does not fold it again.
+const DOUBLE_CLICK = 600;
+
+// Whether a sentence is too long for the tree to stand in a card next to others.
+export const isLong = (words) => words.length > 12;
 
 const ruler = document.createElement("canvas").getContext("2d");
 const widths = new Map();
@@ -28,13 +43,13 @@ function widthOf(text, font) {
   return widths.get(key);
 }
 
-// Give every node that is seen its place.
-function arrange(root, collapsed) {
+// Give every node that is seen its place; of a folded phrase, up to `most` characters are seen.
+function arrange(root, collapsed, most) {
   const family = getComputedStyle(document.documentElement).getPropertyValue("--sans");
   const { places, width, rows, mirrored } = layOut(root, {
     labelWidth: (node) => Math.max(30, widthOf(node.label || " ", `${node.word === null ? "600 14" : "500 12.5"}px ${family}`) + 18),
     textWidth: (text) => widthOf(text, `15px ${family}`) + 4,
-    textOf: (node) => (collapsed.has(node) ? shorten(wordsBelow(node), 34) : node.word),
+    textOf: (node) => (collapsed.has(node) ? shortenMiddle(wordsBelow(node), most) : node.word),
     gap: GAP,
   });
   const row = Math.max(LOW_ROW, Math.min(ROW, ROW - 2 * (rows - 12)));
@@ -48,11 +63,18 @@ function arrange(root, collapsed) {
 }
 
 // From a parent down to a child: across just below the parent, with a round corner, then straight down, past nothing.
-function line(above, place, row) {
-  const [top, joint, bottom] = [above.y + PILL / 2, above.y + row / 2, place.y - PILL / 2];
-  const corner = Math.min(CORNER, Math.abs(place.x - above.x), bottom - joint);
-  const side = place.x > above.x ? corner : -corner;
-  return `M${above.x},${top}V${joint}H${place.x - side}Q${place.x},${joint} ${place.x},${joint + corner}V${bottom}`;
+function line(parent, place, row) {
+  const [top, joint, bottom] = [parent.y + PILL / 2, parent.y + row / 2, place.y - PILL / 2];
+  const corner = Math.min(CORNER, Math.abs(place.x - parent.x), bottom - joint);
+  const side = place.x > parent.x ? corner : -corner;
+  return `M${parent.x},${top}V${joint}H${place.x - side}Q${place.x},${joint} ${place.x},${joint + corner}V${bottom}`;
+}
+
+// What is above a node, from its parent up.
+function above(node) {
+  const found = [];
+  for (let at = node.parent; at; at = at.parent) found.push(at);
+  return found;
 }
 
 function wordsBelow(node) {
@@ -64,49 +86,91 @@ function wordsBelow(node) {
 
 export class TreeView {
   // `posterior(node)` is a number or undefined, `classes(node)` more names for a node, `act(node, event)` what a click
-  // or Enter does, `describe` the words that a screen reader gets for the whole.
+  // or Enter does, `describe` the words that a screen reader gets for the whole. Nodes with classes are not folded away.
   constructor({ height = "tall", posterior = () => undefined, classes = () => [], act, describe = "", tools = true } = {}) {
-    Object.assign(this, { posterior, classes, act, collapsed: new Set(), tall: height === "tall" });
+    Object.assign(this, { posterior, classes, act, collapsed: new Set(), opened: 0, size: SIZES[height] });
     this.layer = svg("g");
     this.drawing = svg("svg", { class: "tree", role: "group", "aria-label": `Tree. ${describe}` }, this.layer);
     this.frame = element("div", { class: `tree-frame ${height}` }, this.drawing);
-    if (tools) this.frame.append(this.tools());
+    this.buttons = this.tools(tools);
+    this.frame.append(this.buttons);
     this.view = { scale: 1, x: 0, y: 0 };
     this.pan();
     this.drawing.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.untouched && this.fit()).observe(this.frame);
+    new ResizeObserver(() => this.frame.clientWidth && this.root && this.untouched && (this.byItself ? this.fold() : this.fit())).observe(this.frame);
   }
 
-  tools() {
+  tools(all) {
     const button = (text, title, onclick) => element("button", { type: "button", class: "icon", title, "aria-label": title, text, onclick });
     return element(
       "div",
       { class: "tree-tools" },
-      button("−", "Smaller", () => this.zoom(1 / 1.3)),
-      button("+", "Larger", () => this.zoom(1.3)),
-      button("⤢", "Fit", () => this.fit()),
-      button("⊞", "Open all", () => {
-        this.collapsed.clear();
-        this.draw();
-      }),
+      all ? [button("−", "Smaller", () => this.zoom(1 / 1.3)), button("+", "Larger", () => this.zoom(1.3)), button("⊡", "Fit", () => this.fit())] : [],
+      button("⊞", "Open all", () => this.openAll()),
+      button("⊟", "Fold to fit", () => this.fold()),
     );
+  }
+
+  openAll() {
+    this.collapsed.clear();
+    this.byItself = false;
+    this.draw();
+    this.fit();
   }
 
   show(root) {
     this.root = root;
     this.current = root;
-    this.untouched = true;
+    this.fold();
+  }
+
+  // Fold what there is no room for. From the root down, phrases are opened as long as all can be read; the way to the
+  // first of the nodes with classes is open before others.
+  fold() {
+    const { root } = this;
+    const { least, high } = this.size;
+    const width = (this.frame.clientWidth - 2 * MARGIN) / least;
+    const height = (high - 3 * MARGIN) / least;
+    const folded = new Set();
+    this.text = this.frame.clientWidth < NARROW ? SHORT_TEXT : TEXT;
+    const fits = () => {
+      const plan = arrange(root, folded, this.text);
+      return plan.width <= width && plan.height + PILL <= height;
+    };
+    if (!fits()) {
+      // A phrase of one word is as wide when it is folded.
+      const inner = nodesOf(root).filter((node) => node !== root && node.word === null && node.end - node.start > 1);
+      for (const node of inner) folded.add(node);
+      // Something is seen in any case: the first phrase with several children.
+      for (let at = root; at && (at === root || folded.delete(at)); ) at = at.children.length === 1 ? at.children[0] : null;
+      const marked = nodesOf(root).filter((node) => node !== root && this.classes(node).length);
+      const ways = marked.map((node) => above(node));
+      const [way] = ways;
+      const closed = (way ?? []).filter((node) => folded.delete(node));
+      if (!fits()) this.text = SHORT_TEXT;
+      if (way && arrange(root, folded, this.text).width > MOST_SHRUNK * width) for (const node of closed) folded.add(node);
+      // Long phrases first: those that stay folded are short. Parents come before their only children.
+      const others = [...inner].sort((a, b) => b.end - b.start - (a.end - a.start));
+      for (const node of new Set([...ways.flat(), ...others])) {
+        if (!folded.has(node) || above(node).some((one) => folded.has(one))) continue;
+        folded.delete(node);
+        if (!fits()) folded.add(node);
+      }
+    }
+    this.collapsed = folded;
+    this.byItself = true;
     this.draw();
-    // As high as the tree is when it has the width that there is, within reason.
-    const [least, low, high] = this.tall ? [LEAST, 230, 900] : [0.4, 170, 380];
-    const scale = Math.min(this.tall ? 1.15 : 0.9, Math.max(least, (this.frame.clientWidth - 2 * MARGIN) / this.plan.width));
-    this.frame.style.height = `${Math.round(Math.max(low, Math.min(high, (this.plan.height + PILL) * scale + 3 * MARGIN)))}px`;
     this.fit();
   }
 
   draw() {
-    const plan = arrange(this.root, this.collapsed);
+    const plan = arrange(this.root, this.collapsed, this.text);
     this.plan = plan;
+    const closed = plan.nodes.filter((place) => place.closed).length;
+    this.frame.classList.toggle("folded", closed > 0);
+    this.drawing.parentNode.querySelector(".fold-note")?.remove();
+    if (closed) this.frame.append(element("p", { class: "fold-note" }, `${closed} folded`, element("span", { text: closed === 1 ? ": click it to open it" : ": click one to open it" })));
+    if (!plan.at.has(this.current)) this.current = above(this.current).find((node) => this.collapsed.has(node)) ?? this.root;
     const edges = svg("g");
     const nodes = svg("g");
     this.groups = new Map();
@@ -120,7 +184,9 @@ export class TreeView {
   group(place, edges) {
     const { node } = place;
     const value = this.posterior(node);
-    const names = ["node", place.leaf ? "tag" : "phrase", ...this.classes(node)];
+    // A folded phrase stands for all that is in it.
+    const marks = new Set(place.closed ? nodesOf(node).flatMap((one) => this.classes(one)) : this.classes(node));
+    const names = ["node", place.leaf ? "tag" : "phrase", ...marks];
     if (value !== undefined) names.push("shaded", `p${Math.max(0, Math.min(10, Math.round(10 * value)))}`);
     const sure = value === undefined ? "" : `, probability ${percent(value)}`;
     const over = wordsBelow(node);
@@ -130,7 +196,7 @@ export class TreeView {
         class: names.join(" "),
         tabindex: node === this.current ? 0 : -1,
         role: "button",
-        "aria-label": `${node.label} over “${shorten(over, 80)}”${sure}${place.closed ? ", closed" : ""}`,
+        "aria-label": `${place.text === null ? `${node.label} over “${shorten(over, 80)}”` : `${node.label} ${place.text}`}${sure}${place.closed ? ", folded" : ""}`,
         "data-key": keyOf(node),
       },
       svg("rect", { class: "pill", x: place.x - place.label / 2, y: place.y - PILL / 2, width: place.label, height: PILL, rx: PILL / 2 }),
@@ -142,10 +208,17 @@ export class TreeView {
         const half = Math.max(place.label, place.below, 30) / 2;
         group.append(svg("path", { class: "roof", d: `M${place.x},${place.y + PILL / 2}l${-half},18h${2 * half}z` }));
       }
-      group.append(svg("text", { class: "word", x: place.x, y, text: place.text, direction: isRightToLeft(place.text) ? "rtl" : undefined }));
+      // The space keeps label and word apart where text is taken without its places.
+      group.append(" ", svg("text", { class: "word", x: place.x, y, text: place.text, direction: isRightToLeft(place.text) ? "rtl" : undefined }));
     }
-    group.addEventListener("click", (event) => this.moved || this.activate(node, event.clientX, event.clientY));
-    group.addEventListener("dblclick", () => this.toggle(node));
+    group.addEventListener("click", (event) => {
+      if (this.moved) return;
+      if (place.closed && (!this.act || event.target.matches(".roof, .word"))) {
+        this.opened = event.timeStamp;
+        this.toggle(node);
+      } else this.activate(node, event.clientX, event.clientY);
+    });
+    group.addEventListener("dblclick", (event) => event.timeStamp - this.opened > DOUBLE_CLICK && this.toggle(node));
     const meaning = explanations.get(node.label);
     const tell = (x, y) =>
       hint(`${node.label}${value === undefined ? "" : `  ${percent(value)}`}${meaning ? `\n${meaning}` : ""}\n${shorten(over, 90)}`, x, y);
@@ -178,7 +251,10 @@ export class TreeView {
 
   toggle(node) {
     if (node.word !== null) return;
-    if (!this.collapsed.delete(node)) this.collapsed.add(node);
+    if (!this.collapsed.has(node)) this.collapsed.add(node);
+    // With its only child, and the only child of that, until there is something to see.
+    else for (let at = node; at && this.collapsed.delete(at); ) at = at.children.length === 1 ? at.children[0] : null;
+    this.byItself = false;
     const before = this.plan.at.get(node);
     this.draw();
     // What was clicked stays where it was.
@@ -209,7 +285,8 @@ export class TreeView {
     } else if (event.key === "Enter") {
       event.preventDefault();
       const box = this.groups.get(node).querySelector(".pill").getBoundingClientRect();
-      this.activate(node, box.left, box.bottom);
+      if (!this.act && this.collapsed.has(node)) this.toggle(node);
+      else this.activate(node, box.left, box.bottom);
     } else if (event.key === " ") {
       event.preventDefault();
       this.toggle(node);
@@ -244,34 +321,22 @@ export class TreeView {
     this.layer.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
   }
 
-  // All of it, if that can be read; else the top, and as much of the rest as there is room for.
+  // Show all of it, in a frame that is as high as the tree is when it has the width that there is, within reason.
   fit() {
-    const { width, height: full } = this.frame.getBoundingClientRect();
+    const width = this.frame.clientWidth;
     if (!width || !this.plan) return;
+    const { most, low, high } = this.size;
     // The buttons have a row of their own where the tree would reach below them.
-    const tools = this.frame.querySelector(".tree-tools") && width < 560 ? 40 : 0;
-    const height = full - tools;
-    const whole = Math.min((width - 2 * MARGIN) / this.plan.width, (height - 2 * MARGIN) / (this.plan.height + PILL));
-    const scale = Math.min(1.15, Math.max(whole, Math.min(LEAST, (height - 2 * MARGIN) / (this.plan.height + PILL), this.tall ? 9 : whole)));
-    const top = this.plan.nodes[0];
-    const room = width - this.plan.width * scale;
-    let x = room / 2;
-    if (room < 0) x = Math.max(width - MARGIN - this.plan.width * scale, Math.min(MARGIN, width / 2 - top.x * scale));
-    const spare = height - 2 * MARGIN - (this.plan.height + PILL) * scale;
-    this.view = { scale, x, y: tools + MARGIN + (PILL / 2) * scale + Math.max(0, Math.min(spare / 2, 40)) };
+    const tools = width < NARROW && getComputedStyle(this.buttons).display !== "none" ? 40 : 0;
+    const [wide, deep] = [this.plan.width, this.plan.height + PILL];
+    const across = Math.min(most, (width - 2 * MARGIN) / wide);
+    const height = Math.round(Math.max(low, Math.min(high, deep * across + 3 * MARGIN + tools)));
+    this.frame.style.height = `${height}px`;
+    const scale = Math.min(across, (height - tools - 2 * MARGIN) / deep);
+    const spare = height - tools - 2 * MARGIN - deep * scale;
+    this.view = { scale, x: (width - wide * scale) / 2, y: tools + MARGIN + (PILL / 2) * scale + Math.max(0, Math.min(spare / 2, 40)) };
     this.place();
     this.untouched = true;
-  }
-
-  // Look at the smallest phrase around some words, closely enough to read it.
-  look(start, end) {
-    if (this.view.scale >= 0.4) return;
-    const around = nodesOf(this.root).filter((node) => node.start <= start && node.end >= end && node.word === null);
-    const { x, y } = this.plan.at.get(around.at(-1) ?? this.root);
-    const { width, height } = this.frame.getBoundingClientRect();
-    this.view = { scale: LEAST, x: width / 2 - x * LEAST, y: height / 3 - y * LEAST };
-    this.untouched = false;
-    this.place();
   }
 
   zoom(factor, x, y) {

@@ -1,11 +1,10 @@
 // The treebank: search it, and see where a parser differs from it.
 
-import { api, count, element, find, frame, percent, shorten, show } from "./common.js";
+import { api, count, element, explainBy, find, frame, percent, shorten, show } from "./common.js";
 import { difference, nodesOf, readTree } from "./brackets.js";
-import { TreeView } from "./tree.js";
+import { isLong, TreeView } from "./tree.js";
 
 const MORE = 12;
-const EXAMPLES = ["NP < PP", "VP << (NP $.. PP)", "@NP < (NN . NN)", "S !<< VP", "/^WH/ > SBAR"];
 const FIGURES = [["f1", "F1"], ["precision", "precision"], ["recall", "recall"], ["exact", "exact"], ["tag_accuracy", "tags"]];
 const view = { tab: "search", pattern: "", words: false, model: null, chosen: null };
 let info;
@@ -18,6 +17,7 @@ async function start() {
       find("#content").replaceChildren(element("p", { class: "empty", text: "There is no treebank. Start the server with --treebank FILE." }));
       return;
     }
+    explainBy(info.treebank, ...info.models);
     readLink();
     draw();
   } catch (error) {
@@ -69,7 +69,7 @@ function draw() {
 // Searching.
 
 function drawSearch(body) {
-  const input = element("input", { type: "search", id: "pattern", class: "grow mono", "aria-label": "Pattern", placeholder: "A pattern, such as NP < PP; empty for all trees", value: view.pattern, spellcheck: "false" });
+  const input = element("input", { type: "search", id: "pattern", class: "grow mono", "aria-label": "Pattern", placeholder: info.treebank.patterns.length ? `A pattern, such as ${info.treebank.patterns[0]}; empty for all trees` : "A pattern; empty for all trees", value: view.pattern, spellcheck: "false" });
   const results = element("div", { id: "found", "aria-live": "polite" });
   const choice = (value, text) =>
     element("label", {}, element("input", { type: "radio", name: "what", value, checked: view.words === (value === "words"), onchange: () => (view.words = value === "words") }), element("span", { text }));
@@ -94,9 +94,9 @@ function drawSearch(body) {
     ),
     element(
       "div",
-      { class: "bar" },
+      { class: "bar", id: "patterns", hidden: !info.treebank.patterns.length },
       element("span", { class: "note", text: "Try" }),
-      EXAMPLES.map((text) =>
+      info.treebank.patterns.map((text) =>
         element("button", {
           type: "button",
           class: "plain mono",
@@ -119,21 +119,30 @@ function drawSearch(body) {
         element(
           "tbody",
           {},
-          [
-            ["NP < PP, NP > VP", "an NP with a child PP; an NP whose parent is a VP"],
-            ["NP << PP, NP >> S", "anywhere below, anywhere above"],
-            ["NP $ PP, NP $. PP, NP $.. PP", "has a sister; the next one; a later one"],
-            ["DT . NN, DT .. NN", "right before; anywhere before"],
-            ["NP <1 DT, NP <- NN, NP <: NN", "first, last, only child"],
-            ["NP < (PP < IN) !< DT", "parentheses, and not"],
-            ["/^NP-/, @NP, __", "regular expression; without function tags; any node"],
-          ].map(([pattern, meaning]) => element("tr", {}, element("td", { class: "mono", text: pattern }), element("td", { text: meaning }))),
+          relations().map(([pattern, meaning]) => element("tr", {}, element("td", { class: "mono", text: pattern }), element("td", { text: meaning }))),
         ),
       ),
     ),
   );
   body.replaceChildren(form, results);
   search(results);
+}
+
+// The relations of the pattern language, with labels of the treebank.
+function relations() {
+  const { phrases, tags } = info.treebank;
+  const [a, b, c] = ["A", "B", "C"].map((letter, number) => phrases[number] ?? letter);
+  const [t, u] = ["T", "U"].map((letter, number) => tags[number] ?? letter);
+  const bare = a.replace(/^@/, "");
+  return [
+    [`${a} < ${b}, ${a} > ${c}`, `${a} with a child ${b}; ${a} whose parent is ${c}`],
+    [`${a} << ${b}, ${a} >> ${c}`, "anywhere below, anywhere above"],
+    [`${a} $ ${b}, ${a} $. ${b}, ${a} $.. ${b}`, "has a sister; the next one; a later one"],
+    [`${t} . ${u}, ${t} .. ${u}`, "right before; anywhere before"],
+    [`${a} <1 ${t}, ${a} <- ${u}, ${a} <: ${u}`, "first, last, only child"],
+    [`${a} < (${b} < ${t}) !< ${u}`, "parentheses, and not"],
+    [`/^${bare.replaceAll('"', "")}/, @${bare}, __`, "regular expression; without function tags; any node"],
+  ];
 }
 
 async function search(results) {
@@ -153,7 +162,8 @@ async function searched(results) {
   const ask = (start) => api("search", { pattern: view.pattern, words: view.words, start, count: MORE });
   const first = await ask(0);
   const summary = element("p", { id: "summary", text: `${count(first.matches)} matches in ${count(first.matching_trees)} of ${count(first.trees)} trees (${percent(first.matching_trees / Math.max(1, first.trees))})` });
-  await listed(results, summary, first.results, first.matching_trees, async (start) => (await ask(start)).results);
+  const remarks = first.remarks.map((text) => element("p", { class: "warning", text }));
+  await listed(results, [summary, ...remarks], first.results, first.matching_trees, async (start) => (await ask(start)).results);
 }
 
 async function browsed(results) {
@@ -176,7 +186,7 @@ async function listed(results, summary, first, total, ask) {
       show(error);
     }
   } });
-  results.replaceChildren(element("section", { class: "sheet" }, summary, cards, more));
+  results.replaceChildren(element("section", { class: "sheet" }, element("h2", { class: "unseen", text: "Trees" }), summary, cards, more));
   add(first);
 }
 
@@ -186,11 +196,9 @@ function addTree(cards, found) {
   const marked = new Set((found.nodes ?? []).map((number) => nodes[number]));
   const tree = new TreeView({ height: "short", classes: (node) => (marked.has(node) ? ["matched"] : []), describe: found.tree, tools: false });
   cards.append(
-    element("article", { class: "card", "aria-label": `Tree ${found.number}` }, element("div", { class: "bar spread" }, element("h3", { text: `Tree ${count(found.number)}` }), parseLink(found.words)), sentence(found.words, [...marked]), tree.frame),
+    element("article", { class: isLong(found.words) ? "card long" : "card", "aria-label": `Tree ${found.number}` }, element("div", { class: "bar spread" }, element("h3", { text: `Tree ${count(found.number)}` }), parseLink(found.words)), sentence(found.words, [...marked]), tree.frame),
   );
   tree.show(root);
-  const [match] = marked;
-  if (match) tree.look(match.start, match.end);
 }
 
 function parseLink(words) {
@@ -298,11 +306,7 @@ function addPair(cards, row) {
   const side = (title, root, other, text) => {
     const wrong = new Set(difference(root, other));
     const tree = new TreeView({ height: "short", classes: (node) => (wrong.has(node) ? ["wrong"] : []), describe: text, tools: false });
-    return { part: element("div", {}, element("p", { class: "subtle", text: title }), tree.frame), show: () => {
-      tree.show(root);
-      const [first] = wrong;
-      if (first) tree.look(first.start, first.end);
-    } };
+    return { part: element("div", {}, element("p", { class: "subtle", text: title }), tree.frame), show: () => tree.show(root) };
   };
   const one = side("Gold", gold, predicted, row.gold);
   const other = side("Parsed", predicted, gold, row.predicted);
@@ -312,7 +316,7 @@ function addPair(cards, row) {
       { class: "card", "aria-label": `Tree ${row.number}` },
       element("div", { class: "bar spread" }, element("div", { class: "bar" }, element("h3", { text: `Tree ${count(row.number)}` }), element("span", { class: row.f1 > 99.5 ? "badge warn" : "badge bad", text: `F1 ${row.f1.toFixed(0)}` }), element("span", { class: "note", text: row.mistakes === 1 ? "1 mistake" : `${row.mistakes} mistakes` })), parseLink(row.words)),
       element("p", { class: "note", dir: "auto", text: shorten(row.words.join(" "), 300) }),
-      element("div", { class: "two" }, one.part, other.part),
+      element("div", { class: isLong(row.words) ? "stack" : "two" }, one.part, other.part),
     ),
   );
   one.show();

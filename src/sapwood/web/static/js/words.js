@@ -1,6 +1,6 @@
 // Language-model page: next words, similar words, and hidden states.
 
-import { api, count, element, find, frame, meter, percent, show } from "./common.js";
+import { api, count, element, find, frame, meter, percent, place, show } from "./common.js";
 
 // What a model calls the end of a sentence.
 const END = "</s>";
@@ -40,7 +40,8 @@ function draw(models) {
   const asked = element("input", { type: "text", id: "asked", class: "grow", "aria-label": "A word", placeholder: "A word", value: view.word, dir: "auto" });
   const by = element("select", { "aria-label": "Order of words", onchange: () => loadTopics(topics, by.value) }, element("option", { value: "lift", text: "most distinctive words" }), element("option", { value: "probability", text: "most frequent words" }));
   const latent = model().states > 0;
-  find("#content").replaceChildren(
+  place(
+    find("#content"),
     element(
       "div",
       { class: "bar" },
@@ -72,7 +73,7 @@ function draw(models) {
 }
 
 let asking = 0;
-async function suggest(place, input) {
+async function suggest(results, input) {
   const mine = ++asking;
   try {
     show();
@@ -80,8 +81,9 @@ async function suggest(place, input) {
     const found = await api("lm/next", { context: view.context.split(/\s+/).filter(Boolean), model: view.model, top: 12 });
     if (mine !== asking) return;
     const most = Math.max(...found.next.map((one) => one.probability), 1e-9);
-    place.replaceChildren(
-      found.unknown.length ? element("p", { class: "note", text: `The model does not know: ${found.unknown.join(" ")}` }) : "",
+    place(
+      results,
+      found.unknown.length ? element("p", { class: "note", text: `The model does not know: ${found.unknown.join(" ")}` }) : null,
       element(
         "ul",
         { class: "list" },
@@ -97,7 +99,7 @@ async function suggest(place, input) {
                 onclick() {
                   view.context = `${view.context.trim()} ${one.word}`.trim();
                   input.value = view.context;
-                  suggest(place, input);
+                  suggest(results, input);
                 },
               },
               element("span", { class: one.word === END ? "grow note" : "grow", dir: "auto", text: one.word === END ? "end of the sentence" : one.word }),
@@ -113,7 +115,7 @@ async function suggest(place, input) {
   }
 }
 
-async function look(place, word) {
+async function look(results, word) {
   try {
     show();
     view.word = word.trim();
@@ -121,25 +123,27 @@ async function look(place, word) {
     if (!view.word) return;
     const found = await api("lm/word", { word: view.word, model: view.model, top: 12 });
     if (!found.known) {
-      place.replaceChildren(element("p", { class: "note", text: `The model does not know ${found.word}.` }));
+      place(results, element("p", { class: "note", text: `The model does not know ${found.word}.` }));
       return;
     }
-    place.replaceChildren(
+    place(
+      results,
       element("p", { class: "note", text: `${found.word}: ${count(found.count)} times in the training text` }),
       element("p", { class: "subtle", text: "Leads to the states" }),
       element("ul", { class: "list" }, found.profile.filter((one) => one.probability > 0.005).map((one) => element("li", { class: "line" }, element("span", { class: "grow", text: `state ${one.state}` }), element("span", { class: "wide" }, meter(one.probability)), element("span", { class: "note number", text: percent(one.probability) })))),
       element("p", { class: "subtle", text: "Words that lead to the same states" }),
-      element("div", { class: "words" }, found.nearest.map((one) => element("button", { type: "button", dir: "auto", title: `likeness ${one.likeness.toFixed(3)}`, text: one.word, onclick: () => ((find("#asked").value = one.word), look(place, one.word)) }))),
+      element("div", { class: "words" }, found.nearest.map((one) => element("button", { type: "button", dir: "auto", title: `likeness ${one.likeness.toFixed(3)}`, text: one.word, onclick: () => ((find("#asked").value = one.word), look(results, one.word)) }))),
     );
   } catch (error) {
     show(error);
   }
 }
 
-async function loadTopics(place, by) {
+async function loadTopics(results, by) {
   try {
     const { states } = await api(`lm/topics?${new URLSearchParams({ model: view.model, by, top: 12, states: 60 })}`);
-    place.replaceChildren(
+    place(
+      results,
       ...states.map((state) =>
         element(
           "article",

@@ -44,8 +44,8 @@ def test_a_sentence_becomes_a_tree(parsed):
     parsed.type("#text", "It rained. We stayed.")
     parsed.click("#form .main")
     parsed.wait_for(lambda: "rained" in tree_of(parsed))
-    assert parsed.count(".tabs [role=tab]") == 2
-    parsed.click(".tabs [role=tab]:nth-child(2)")
+    assert parsed.count("#sentences li") == 2
+    parsed.click("#sentences li:nth-child(2) button")
     parsed.wait_for(lambda: "stayed" in tree_of(parsed))
 
 
@@ -54,6 +54,8 @@ def test_labels_are_apart(parsed):
     long = " and ".join(["the very extraordinarily long-winded parliamentarian interrupted it"] * 17) + " ."
     assert len(long.split()) >= 120
     parsed.open("parse" + link(text=long, input="tokens", count=1))
+    parsed.wait_for(lambda: parsed.count(".tall.folded .node") > 20, 40)
+    parsed.click(".tall [aria-label='Open all']")
     parsed.wait_for(lambda: parsed.script("return document.querySelectorAll('svg.tree .word').length") >= 120)
     overlaps = parsed.script("""
         const boxes = [...document.querySelectorAll('svg.tree .pill, svg.tree .word')].map(x => [x, x.getBBox()]);
