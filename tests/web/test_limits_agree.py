@@ -69,7 +69,7 @@ def test_the_api_names_the_limits_of_requests():
 
 
 def test_the_page_names_the_limits_of_options():
-    assert ROWS == {
+    assert {
         "--max-body": f"{DEFAULT.body >> 20} MB",
         "--max-characters": f"{DEFAULT.characters:,}",
         "--max-total-words": f"{DEFAULT.total_words:,}",
@@ -81,7 +81,7 @@ def test_the_page_names_the_limits_of_options():
         "--queue": f"{DEFAULT.queue}",
         "--max-connections": f"{DEFAULT.connections:,}",
         "--max-connections-per-client": f"{DEFAULT.connections_per_client}",
-    }
+    } == ROWS
 
 
 @pytest.mark.parametrize(
