@@ -89,9 +89,11 @@ class Run:
         self.keep, self.jobs = keep, jobs
         self.originals: dict[str, list] = {}
         self.waiting = [
-            (name, range(begin, min(begin + _BATCH, first + count)))
+            (name, range(begin, min(begin + batch, first + count)))
             for name, count in inputs.items()
-            for begin in range(first, first + count, _BATCH)
+            # Smaller where inputs take long: a run that is short of time ends with the batches that have begun.
+            for batch in (math.ceil(_BATCH * TARGETS[name].share),)
+            for begin in range(first, first + count, batch)
         ]
         # All targets by turns, so that a run that is short of time has something of each.
         self.waiting.sort(key=lambda batch: batch[1].start)
