@@ -66,7 +66,7 @@ def learn(folder: Path, cycles: int, budget: float) -> ParserModel:
         span_scorer=SpanScorerTrainer(embedding=64, max_features=15_000, epochs=8),
         progress=Bars(),
     )
-    return compress(trained, corpus, by="merging", budget=budget, progress=Bars())
+    return compress(trained, corpus, method="merging", budget=budget, progress=Bars())
 
 
 def main(arguments: list[str] | None = None) -> None:

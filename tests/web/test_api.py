@@ -7,6 +7,7 @@ import math
 import re
 import socket
 import time
+from pathlib import Path
 
 import pytest
 

@@ -139,5 +139,5 @@ def _sides(phrases: _Phrases) -> _Pairs:
 
 
 def _can_be_written(label: str) -> bool:
-    """Return whether a label is one column of a table."""
-    return label.split() == [label]
+    """Return whether a label is one column of a table, of characters that a file can hold."""
+    return label.isprintable() and label.split() == [label]
