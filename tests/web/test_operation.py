@@ -120,6 +120,7 @@ def test_a_broken_model_leaves_the_others_alone(service, name, caplog):
                 "method": "unknown",
                 "labels": [],
                 "tags": [],
+                "example": {"text": "", "input": "text"},
                 "error": "the model cannot be described; see the server's log",
             }
     assert caplog.text.count(f"{name}: the model cannot be described") == 1

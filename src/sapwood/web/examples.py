@@ -50,7 +50,7 @@ _COUNTED = 2000
 _PLAIN_LABEL = re.compile(r"(?!__)[\w+*-]+")
 
 
-class Example(TypedDict):
+class ExampleSentence(TypedDict):
     """A sentence as the page for parsing takes it: plain text, or tokens with spaces between them."""
 
     text: str
@@ -65,7 +65,7 @@ class Patterns(TypedDict):
     tags: list[str]
 
 
-def example_sentence(parser: Parser) -> Example:
+def example_sentence(parser: Parser) -> ExampleSentence:
     """Return a sentence of a model's language: one of ours, if the model knows its words, else one of its grammar."""
     words = _sentence_in(parser.grammar.lexicon.knows) or _sampled_sentence(parser)
     text = _ATTACHED.sub("", " ".join(words))
