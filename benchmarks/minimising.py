@@ -36,7 +36,7 @@ from sapwood.evaluate import Scorer, get_parameters
 from sapwood.grammar.coarsen import coarsen
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.parser import THRESHOLD
+from sapwood.inference.parser import PRUNING_THRESHOLD
 from sapwood.model import ParserModel
 from sapwood.pipeline.compress import compress
 from sapwood.plots.pictures import COLOURS, save_picture
@@ -147,7 +147,7 @@ def measure(options: argparse.Namespace, directory: Path, method: str, seed: int
             models[name] = ParserModel.load(trained(options, directory, method, seed, fewer=True))
     parsers = {}
     for name, model in models.items():
-        parsers[name] = Parser(model, threshold=float(name.partition("threshold ")[2] or THRESHOLD))
+        parsers[name] = Parser(model, threshold=float(name.partition("threshold ")[2] or PRUNING_THRESHOLD))
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for part in ("dev", "test"):  # after dev, the parsers have met most words
         read = map(full.grammar.normaliser, read_trees(directory / f"{part}.mrg"))

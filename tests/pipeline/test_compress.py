@@ -13,7 +13,7 @@ from sapwood.automata.reduce.cp_decomposition import decompose_grammar
 from sapwood.errors import GrammarError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.parser import THRESHOLD
+from sapwood.inference.parser import PRUNING_THRESHOLD
 from sapwood.learn.components.cell_pruner import fit_cell_pruner
 from sapwood.learn.lpcfg.split_merge import SplitMerge
 from sapwood.model.parser_model import ParserModel
@@ -36,9 +36,9 @@ def test_cells_are_closed(trained):
     expected = fit_cell_pruner(plain.grammar, corpus, keep=0.97)
     assert found == plain.replace(cell_pruner=expected, defaults=found.defaults)
     assert [one.grammar.info["minimised"]["open"] for one in (plain, found)] == [1.0, 0.97]
-    assert [Parser(one).threshold for one in (plain, found)] == [THRESHOLD, THRESHOLD_WITH_CELL_PRUNER]
+    assert [Parser(one).threshold for one in (plain, found)] == [PRUNING_THRESHOLD, THRESHOLD_WITH_CELL_PRUNER]
     same = compress(grammar, corpus, threshold=None)
-    assert Parser(same).threshold == THRESHOLD
+    assert Parser(same).threshold == PRUNING_THRESHOLD
     # A pruner of the larger grammar does not outlive it.
     assert compress(found, corpus, cell_recall=1.0).cell_pruner is None
 

@@ -60,7 +60,7 @@ _WINDOW = 32
 _FIXED_OPTIONS = ("decoder", "threshold", "crf", "precision")
 _VARIABLE_OPTIONS = ("max_words", "max_memory", "timeout", "marginals", "alternatives", "states", "tokeniser")
 # Default pruning threshold, if neither the user nor the model sets one.
-THRESHOLD = 2e-5
+PRUNING_THRESHOLD = 2e-5
 Precision = Literal["single", "double"]
 R = TypeVar("R")
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class Parser:
         self.crf, self.precision = crf, precision
         used, defaults = self.model.crf if crf else None, self.model.defaults
         if threshold is None:
-            threshold = THRESHOLD if defaults.threshold is None else defaults.threshold
+            threshold = PRUNING_THRESHOLD if defaults.threshold is None else defaults.threshold
         self.threshold = float(threshold)
         factored = self.model.cp is not None and self.threshold > 0
         if decoder is None:

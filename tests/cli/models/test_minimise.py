@@ -18,7 +18,7 @@ from sapwood.automata.wcfg.files import read_grammar
 from sapwood.cli.main import main
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser
-from sapwood.inference.parser import THRESHOLD
+from sapwood.inference.parser import PRUNING_THRESHOLD
 from sapwood.model import ParserModel
 from sapwood.model.file import load_models, save_models
 from sapwood.pipeline.compress import THRESHOLD_WITH_CELL_PRUNER, compress, run_compression
@@ -250,12 +250,12 @@ def test_closed_cells(sapwood: Sapwood, folder: Path) -> None:
     assert new.cell_pruner is not None
     assert sapwood(["parse", "-m", "small", "-q"], b"the kalora bild .\n").code == 0
     # Where cells are closed, parsing prunes by another threshold.
-    assert [Parser(name).threshold for name in ("two", "small")] == [THRESHOLD, THRESHOLD_WITH_CELL_PRUNER]
+    assert [Parser(name).threshold for name in ("two", "small")] == [PRUNING_THRESHOLD, THRESHOLD_WITH_CELL_PRUNER]
     assert Parser("small", threshold=0.01).threshold == 0.01
     run(sapwood, "two --trees more.mrg -o other --threshold 1e-3")
     assert Parser("other").threshold == 1e-3
     few = run(sapwood, "m --trees train.mrg -o small")
-    assert Parser("small").threshold == THRESHOLD
+    assert Parser("small").threshold == PRUNING_THRESHOLD
     assert "no cell pruner: it requires 100 trees or more, not 50" in few.err
 
 
