@@ -88,12 +88,13 @@ def _sentence_in(knows: Callable[[str], bool]) -> list[str]:
 
 def _sampled_sentence(parser: Parser) -> list[str]:
     """Return the most probable of some short sentences of the grammar, always the same; none if there is none."""
-    drawn = list(dict.fromkeys(map(tuple, _draw(parser))))
+    drawn: list[tuple[str, ...]] = list(dict.fromkeys(map(tuple, _draw(parser))))
     if not drawn:
         return []
     better = [words for words in drawn if _reads_well(words)] or drawn
     # A model without probabilities ranks its own samples equally, so that the first of them is chosen.
-    return list(max(better[:_COMPARED], key=lambda words: _mean_log_probability(parser, words)))
+    best: tuple[str, ...] = max(better[:_COMPARED], key=lambda words: _mean_log_probability(parser, words))
+    return list(best)
 
 
 def _draw(parser: Parser) -> Iterator[list[str]]:
@@ -117,8 +118,9 @@ def _reads_well(words: Sequence[str]) -> bool:
 
 def _mean_log_probability(parser: Parser, words: Sequence[str]) -> float:
     found = parser.parse_one(words, check_tokens=False)
-    plain = found.status == "parsed" and found.log_probability is not None
-    return found.log_probability / len(words) if plain else float("-inf")
+    if found.status != "parsed" or found.log_probability is None:
+        return float("-inf")
+    return found.log_probability / len(words)
 
 
 def example_patterns(table: TreeTable) -> Patterns:
