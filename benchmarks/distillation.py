@@ -5,10 +5,11 @@
 
 The teacher is trained by `sapwood train`, and parses the sentences of the text that the student learns from, besides
 the first trees of the training part of the directory. Prints F1, exact match and tag accuracy of teacher and students
-on dev and test. Models are kept in the folder, if there is one, and not trained again.
+on dev and test, and of models trained on the trees of both treebanks, which is the alternative if the teacher's are at
+hand. Models are kept in the folder, if there is one, and not trained again.
 
-With `--records` they are also written to benchmarks/results.jsonl: `gum-500/distilled` and `gum-500/teacher`, with the
-weight of gold trees in the id unless it is the default.
+With `--records` they are also written to benchmarks/results.jsonl: `gum-500/distilled`, `gum-500/teacher` and
+`gum-500/joint`, with the weight of gold trees in the id unless it is the default.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ def main() -> None:
 
         prefix = f"{directory.name}-{options.trees}"
         report(f"{prefix}/teacher", 0, [str(options.teacher)], teacher)
+        for seed in options.seeds:
+            report(f"{prefix}/joint", seed, [str(gold), str(options.teacher)], folder / f"joint-{seed}.sapwood")
         for weight in options.gold_weights:
             name = "distilled" if weight == DEFAULT_GOLD_WEIGHT else f"distilled-{weight}"
             for seed in options.seeds:

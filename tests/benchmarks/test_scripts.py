@@ -284,7 +284,11 @@ RUNS = [
     pytest.param(
         "distillation",
         "{trees} --teacher {trees}/train.mrg --text {text} --trees 30 --gold-weights 1 --seeds 0 --models {new}",
-        [rf"\| trees-30/teacher \| 0 \| {F1} ", rf"\| trees-30/distilled-1 \| 0 \| {F1} "],
+        [
+            rf"\| trees-30/teacher \| 0 \| {F1} ",
+            rf"\| trees-30/joint \| 0 \| {F1} ",
+            rf"\| trees-30/distilled-1 \| 0 \| {F1} ",
+        ],
         id="distillation",
         marks=slow,
     ),
