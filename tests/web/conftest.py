@@ -30,5 +30,7 @@ def page(driver, client):
     """A page of the service."""
     from helpers.pages import watched
 
+    # An earlier test may have made it narrow.
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     with watched(driver, client.address) as found:
         yield found
