@@ -13,7 +13,7 @@ from sapwood.model.parser_model import ParserModel
 from sapwood.pipeline.recipe import Recipe
 from sapwood.pipeline.record import RunRecord, run_inputs
 from sapwood.pipeline.run import TrainingRun
-from sapwood.pipeline.self_training import fit_first_model
+from sapwood.pipeline.self_training import crf_to_keep, fit_first_model
 from sapwood.pipeline.silver import SilverTrees
 from sapwood.runtime.checkpoint import RunFiles
 from sapwood.runtime.progress import Progress, Silent
@@ -53,8 +53,7 @@ def distil(
         if first.crf is not None:
             progress.note(f"training a first model on the {corpus.n_trees:,} gold trees, for its CRF")
             model = fit_first_model(first, corpus, dev, record, progress)
-            assert model.crf is not None
-            crf = (first.crf, model.crf)
+            crf = crf_to_keep(first, model)
         progress.note(f"training on {corpus.n_trees:,} gold and {silver.corpus.n_trees:,} silver trees")
         run = TrainingRun(second, corpus, dev, record=record, progress=progress, silver=silver, crf=crf)
         return run.fit()

@@ -19,7 +19,9 @@ import numpy as np
 
 from sapwood.errors import UsageError
 from sapwood.evaluate.dev_set import Evaluate
+from sapwood.learn.components.forest_crf import ForestCRFTrainer
 from sapwood.learn.semi_supervised.data import corpus_as_is
+from sapwood.model.forest_crf import ForestCRF
 from sapwood.model.parser_model import ParserModel
 from sapwood.pipeline.recipe import Recipe
 from sapwood.pipeline.record import RunRecord, run_inputs
@@ -128,9 +130,6 @@ def self_train(
     first, second = recipes
     progress = progress or Silent()
     with RunRecord.open(files, run_inputs(recipes, corpus, dev, sentences)) as record:
-        if not files.resume:
-            with files.open_log():
-                pass  # discard the log of an earlier run
         progress.note(f"training the first model, to parse {len(sentences):,} sentences of the text")
         teacher = fit_first_model(first, corpus, dev, record, progress)
         trees = predict_trees(teacher, sentences, first.learners[0].executor, progress)
@@ -142,8 +141,7 @@ def self_train(
         progress.note(
             f"training the second model on {corpus.n_trees:,} trees and {len(trees):,} predicted trees{without}"
         )
-        # A trained CRF is taken over; one that only carries the weight of a span scorer is not.
-        crf = None if first.crf is None or teacher.crf is None else (first.crf, teacher.crf)
+        crf = crf_to_keep(first, teacher)
         silver = SilverTrees(corpus_as_is(trees, corpus))
         run = TrainingRun(second, corpus, dev, record=record, progress=progress, silver=silver, crf=crf)
         return run.fit()
@@ -153,6 +151,9 @@ def fit_first_model(
     recipe: Recipe, corpus: Corpus, dev: Evaluate | None, record: RunRecord, progress: Progress
 ) -> ParserModel:
     """Return the first model: that of an interrupted run, or a new one, which is a run of its own."""
+    if not record.files.resume:
+        with record.files.open_log():
+            pass  # discard the log of an earlier run
     path = record.files.teacher
     if path is not None and _FIRST_MODEL in record.finished:
         with with_remedy("file"):
@@ -164,3 +165,8 @@ def fit_first_model(
         record.finish(_FIRST_MODEL)
         files.clear()
     return model
+
+
+def crf_to_keep(recipe: Recipe, model: ParserModel) -> tuple[ForestCRFTrainer, ForestCRF] | None:
+    """Return the CRF of the first model, with its trainer; None for one that only carries a span scorer's weight."""
+    return None if recipe.crf is None or model.crf is None else (recipe.crf, model.crf)
