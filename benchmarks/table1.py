@@ -12,9 +12,10 @@ of states of a method's entry for test is that with the best mean on dev. EM fro
 iterations, as nothing happens faster there; EM from clusters or pivots after each. Numbers in brackets are iterations
 to the best grammar, on average. Training time is that of the processor, reading included, evaluation not.
 
-With `--records` all results are also written to benchmarks/results.jsonl, as `gum/table1-em-8` and so on.
+With `--records` each result is written to benchmarks/results.jsonl as soon as it is known, as `gum/table1-em-8` and so
+on, and cells that have a record are not run again; records do not keep the curves of `--picture`.
 
-With `--results` each result is appended as soon as it is known, and a second run goes on where the first one ended.
+With `--results` each result is appended to a file, and a second run goes on where the first one ended.
 """
 
 from __future__ import annotations
@@ -102,22 +103,54 @@ def measure(treebank: Treebank, method: str, states: int | None, seed: int) -> d
     }
 
 
+def record_name(treebank: str, method: str, states: int | None) -> str:
+    """Return the id of the record of a cell."""
+    name = f"{treebank}/table1-{method.lower().replace(', ', '-').replace(' ', '-')}"
+    return f"{name}-{states}" if states else name
+
+
+def digest(directory: Path) -> str:
+    """Return the digest of the parts of a treebank."""
+    return _records.digest_files(
+        path for part in ("train", "dev", "test") for path in sorted(directory.glob(f"{part}.mrg*"))[:1]
+    )
+
+
 def write_record(directory: Path, trees: int | None, result: Mapping[str, Any]) -> None:
     """Write a result as a record."""
     method, states, seed = (result[name] for name in ("method", "states", "seed"))
     options = f"--seeds {seed} --methods '{method}'" + (f" --states {states}" if states else "")
     options += f" --trees {trees}" if trees else ""
-    name = f"{result['treebank']}/table1-{method.lower().replace(', ', '-').replace(' ', '-')}"
     figures = {"dev_f1": result["dev"], "test_f1": result["test"]["f1"], "test_exact": result["test"]["exact"]}
     figures |= {"train_cpu_s": result["seconds"]}
     figures |= {} if result["iterations"] is None else {"iterations": result["iterations"]}
-    paths = [path for part in ("train", "dev", "test") for path in sorted(directory.glob(f"{part}.mrg*"))[:1]]
     record = _records.measured(
-        f"{name}-{states}" if states else name, figures, seed=seed,
+        record_name(result["treebank"], method, states), figures, seed=seed,
         command=f"python benchmarks/table1.py DATA/{directory.name} {options} --records",
-        data=_records.digest_files(paths), describes=None, commit=result["commit"],
+        data=digest(directory), describes=None, commit=result["commit"],
     )  # fmt: skip
     _records.add(record)
+
+
+def read_records(
+    records: Iterable[_records.Record], treebank: str, data: str, cells: Iterable[tuple[str, int | None, int]]
+) -> list[dict[str, Any]]:
+    """Return the results of those cells that have a record of this script on this data."""
+    known = {
+        (one["id"], one["seeds"][0]): one
+        for one in records
+        if one["data"] == data and "source" not in one and len(one["seeds"]) == 1
+    }
+    found = []
+    for method, states, seed in cells:
+        if record := known.get((record_name(treebank, method, states), seed)):
+            figures = record["figures"]
+            found.append({
+                "treebank": treebank, "method": method, "states": states, "seed": seed, "dev": figures["dev_f1"],
+                "iterations": figures.get("iterations"), "trace": [], "seconds": figures["train_cpu_s"],
+                "commit": record["commit"], "test": {"f1": figures["test_f1"], "exact": figures["test_exact"]},
+            })  # fmt: skip
+    return found
 
 
 def spread(values: Iterable[float], digits: int = 1) -> str:
@@ -179,7 +212,8 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
             for colour, (method, start) in zip(COLOURS, STARTS.items(), strict=False):
                 label: str | None = f"from {start}"
                 for result in results:
-                    if (result["treebank"], result["states"], result["method"]) == (name, size, method):
+                    cell = (result["treebank"], result["states"], result["method"])
+                    if cell == (name, size, method) and result["trace"]:
                         steps, scores = zip(*result["trace"], strict=True)
                         panel.plot(steps, scores, color=colour, marker=".", markersize=3, linewidth=1, label=label)
                         label = None  # one entry of the legend for all seeds
@@ -206,7 +240,7 @@ def main() -> None:
     parser.add_argument("--states", nargs="+", type=int, default=[8, 16, 24])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
-    parser.add_argument("--records", action="store_true", help="write all results as records")
+    parser.add_argument("--records", action="store_true", help="write results as records, and use those that are there")
     parser.add_argument("--trees", type=int, help="train on this number of trees, evenly spaced")
     parser.add_argument("--threads", type=int, default=1, help="for training and parsing")
     parser.add_argument("--results", type=Path, help="append each result here, and use those that are there")
@@ -217,17 +251,28 @@ def main() -> None:
     require(treebanks=options.directory, packages="matplotlib" if options.picture else "")
     results = read_results(options.results)
     began = time.monotonic()
-    done = {(result["treebank"], result["method"], result["states"], result["seed"]) for result in results}
-    names = {}
+    names: list[str] = []
+    cells = [
+        (method, m, seed)
+        for m in (*options.states, None)
+        for method in options.methods
+        for seed in options.seeds
+        if (m is None) == (method == "split-merge")
+    ]
     for directory in options.directory:
-        names[directory] = directory.name if options.trees is None else f"{directory.name}-{options.trees}"
-        wanted = [
-            (method, m, seed)
-            for m in (*options.states, None)
-            for method in options.methods
-            for seed in options.seeds
-            if (m is None) == (method == "split-merge") and (names[directory], method, m, seed) not in done
-        ]
+        name = directory.name if options.trees is None else f"{directory.name}-{options.trees}"
+        names.append(name)
+        mine = [result for result in results if result["treebank"] == name]
+        done = {(result["method"], result["states"], result["seed"]) for result in mine}
+        if options.records:
+            for result in mine:
+                write_record(directory, options.trees, result)
+            measured = read_records(
+                _records.read(), name, digest(directory), [cell for cell in cells if cell not in done]
+            )
+            done |= {(result["method"], result["states"], result["seed"]) for result in measured}
+            results += measured
+        wanted = [cell for cell in cells if cell not in done]
         if not wanted:
             continue
         treebank = Treebank(directory, options.threads, time.process_time, options.trees)
@@ -236,11 +281,13 @@ def main() -> None:
                 break
             results.append(measure(treebank, method, states, seed))
             print(_line(results[-1]), file=sys.stderr, flush=True)
+            if options.records:
+                write_record(directory, options.trees, results[-1])
             if options.results:
                 with options.results.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(results[-1]) + "\n")
     chosen = {
-        "treebank": names.values(),
+        "treebank": names,
         "seed": options.seeds,
         "method": options.methods,
         "states": [*options.states, None],
@@ -248,11 +295,6 @@ def main() -> None:
     shown = [result for result in results if all(result[key] in values for key, values in chosen.items())]
     if not shown:
         raise SystemExit("nothing was measured")
-    if options.records:
-        for directory, name in names.items():
-            for result in shown:
-                if result["treebank"] == name:
-                    write_record(directory, options.trees, result)
     text = table(shown, options.states)
     print(text)
     if options.markdown:
