@@ -98,6 +98,7 @@ class Run:
         # All targets by turns, so that a run that is short of time has something of each.
         self.waiting.sort(key=lambda batch: batch[1].start)
         self.results: Counter[tuple[str, str]] = Counter()
+        self.seconds: Counter[str] = Counter()
         self.shown = np.frombuffer(mmap.mmap(-1, 32 * jobs), np.int64).reshape(jobs, 4)
         self.running: dict[int, tuple[int, str, range]] = {}
 
@@ -111,8 +112,9 @@ class Run:
                     break
             while self.waiting and free:
                 self._start(free.pop())
-            child, status = os.wait()
+            child, status, usage = os.wait4(-1, 0)
             slot, name, numbers = self.running.pop(child)
+            self.seconds[name] += usage.ru_utime + usage.ru_stime
             free.append(slot)
             self._finish(slot, name, numbers, status)
 
@@ -148,10 +150,13 @@ class Run:
     def report(self) -> str:
         """Return a table of what happened."""
         columns = ("used", "refused", "failed", "crashed")
-        rows = [(name, *(self.results[name, column] for column in columns)) for name in self.originals]
-        rows.append(("all", *(sum(row[place] for row in rows) for place in range(1, 5))))
-        lines = [f"{'target':<24}" + "".join(f"{column:>10}" for column in columns)]
-        return "\n".join(lines + [f"{name:<24}" + "".join(f"{value:>10,}" for value in row) for name, *row in rows])
+        rows: list[tuple[str, list[float]]] = [
+            (name, [*(self.results[name, column] for column in columns), self.seconds[name]]) for name in self.originals
+        ]
+        rows.append(("all", [sum(values) for values in zip(*(values for _, values in rows), strict=True)]))
+        lines = [f"{'target':<24}" + "".join(f"{column:>10}" for column in (*columns, "CPU s"))]
+        lines += [f"{name:<24}" + "".join(f"{value:>10,.0f}" for value in values) for name, values in rows]
+        return "\n".join(lines)
 
     @property
     def failures(self) -> int:
