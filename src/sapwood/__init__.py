@@ -102,6 +102,7 @@ __all__ = [
 
 # Packages, available as `sapwood.lm` and so on without an explicit import.
 _PACKAGES = (
+    "annotation",
     "automata",
     "evaluate",
     "grammar",
