@@ -14,8 +14,8 @@ from sapwood.lm import KneserNey, count_text
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.tree import Tree
 from sapwood.web.endpoints import Endpoint, endpoints_of
+from sapwood.web.messages import BadRequest
 from sapwood.web.scheduler import RequestJob
-from sapwood.web.schemas import BadRequest, read_json
 from sapwood.web.service import Limits, Service
 
 _WORDS = [["the", "dog", "saw", "it"], ["dogs"]]
@@ -37,7 +37,7 @@ _SEVERAL = (
 
 
 @cache
-def _endpoints() -> tuple[Service, dict[str, Endpoint]]:
+def _endpoints() -> tuple[Service, dict[str, Endpoint[Any]]]:
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("parser", "words", "trees", "text")]
         PCFG().fit(Corpus.from_trees(map(Tree.parse, TREES))).save(files[0])
@@ -55,10 +55,9 @@ def _use(path: Path) -> None:
     endpoint = endpoints.get(name.decode("ascii", "replace"))
     if endpoint is None:
         raise BadRequest("no such endpoint")
-    value = read_json(body)
     found: list[tuple[Any, BaseException | None]] = []
     job = RequestJob(
-        lambda job: endpoint.prepare(service, value, job), 5.0, lambda result, error: found.append((result, error))
+        lambda job: endpoint.prepare(service, body, job), 5.0, lambda result, error: found.append((result, error))
     )
     while job.steps and not found:
         job.perform(job.steps.popleft())

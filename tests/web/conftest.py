@@ -6,7 +6,7 @@ import pytest
 
 from helpers.browser import browsing, serving
 from helpers.client import Client
-from sapwood.web.application import Application
+from sapwood.web.application import describe_service
 from sapwood.web.service import Limits, Service
 
 
@@ -15,7 +15,7 @@ def client():
     """A client of a service with the included model and small limits."""
     service = Service.load(limits=Limits(body=200_000, sentences=50, words=130, trees=20))
     with serving(service) as address:
-        yield Client(address, Application(service).description)
+        yield Client(address, describe_service(service))
 
 
 @pytest.fixture(scope="session")

@@ -153,13 +153,13 @@ def test_heads_of_unknown_labels_are_learned_from_the_trees(client):
         (b'{"text": "\\ud800"}', 400, "surrogate"),
         (b"[" * 100_000, 400, "nested"),
         (b'{"text": ' + b"9" * 5000 + b"}", 400, ""),
-        (b'{"sentences": [["a"]], "least": 1e999}', 400, "too large"),
+        (b'{"sentences": [["a"]], "alternatives": 1e999}', 400, "too large"),
         (b"[]", 400, "object"),
         (b'{"text": 1}', 400, "the body.text must be a string, not 1"),
         (b'{"texts": "a"}', 400, "the body.texts is not known; did you mean text?"),
         (b'{"txt": "a"}', 400, "did you mean text?"),
         (b'{"text": "a", "Model": "en"}', 400, "did you mean model?"),
-        (b'{"text": "a", "zzz": 1}', 400, "the body.zzz is not known; known are: sentences, model,"),
+        (b'{"text": "a", "zzz": 1}', 400, "the body.zzz is not known; known are: text, sentences, lines, model,"),
         (b'{"sentences": [{"token": ["a"]}]}', 400, "the body.sentences[0].token is not known; did you mean tokens?"),
         (b'{"text": "a", "sentences": []}', 400, ""),
         (b'{"sentences": [["a", 1]]}', 400, "sentences[0][1]"),
@@ -167,7 +167,7 @@ def test_heads_of_unknown_labels_are_learned_from_the_trees(client):
         (b'{"text": "a", "alternatives": true}', 400, "integer"),
         (b'{"text": "a", "alternatives": 21}', 400, "at most 20"),
         (b'{"text": "a", "alternatives": -1}', 400, "at least 0"),
-        (b'{"text": "a", "model": "../../etc/passwd"}', 400, "one of"),
+        (b'{"text": "a", "model": "../../etc/passwd"}', 400, "available: en"),
         (b'{"sentences": [[["a", "NOTAG"]]]}', 422, "no tag"),
         (b'{"sentences": [{"tokens": ["a"], "phrases": [[0, 5, "NP"]]}]}', 422, "does not fit"),
         (json.dumps({"sentences": [["a"]] * 51}).encode(), 413, "up to 50 sentences"),
@@ -285,7 +285,7 @@ def test_clients_that_go_away_free_their_thread():
 
 
 def test_bodies_that_do_not_come(client, monkeypatch):
-    monkeypatch.setattr("sapwood.web.application._BODY_SECONDS", 0.3)
+    monkeypatch.setattr("sapwood.web.endpoints.BODY_SECONDS", 0.3)
     host, port = client.place.split(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(HEAD % 10 + b"{")

@@ -19,8 +19,8 @@ from sapwood.lm.latent.aggregate import AggregateMarkov
 from sapwood.runtime.log import TrainingLog
 from sapwood.trees.search.searcher import Searcher
 from sapwood.trees.search.table import TreeTable
-from sapwood.web.api.treebank import _search, pattern_of_words
-from sapwood.web.application import Application
+from sapwood.web.api.treebank import SearchRequest, _search, pattern_of_words
+from sapwood.web.application import describe_service
 from sapwood.web.service import Service
 from sapwood.web.treebank import ServedTreebank
 
@@ -49,7 +49,7 @@ def served(files):
         logs=[str(files / "train.jsonl"), str(files / "later.jsonl")],
     )
     with serving(service) as address:
-        yield Client(address, Application(service).description)
+        yield Client(address, describe_service(service))
 
 
 def test_trees_are_listed(served, files):
@@ -174,5 +174,5 @@ def test_head_relations_are_by_rules_that_fit_the_treebank(monkeypatch):
     trees = ["(S (sn (np Juan)) (gv (vm ve)))", "(S (gv (vm llueve)))", "(S (sn (np Ana)) (gv (vm cae)))"]
     gold = ServedTreebank("gold.mrg", TreeTable.from_trees(map(sapwood.Tree.parse, trees)))
     monkeypatch.setattr("sapwood.web.api.treebank._gold", lambda request: gold)
-    request = SimpleNamespace(body={"pattern": "S <# gv"}, job=SimpleNamespace(remaining=60))
-    assert _search(request)["matches"] == 3
+    request = SimpleNamespace(body=SearchRequest(pattern="S <# gv"), job=SimpleNamespace(remaining=60))
+    assert _search(request).matches == 3

@@ -10,8 +10,8 @@ import click
 import pytest
 
 from sapwood.cli.serve import _limits, command
-from sapwood.web import application, connection_limits
-from sapwood.web.api import parse
+from sapwood.web import connection_limits, endpoints
+from sapwood.web.api import sentences
 from sapwood.web.service import Limits, Service
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,14 +87,14 @@ def test_the_page_names_the_limits_of_options():
 @pytest.mark.parametrize(
     "sentence",
     [
-        f"at most {parse._LONGEST:,} characters",
+        f"at most {sentences.LONGEST_WORD:,} characters",
         f"at most {DEFAULT.trees} trees per sentence",
         f"did not arrive within {connection_limits.HEAD_SECONDS:.0f} s",
         f"larger than {connection_limits.MOST_HEAD >> 10} KB",
         f"less than {connection_limits.LEAST_READ >> 10} KB of the answer in {connection_limits.WRITE_SECONDS:.0f} s",
-        f"more than {connection_limits.MOST_PIPELINED} requests wait",
+        f"after {connection_limits.PIPELINED >> 10} KB of further requests",
     ],
 )
 def test_the_page_names_the_other_limits(sentence):
     assert sentence in TEXT
-    assert connection_limits.HEAD_SECONDS == application._BODY_SECONDS
+    assert connection_limits.HEAD_SECONDS == endpoints.BODY_SECONDS

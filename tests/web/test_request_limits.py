@@ -13,7 +13,8 @@ from helpers.client import Client
 from sapwood.errors import TimedOut
 from sapwood.inference.parser import Parser
 from sapwood.trees.formats.registry import OUTPUT_FORMATS
-from sapwood.web.api.parse import RequestSize, flat_result, read_sentences
+from sapwood.web.api.parse import ParsingRequest, flat_result
+from sapwood.web.api.sentences import RequestSize, read_sentences
 from sapwood.web.endpoints import Request, endpoints_of
 from sapwood.web.scheduler import RequestJob
 from sapwood.web.service import Limits, Service
@@ -60,7 +61,11 @@ def test_requests_within_the_limits(small):
 
 
 def make_request(service: Service, seconds: float, **body) -> Request:
-    return Request(service, body, RequestJob(lambda job: None, seconds, lambda result, error: None))
+    return Request(service, ParsingRequest(**body), make_job(seconds))
+
+
+def make_job(seconds: float) -> RequestJob:
+    return RequestJob(lambda job: None, seconds, lambda result, error: None)
 
 
 def test_text_in_pieces_is_tokenised_as_a_whole(monkeypatch):
@@ -72,7 +77,7 @@ def test_text_in_pieces_is_tokenised_as_a_whole(monkeypatch):
     parser = service.grammar().parser
     whole = [[token.word for token in tokens] for tokens in parser.tokenise(text)]
     for piece in (1, 7, 4096):
-        monkeypatch.setattr("sapwood.web.api.parse._PIECE", piece)
+        monkeypatch.setattr("sapwood.web.api.sentences._PIECE", piece)
         found = read_sentences(make_request(service, 60.0, text=text), parser)
         assert [given.tokens for given in found] == whole
 
@@ -97,8 +102,8 @@ def test_no_sentence_is_parsed_when_the_time_is_over(monkeypatch):
     endpoints = {endpoint.path: endpoint for endpoint in endpoints_of(service)}
     monkeypatch.setattr(Parser, "_attempts", lambda *given: pytest.fail("an attempt"))
     body = {"sentences": [["a"] * 200] * 200 + [["a"] * 251, []]}
-    job = make_request(service, 60.0).job
-    plan = endpoints["/api/parse"].prepare(service, body, job)
+    job = make_job(60.0)
+    plan = endpoints["/api/parse"].prepare(service, json.dumps(body).encode(), job)
     job.deadline = 0.0
     found = json.loads(plan.finish([step() for step in plan.steps]))["results"]
     assert [result["status"] for result in found] == ["timed out"] * 200 + ["too long", "empty"]
@@ -111,13 +116,13 @@ def test_no_sentence_is_parsed_when_the_time_is_over(monkeypatch):
         ("/api/sample", {"sentences": [["a"]] * 2}),
         ("/api/format", {"trees": "(S (N a))", "to": "svg"}),
     ):
-        job = make_request(service, 60.0).job
-        plan = endpoints[path].prepare(service, body, job)
+        job = make_job(60.0)
+        plan = endpoints[path].prepare(service, json.dumps(body).encode(), job)
         job.deadline = 0.0
         with pytest.raises(TimedOut, match="takes longer than its time limit"):
             [step() for step in plan.steps]
-    job = make_request(service, 60.0).job
-    plan = endpoints["/api/evaluate"].prepare(service, {"gold": "(S (N a) (N b)) " * 20}, job)
+    job = make_job(60.0)
+    plan = endpoints["/api/evaluate"].prepare(service, b'{"gold": "%b"}' % (b"(S (N a) (N b)) " * 20), job)
     job.deadline = 0.0
     assert json.loads(plan.finish([step() for step in plan.steps]))["failed"] == 20
 
@@ -149,7 +154,7 @@ def test_long_flat_trees_take_linear_time(service):
 
     def formatted(to: str, count: int):
         body = {"trees": "(S " + "(N a)" * count + ")", "to": to}
-        plan = format_trees.prepare(wide, body, make_request(wide, 60.0).job)
+        plan = format_trees.prepare(wide, json.dumps(body).encode(), make_job(60.0))
         return lambda: plan.finish([step() for step in plan.steps])
 
     calls = {f"format {to}": lambda count, to=to: formatted(to, count) for to in OUTPUT_FORMATS}

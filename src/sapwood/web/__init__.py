@@ -5,10 +5,17 @@
     >>> [model.name for model in service.models]
     ['en']
 
-`sapwood serve` runs it (`sapwood.web.server`). `application` is an ASGI application for any server. Requests are
-declared once, in `endpoints`, from which they are documented (`openapi`), validated (`schemas`) and executed
-(`scheduler`).
+`sapwood serve` runs it (`sapwood.web.server`). `application.make_explorer` returns it as an application for any ASGI
+server, and `application.make_application` puts other routes behind the same checks. Requests are declared once, in
+`api`, with types from which they are decoded (`messages`) and documented (`openapi`); `scheduler` does the work.
 """
+
+from importlib.util import find_spec
+
+from sapwood.errors import UsageError
+
+if not all(map(find_spec, ("msgspec", "starlette", "uvicorn"))):
+    raise UsageError("the explorer needs further packages: pip install uvicorn httptools starlette msgspec")
 
 from sapwood.web.service import Limits, Service
 

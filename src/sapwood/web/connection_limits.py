@@ -1,9 +1,13 @@
-"""Connection limits: uvicorn's protocol with limits on the connections of a client, on heads, and on unread answers.
+"""Connection limits: how many a client may have, and how slowly and how much it may send and read.
 
 uvicorn bounds neither the time in which the head of a request (its first line and its headers) must arrive nor, with
 httptools, its size, nor the number of requests that a client may send before it has read the first answer (pipelining),
 nor the time in which answers must be read. A client that sends or reads a byte now and then on many connections would
 shut out all others (Slowloris).
+
+So each connection is a `LimitedConnection` in front of uvicorn's, to which it passes events on. Both talk through the
+interfaces of asyncio alone: a protocol, and its transport. `LimitedRequests`, the outermost layer of the application,
+says when requests begin and end.
 
 A client address may have a number of connections, and the server as a whole. Beyond that, a new connection takes the
 place of the oldest one that only waits: for a request to arrive, or for its answer to be read. If there is none, all of
@@ -15,13 +19,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import json
 import socket
 import struct
-from typing import Any
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, cast
 
-# The head of a request must arrive within this many seconds and have at most about this many bytes: each read, of up
-# to 256 KB, is checked as a whole.
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sapwood.web.messages import Error, encode
+
+# The head of a request must arrive within this many seconds and have at most this many bytes.
 HEAD_SECONDS = 10.0
 MOST_HEAD = 1 << 16
 # In every period of this many seconds, a client must take at least this many bytes of an answer, or all that is left.
@@ -30,13 +38,13 @@ LEAST_READ = 1 << 14
 # Size of the kernel's buffer for a connection, which must be small in comparison with what clients read in a period:
 # the kernel reports progress only when a third of it is free.
 _KERNEL_BUFFER = 1 << 16
-# Maximum number of requests that wait for the answers to earlier ones on the same connection.
-MOST_PIPELINED = 16
-_REASONS = {408: "Request Timeout", 429: "Too Many Requests", 431: "Request Header Fields Too Large"}
-
-
-class _Flood(Exception):
-    """A client has sent too many requests at once."""
+# Bytes that are passed on at once: further requests in them are read before the first is answered, later ones after.
+PIPELINED = 1 << 10
+TOO_LARGE_HEAD = f"the head of a request may have up to {MOST_HEAD} bytes"
+# Bytes without a request in them: the largest head, and as much of a body as uvicorn takes before it begins.
+_MOST_UNCLAIMED = 3 * MOST_HEAD
+# Extension of the scope of a request: a future that is done when the connection is lost.
+LOST = "sapwood.connection_lost"
 
 
 class OpenConnections:
@@ -53,18 +61,23 @@ class OpenConnections:
     def __init__(self, most: int, most_per_client: int) -> None:
         self._most, self._most_per_client = most, most_per_client
         self._by_client: dict[str, dict[Any, None]] = {}
+        # By address and port, as the scope of a request has them.
+        self.by_peer: dict[tuple[str, int], LimitedConnection] = {}
 
-    def admit(self, connection: Any, client: str) -> bool:
-        """Add a connection, in place of another one if need be; returns whether there was room."""
+    def admit(self, connection: Any, client: str) -> HTTPStatus | None:
+        """Add a connection, in place of another one if need be; returns a status if it is refused."""
         own = self._by_client.setdefault(client, {})
-        room = len(own) < self._most_per_client or self._drop_one(own)
-        if room and len(self) + 1 >= self._most:
-            # Those with the most connections lose one first; at the limit itself, uvicorn answers with 503.
-            any(self._drop_one(some) for some in sorted(self._by_client.values(), key=len, reverse=True))
-        if room:
-            own[connection] = None
-            self._by_client[client] = own
-        return room
+        if len(own) >= self._most_per_client and not self._drop_one(own):
+            return HTTPStatus.TOO_MANY_REQUESTS
+        if len(self) >= self._most and not any(
+            # Those with the most connections lose one first.
+            self._drop_one(some)
+            for some in sorted(self._by_client.values(), key=len, reverse=True)
+        ):
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        own[connection] = None
+        self._by_client[client] = own
+        return None
 
     def remove(self, connection: Any, client: str) -> None:
         """Remove a connection, if it is there."""
@@ -84,132 +97,247 @@ class OpenConnections:
         return found is not None
 
 
-def guarded_protocol(most: int = 1000, most_per_client: int = 256) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with these limits, for one server: that of httptools if it is installed, else of h11.
+class LimitedConnection(asyncio.Protocol):
+    """A connection, in front of the protocol that reads its requests.
 
     Parameters
     ----------
-    most, most_per_client
-        Maximum number of connections, and of those of one client address.
+    inner
+        The protocol.
+    connections
+        All connections of the server.
     """
-    base: Any
-    try:
-        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as base
-    except ImportError:
-        from uvicorn.protocols.http.h11_impl import H11Protocol as base
-    others = OpenConnections(most, most_per_client)
 
-    class Guarded(base):  # type: ignore[misc]
-        """A connection."""
+    def __init__(self, inner: asyncio.Protocol, connections: OpenConnections) -> None:
+        self._inner, self._connections = inner, connections
+        self._loop = asyncio.get_running_loop()
+        self._transport: Any = None
+        self._client, self._peer = "", ("", 0)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        # Bytes that were not read at the last look, and the number of requests at that time.
+        self._unread = (0, 0)
+        # Bytes not yet passed on, whether the protocol wants any, and those it has since the last request.
+        self._held, self._wanted, self._unclaimed = bytearray(), True, 0
+        self._admitted, self._writable = False, True
+        # Requests so far, those that are being answered, and whether the body of one is still to come.
+        self._requests, self._active, self._body_comes = 0, 0, False
+        self.lost: asyncio.Future[None] = self._loop.create_future()
 
-        def __init__(self, *given: Any, **more: Any) -> None:
-            super().__init__(*given, **more)
-            self._client = ""
-            self._head = 0
-            self._timer: asyncio.TimerHandle | None = None
-            # Bytes that were not read at the last look, and the request at that time.
-            self._unread: tuple[int, Any] = (0, None)
-            self._look: asyncio.TimerHandle | None = None
-            # Requests without a complete answer; httptools' protocol itself knows only the latest.
-            self._cycles: list[Any] = []
-            self._flooded = False
+    def connection_made(self, transport: Any) -> None:
+        """Pass the connection on if there is room for it."""
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._client = client_network(peer)
+        if (status := self._connections.admit(self, self._client)) is not None:
+            what = "this address" if status == HTTPStatus.TOO_MANY_REQUESTS else "the server"
+            self._refuse(status, f"{what} has too many connections; close some, or try again later")
+            return
+        self._admitted = True
+        if isinstance(peer, tuple):
+            self._peer = (str(peer[0]), int(peer[1]))
+            self._connections.by_peer[self._peer] = self
+        limit_kernel_buffer(transport)
+        self._inner.connection_made(cast(asyncio.Transport, _Gate(transport, self._want, self.lost)))
+        self._set_timer("look", WRITE_SECONDS, self._look_at_answer)
+        self._await_head()
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._client = client_network(transport.get_extra_info("peername"))
-            if not others.admit(self, self._client):
-                self._refuse(429, "this address has too many connections; close some, or try again later")
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on, as far as the protocol wants them."""
+        if self._transport.is_closing():
+            return
+        if self._active == 0 and "head" not in self._timers:
+            self._await_head()
+        self._held += data
+        self._pass_on()
+
+    def eof_received(self) -> bool | None:
+        """Pass the end of the client's bytes on."""
+        return self._inner.eof_received() if self._admitted else None
+
+    def pause_writing(self) -> None:
+        """Pass on that the client is slow to read."""
+        self._writable = False
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass on that the client has read."""
+        self._writable = True
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Pass the end of the connection on, also to the requests that are being answered."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._connections.remove(self, self._client)
+        self._held.clear()
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if self._connections.by_peer.get(self._peer) is self:
+            del self._connections.by_peer[self._peer]
+        if self._admitted:
+            self._inner.connection_lost(exc)
+
+    def only_waits(self) -> bool:
+        """Return whether nothing is being computed for this client."""
+        return not self._writable or not self._active or self._body_comes
+
+    def drop(self) -> None:
+        """Close the connection at once; an orderly end would wait until the client has read its answers."""
+        if (found := self._transport.get_extra_info("socket")) is not None:
+            with contextlib.suppress(OSError):
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+    def begin(self, *, with_body: bool) -> None:
+        """Note that a request has begun, whose body may be still to come."""
+        self._requests += 1
+        self._active += 1
+        self._unclaimed, self._body_comes = 0, with_body
+        self._cancel_timer("head")
+        self._loop.call_soon(self._pass_on)
+
+    def has_body(self) -> None:
+        """Note that the whole body of the request has come."""
+        self._body_comes = False
+
+    def end(self) -> None:
+        """Note that a request has been answered."""
+        self._active -= 1
+        self._unclaimed, self._body_comes = 0, False
+        # Later than the next request begins, if the protocol has read it already.
+        self._loop.call_soon(self._pass_on)
+
+    def _want(self, wanted: bool) -> None:
+        self._wanted = wanted
+        if wanted:
+            self._loop.call_soon(self._pass_on)
+
+    def _pass_on(self) -> None:
+        while self._held and self._wanted and (not self._active or self._body_comes):
+            if self._transport.is_closing():
                 return
-            limit_kernel_buffer(transport)
-            self._look = self.loop.call_later(WRITE_SECONDS, self._look_at_answer)
-            self._wait()
+            part = bytes(self._held[:PIPELINED])
+            del self._held[:PIPELINED]
+            self._inner.data_received(part)
+            if not self._active:
+                self._unclaimed += len(part)
+                if self._unclaimed > _MOST_UNCLAIMED:
+                    self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_LARGE_HEAD)
+        if not self._transport.is_closing():
+            if self._held:
+                self._transport.pause_reading()
+            elif not self._transport.is_reading():
+                self._transport.resume_reading()
 
-        def on_headers_complete(self) -> None:  # of httptools; h11 takes one request at a time
-            if len(self.pipeline) >= MOST_PIPELINED:
-                self._flooded = True
-                raise _Flood  # the parser stops: thousands of requests can be in one read
-            super().on_headers_complete()
-            self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
-            self._cycles.append(self.cycle)
+    def _look_at_answer(self) -> None:
+        """Close the connection if the client does not read its answer."""
+        size = self._transport.get_write_buffer_size()
+        before, request = self._unread
+        if before and request == self._requests and size > max(0, before - LEAST_READ):
+            self.drop()
+            return
+        self._unread = (size, self._requests)
+        self._set_timer("look", WRITE_SECONDS, self._look_at_answer)
 
-        def send_400_response(self, msg: str) -> None:
-            if not self._flooded:
-                super().send_400_response(msg)
+    def _await_head(self) -> None:
+        late = "the head of the request did not arrive in time"
+        self._set_timer("head", HEAD_SECONDS, lambda: self._refuse(HTTPStatus.REQUEST_TIMEOUT, late))
 
-        def data_received(self, data: bytes) -> None:
-            if self._flooded or self.transport.is_closing():
-                return
-            super().data_received(data)
-            if self._flooded:
-                self.drop()
-                return
-            if self.cycle is not None and not self.cycle.response_complete:
-                self._stop()
-                return
-            self._head += len(data)
-            if self._head > MOST_HEAD:
-                self._refuse(431, f"the head of a request may have up to {MOST_HEAD} bytes")
-            elif self._timer is None:
-                self._wait()
+    def _set_timer(self, name: str, seconds: float, call: Callable[[], None]) -> None:
+        self._cancel_timer(name)
+        self._timers[name] = self._loop.call_later(seconds, call)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
-            if self._look is not None:
-                self._look.cancel()
-            others.remove(self, self._client)
-            # Without this, earlier requests would be answered into the void, with an error for each.
-            for cycle in self._cycles:
-                cycle.disconnected = True
-                cycle.message_event.set()
-            self._cycles.clear()
-            super().connection_lost(exc)
+    def _cancel_timer(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
 
-        def only_waits(self) -> bool:
-            """Return whether nothing is being computed for this client."""
-            cycles = self._cycles or ([] if self.cycle is None else [self.cycle])
-            return self.flow.write_paused or all(cycle.response_complete or cycle.more_body for cycle in cycles)
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        self._cancel_timer("head")
+        if self._transport.is_closing():
+            return
+        body = encode(Error(message))
+        head = (
+            f"HTTP/1.1 {status} {status.phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + body)
+        self._transport.close()
 
-        def drop(self) -> None:
-            """Close the connection at once; an orderly end would wait until the client has read its answers."""
-            self.connections.discard(self)
-            if (found := self.transport.get_extra_info("socket")) is not None:
-                with contextlib.suppress(OSError):
-                    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.transport.abort()
 
-        def _look_at_answer(self) -> None:
-            """Close the connection if the client does not read its answer."""
-            size = self.transport.get_write_buffer_size()
-            before, cycle = self._unread
-            if before and cycle is self.cycle and size > max(0, before - LEAST_READ):
-                self.drop()
-                return
-            self._unread = (size, self.cycle)
-            self._look = self.loop.call_later(WRITE_SECONDS, self._look_at_answer)
+class _Gate:
+    """A transport, whose protocol asks this connection for bytes instead of the network, and may write to the end."""
 
-        def _wait(self) -> None:
-            late = "the head of the request did not arrive in time"
-            self._timer = self.loop.call_later(HEAD_SECONDS, self._refuse, 408, late)
+    def __init__(self, transport: Any, want: Callable[[bool], None], lost: asyncio.Future[None]) -> None:
+        self._transport, self._want, self._lost = transport, want, lost
 
-        def _stop(self) -> None:
-            self._head = 0
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+    def write(self, data: bytes) -> None:
+        """Write bytes, unless nobody is there to read them."""
+        if not self._lost.done():
+            self._transport.write(data)
 
-        def _refuse(self, status: int, message: str) -> None:
-            self._stop()
-            if self.transport.is_closing():
-                return
-            body = json.dumps({"error": message}).encode()
-            head = (
-                f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
-                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-            )
-            self.transport.write(head.encode() + body)
-            self.transport.close()
+    def pause_reading(self) -> None:
+        """Pass no further bytes on."""
+        self._want(False)
 
-    return Guarded
+    def resume_reading(self) -> None:
+        """Pass bytes on again."""
+        self._want(True)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class LimitedRequests:
+    """ASGI middleware that tells connections when requests begin and end, and refuses heads that are too large."""
+
+    def __init__(self, app: ASGIApp, connections: OpenConnections) -> None:
+        self._app, self._connections = app, connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        connection = self._connections.by_peer.get(scope.get("client", ())) if scope["type"] == "http" else None
+        if connection is None:
+            await self._app(scope, receive, send)
+            return
+        names = dict(scope["headers"])
+
+        started = complete = False
+
+        async def read() -> Message:
+            message = await receive()
+            if not message.get("more_body", False):
+                connection.has_body()
+            return message
+
+        async def answer(message: Message) -> None:
+            nonlocal started, complete
+            started = True
+            complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        connection.begin(with_body=names.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in names)
+        scope.setdefault("extensions", {})[LOST] = connection.lost
+        try:
+            await self._app(scope, read, answer)
+        finally:
+            if connection.lost.done() and not complete:
+                # uvicorn expects an answer to all but the last request that it has read.
+                with contextlib.suppress(RuntimeError):
+                    if not started:
+                        await send({"type": "http.response.start", "status": 503, "headers": []})
+                    await send({"type": "http.response.body"})
+            connection.end()
+
+
+def limited_protocol(inner: Callable[..., Any], connections: OpenConnections) -> Callable[..., LimitedConnection]:
+    """Return a factory of connections, for a server whose protocol is `inner`."""
+    return lambda **settings: LimitedConnection(inner(**settings), connections)
+
+
+def head_size(scope: Scope) -> int:
+    """Return the number of bytes in the head of a request, about."""
+    fields = sum(len(name) + len(value) for name, value in scope["headers"])
+    return fields + len(scope.get("raw_path") or b"") + len(scope["query_string"])
 
 
 def limit_kernel_buffer(transport: Any) -> None:

@@ -1,35 +1,67 @@
-"""Endpoints under `/api`: one table, from which requests are validated, answered and documented."""
+"""Endpoints under `/api`: one table, from which requests are decoded, answered and documented."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
-from sapwood.web.scheduler import Plan, RequestJob
-from sapwood.web.schemas import BadRequest, Schema, check, record
-from sapwood.web.service import ServedLanguageModel, ServedParser, Service
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-# Names of models; a service lists its own here.
-GRAMMAR: Schema = {"type": "string", "description": "A name from /api/info; by default, the first grammar."}
-LANGUAGE_MODEL: Schema = {
-    "type": "string",
-    "description": "A name from /api/info; by default, the first of its kind.",
-}
+from sapwood.web.connection_limits import LOST, client_network
+from sapwood.web.messages import BadRequest, NoContent, convert, decode, encode
+from sapwood.web.scheduler import Busy, Plan, RequestJob, WorkerPool
+from sapwood.web.service import Limits, ServedLanguageModel, Service
+
+LOG = logging.getLogger("sapwood.web")
+# Time limit for a body to arrive, in seconds.
+BODY_SECONDS = 10.0
+JSON = "application/json"
+_CLOSE = {"connection": "close"}
+B = TypeVar("B")
+
+
+class Resources(Protocol):
+    """What endpoints need of the application that has them."""
+
+    @property
+    def limits(self) -> Limits:
+        """Limits on requests."""
+
+    @property
+    def crew(self) -> WorkerPool:
+        """The threads that work on requests."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """A request whose body or query fits the schema of its endpoint."""
+class Request(Generic[B]):
+    """A request that fits the description of its endpoint.
 
-    service: Service
-    body: Mapping[str, Any]
+    Attributes
+    ----------
+    service
+        The resources of the application.
+    body
+        The decoded body or query.
+    job
+        The work, with its time limit.
+    """
+
+    service: Any
+    body: B
     job: RequestJob
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Endpoint(Generic[B]):
     """An endpoint of the API.
 
     Attributes
@@ -38,91 +70,142 @@ class Endpoint:
         HTTP method and path.
     summary
         Description in one sentence.
-    response
-        Schema of the response.
     plan
         Returns the work for a request.
+    answer
+        Type of the answer.
     body
-        Schema of the request body or, for `GET`, of the query, whose values are strings and integers.
+        Type of the body or, for `GET`, of the query, whose values are strings and integers.
     """
 
     method: Literal["GET", "POST"]
     path: str
     summary: str
-    response: Schema
-    plan: Callable[[Request], Plan]
-    body: Schema = field(default_factory=lambda: record({}))
+    plan: Callable[[Request[B]], Plan]
+    answer: type
+    body: type[B] = NoContent  # type: ignore[assignment]
 
-    def prepare(self, service: Service, body: Mapping[str, Any], job: RequestJob) -> Plan:
-        """Validate a request and return its work, whose result is the response in bytes."""
-        check(body, self.body, "the body" if self.method == "POST" else "the query")
-        plan = self.plan(Request(service, body, job))
-        return Plan(plan.steps, lambda results: to_bytes(plan.finish(results)))
+    def read(self, sent: bytes) -> B:
+        """Return the request in a body, or for `GET` in a query."""
+        return decode(sent, self.body) if self.method == "POST" else convert(_parameters(sent), self.body)
 
-    def read_query(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the values of a query, converted to numbers where the schema requires it."""
-        found: dict[str, Any] = {}
-        for name, text in query.items():
-            kind = self.body["properties"].get(name, {}).get("type")
-            if kind == "integer":
-                if not (text.isascii() and text.isdigit() and len(text) <= 9):
-                    raise BadRequest(f"the query's {name} must be a whole number, not {text[:40]!r}")
-                found[name] = int(text)
-            else:
-                found[name] = text
-        return found
+    def prepare(self, service: Any, sent: bytes, job: RequestJob) -> Plan:
+        """Decode a request and return its work, whose result is the answer in bytes."""
+        plan = self.plan(Request(service, self.read(sent), job))
+        return Plan(plan.steps, lambda results: encode(plan.finish(results)))
 
 
-def to_bytes(value: Any) -> bytes:
-    """Return a value as JSON bytes; half of a surrogate pair, which a model's label may have, is escaped."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "backslashreplace")
-
-
-def at_once(answer: Callable[[Request], Any]) -> Callable[[Request], Plan]:
+def at_once(answer: Callable[[Request[B]], Any]) -> Callable[[Request[B]], Plan]:
     """Return a plan with a single step."""
     return lambda request: Plan([lambda: answer(request)], lambda results: results[0])
 
 
-def endpoints_of(service: Service) -> list[Endpoint]:
+def route(endpoint: Endpoint[Any], service: Resources, *, log_texts: bool = False) -> Route:
+    """Return the route that answers an endpoint's requests with the resources of an application."""
+    return Route(endpoint.path, _Answering(endpoint, service, log_texts), methods=[endpoint.method])
+
+
+class _Answering:
+    """ASGI application of one endpoint; `sapwood.web.application` answers the errors that it raises.
+
+    Bodies are decoded by the workers, since this thread serves all other clients.
+    """
+
+    def __init__(self, endpoint: Endpoint[Any], service: Resources, log_texts: bool) -> None:
+        self._endpoint, self._service, self._log_texts = endpoint, service, log_texts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        endpoint, service = self._endpoint, self._service
+        request = HTTPRequest(scope, receive)
+        sent = await read_body(request, service.limits.body) if endpoint.method == "POST" else scope["query_string"]
+
+        def prepare(job: RequestJob) -> Plan:
+            return endpoint.prepare(service, sent, job)
+
+        async with until_lost(request) as lost:
+            try:
+                client = client_network(scope.get("client"))
+                answer = await service.crew.run(prepare, service.limits.seconds, lost, client)
+            except asyncio.CancelledError:  # after the grace period of the server's shutdown
+                raise Busy("the server is about to stop") from None
+        if self._log_texts and endpoint.method == "POST":
+            shown, who = sent.decode("utf-8", "backslashreplace"), request.client.host if request.client else "-"
+            LOG.info("%s %s", who, shown, extra={"fields": {"client": who, "text": shown}})
+        await Response(answer, media_type=JSON)(scope, receive, send)
+
+
+async def read_body(request: HTTPRequest, most: int, kinds: tuple[str, ...] = (JSON,)) -> bytes:
+    """Return the body of a request; raises `HTTPException` if its type or size is wrong or it arrives late."""
+    check_type(request, *kinds)
+    too_large = HTTPException(413, f"the body may have up to {most} bytes", _CLOSE)
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length[:18]) > most:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise too_large
+    except TimeoutError:
+        raise HTTPException(408, "the body did not arrive in time", _CLOSE) from None
+    return bytes(body)
+
+
+def check_type(request: HTTPRequest, *kinds: str) -> str:
+    """Return the type of a body; raises `HTTPException` if it is none of these."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in kinds:
+        raise HTTPException(415, f"the body must be {' or '.join(kinds)}, and say so in Content-Type")
+    return kind
+
+
+@contextlib.asynccontextmanager
+async def until_lost(request: HTTPRequest) -> Any:
+    """Yield a future that is done when the client of a request, which has been read, has gone."""
+    lost: asyncio.Future[Any] | None = request.scope.get("extensions", {}).get(LOST)
+    if lost is not None:
+        yield lost
+        return
+    watch = asyncio.ensure_future(_watch(request.receive))
+    try:
+        yield watch
+    finally:
+        watch.cancel()
+
+
+async def _watch(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _parameters(query: bytes) -> dict[str, str]:
+    """Return the values of a query; raises `BadRequest` if they are not valid text."""
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        raise BadRequest("the query is not well formed") from None
+    if len(dict(pairs)) < len(pairs):
+        raise BadRequest("the query repeats a parameter")
+    return dict(pairs)
+
+
+def endpoints_of(service: Service) -> list[Endpoint[Any]]:
     """Return the endpoints of a service; treebanks, language models and logs have some only if they are served."""
-    from sapwood.web.api import evaluate as api_evaluate
-    from sapwood.web.api import parse as api_parse
-    from sapwood.web.api import states as api_states
+    from sapwood.web.api import evaluate, info, parse, states
 
-    info = Endpoint(
-        "GET",
-        "/api/info",
-        "Describe the service: models, treebank, limits.",
-        {"type": "object"},
-        at_once(lambda request: request.service.describe()),
-    )
-    found = [info, *api_parse.ENDPOINTS, *api_evaluate.ENDPOINTS, *api_states.ENDPOINTS]
+    found = [*info.ENDPOINTS, *parse.ENDPOINTS, *evaluate.ENDPOINTS, *states.ENDPOINTS]
     if service.gold is not None:
-        from sapwood.web.api import treebank as api_treebank
+        from sapwood.web.api import treebank
 
-        found += api_treebank.ENDPOINTS
+        found += treebank.ENDPOINTS
     if any(isinstance(model, ServedLanguageModel) for model in service.models):
-        from sapwood.web.api import lm as api_words
+        from sapwood.web.api import lm
 
-        found += api_words.ENDPOINTS
+        found += lm.ENDPOINTS
     if service.logs:
-        from sapwood.web.api import training as api_training
+        from sapwood.web.api import training
 
-        found += api_training.ENDPOINTS
-    names = {
-        id(schema): [model.name for model in service.models if isinstance(model, kind)]
-        for schema, kind in ((GRAMMAR, ServedParser), (LANGUAGE_MODEL, ServedLanguageModel))
-    }
-    return [replace(endpoint, body=_with_names(endpoint.body, names)) for endpoint in found]
-
-
-def _with_names(schema: Any, names: Mapping[int, list[str]]) -> Any:
-    """Return a schema with the names of the served models filled in."""
-    if isinstance(schema, list):
-        return [_with_names(one, names) for one in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    if id(schema) in names:
-        return {**schema, "enum": names[id(schema)]}
-    return {key: _with_names(value, names) for key, value in schema.items()}
+        found += training.ENDPOINTS
+    return found

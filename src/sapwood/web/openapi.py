@@ -1,14 +1,18 @@
-"""OpenAPI description of the service, generated from the table of endpoints."""
+"""OpenAPI description of the service, generated from the types of requests and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from sapwood._version import __version__
 from sapwood.web.endpoints import Endpoint
-from sapwood.web.schemas import TEXT, record
+from sapwood.web.messages import Error, Message, Schema
 
+# Path of the description.
+DESCRIPTION = "/api/openapi.json"
 _ERRORS = {
     "400": "The request does not match this description.",
     "401": "The token is missing or wrong.",
@@ -19,8 +23,6 @@ _ERRORS = {
     "422": "The request is valid, but cannot be fulfilled: no parse under the constraints, malformed trees.",
     "503": "Too many requests are waiting; `Retry-After` says when to retry.",
 }
-
-
 # Paths at which an orchestrator asks for the state of the server, and the answer if all is well.
 PROBES = {"/healthz": "ok", "/readyz": "ready"}
 _PROBE_SUMMARIES = {
@@ -29,14 +31,33 @@ _PROBE_SUMMARIES = {
 }
 
 
-def describe(endpoints: Iterable[Endpoint], *, token: bool) -> dict[str, Any]:
-    """Return the description of these endpoints; `token` is whether clients must send one."""
+def describe(endpoints: Iterable[Endpoint[Any]], *, names: Mapping[str, Sequence[str]], token: bool) -> dict[str, Any]:
+    """Return the description of these endpoints.
+
+    Parameters
+    ----------
+    endpoints
+        The endpoints.
+    names
+        Names of models by kind, which is the format of such parameters.
+    token
+        Whether clients must send a token.
+    """
+    every = list(endpoints)
+    kinds: list[Any] = [Error, *(one.body for one in every), *(one.answer for one in every)]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, Message):
+            components[kind.__name__] |= kind.also
+    answers = schemas[1 + len(every) :]
     paths: dict[str, dict[str, Any]] = {}
-    for endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    for endpoint, answer in zip(every, answers, strict=True):
+        operation = _operation(endpoint, answer, components)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
     for path, status in PROBES.items():
         paths[path] = {"get": _probe(path, status)}
-    schemes = {"bearer": {"type": "http", "scheme": "bearer"}}
+    schemes = {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}} if token else {}
+    found: dict[str, Any] = _with_names({"paths": paths, "components": {"schemas": components, **schemes}}, names)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -45,54 +66,63 @@ def describe(endpoints: Iterable[Endpoint], *, token: bool) -> dict[str, Any]:
             "description": "Parse sentences, and explore grammars and treebanks.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        "paths": paths,
-        "components": {
-            "schemas": {"Error": record({"error": TEXT})},
-            **({"securitySchemes": schemes} if token else {}),
-        },
+        **found,
         **({"security": [{"bearer": []}]} if token else {}),
     }
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
+def _operation(endpoint: Endpoint[Any], answer: Schema, components: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": f"{endpoint.method.lower()}_{endpoint.path.removeprefix('/api/').replace('/', '_')}",
         "summary": endpoint.summary,
-        "responses": {
-            "200": {"description": "The answer.", "content": _json(endpoint.response)},
-            **{
-                code: {"description": text, "content": _json({"$ref": "#/components/schemas/Error"})}
-                for code, text in _ERRORS.items()
-            },
-        },
+        "responses": _responses(answer, _ERRORS),
     }
+    body = endpoint.body.__name__
     if endpoint.method == "POST":
-        found["requestBody"] = {"required": True, "content": _json(endpoint.body)}
+        found["requestBody"] = {"required": True, "content": _json({"$ref": f"#/components/schemas/{body}"})}
     else:
-        required = endpoint.body["required"]
+        schema = components[body]
         found["parameters"] = [
-            {"name": name, "in": "query", "required": name in required, "schema": dict(schema)}
-            for name, schema in endpoint.body["properties"].items()
+            {"name": name, "in": "query", "required": name in schema["required"], "schema": one}
+            for name, one in schema["properties"].items()
         ]
     return found
 
 
 def _probe(path: str, status: str) -> dict[str, Any]:
-    found = record({"status": {"type": "string", "enum": [status]}})
+    answer = {
+        "type": "object",
+        "properties": {"status": {"type": "string", "enum": [status]}},
+        "required": ["status"],
+        "additionalProperties": False,
+    }
     errors = {"400": "Unknown host name.", **({"503": "Not ready."} if path == "/readyz" else {})}
     return {
         "operationId": f"get_{path[1:]}",
         "summary": _PROBE_SUMMARIES[path],
         "security": [],
-        "responses": {
-            "200": {"description": "The answer.", "content": _json(found)},
-            **{
-                code: {"description": text, "content": _json({"$ref": "#/components/schemas/Error"})}
-                for code, text in errors.items()
-            },
-        },
+        "responses": _responses(answer, errors),
     }
 
 
-def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _responses(answer: Schema, errors: Mapping[str, str]) -> dict[str, Any]:
+    error = _json({"$ref": "#/components/schemas/Error"})
+    return {
+        "200": {"description": "The answer.", "content": _json(answer)},
+        **{code: {"description": text, "content": error} for code, text in errors.items()},
+    }
+
+
+def _json(schema: Schema) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
+
+
+def _with_names(schema: Any, names: Mapping[str, Sequence[str]]) -> Any:
+    """Return a schema with the names of the served models filled in."""
+    if isinstance(schema, list):
+        return [_with_names(one, names) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if "format" in schema and schema["format"] in names:
+        return {**{key: value for key, value in schema.items() if key != "format"}, "enum": names[schema["format"]]}
+    return {key: _with_names(value, names) for key, value in schema.items()}

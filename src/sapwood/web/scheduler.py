@@ -186,11 +186,17 @@ class WorkerPool:
 
         job = RequestJob(prepare, seconds, done, client)
         self.submit(job)
+
+        def leave(_: object) -> None:
+            settle(None, ClientGone("nobody waits for the result"))
+
         if until is not None:
-            until.add_done_callback(lambda _: settle(None, ClientGone("nobody waits for the result")))
+            until.add_done_callback(leave)
         try:
             return await future
         finally:
+            if until is not None:
+                until.remove_done_callback(leave)
             self.cancel(job)
 
     def submit(self, job: RequestJob) -> None:

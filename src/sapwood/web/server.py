@@ -9,12 +9,15 @@ import logging
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
+
+from starlette.types import ASGIApp
 
 from sapwood.errors import InputError, UsageError
-from sapwood.web.application import LOG, Application
-from sapwood.web.service import Service
+from sapwood.web.connection_limits import MOST_HEAD, LimitedRequests, OpenConnections, limited_protocol
+from sapwood.web.service import Limits, Service
 
+LOG = logging.getLogger("sapwood.web")
 LogFormat = Literal["text", "json"]
 _TIME = "%Y-%m-%dT%H:%M:%S%z"
 # Maximum time for which a working thread keeps the interpreter while the thread of the connections waits for it, which
@@ -72,21 +75,34 @@ def address_of(listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def make_server(service: Service, listening: socket.socket, *, log_texts: bool = False) -> Any:
-    """Return a uvicorn server for a service; raises `UsageError` if uvicorn is not installed."""
-    try:
-        import uvicorn
-    except ImportError:
-        raise UsageError("the explorer needs uvicorn; install it with: pip install uvicorn httptools") from None
-    from sapwood.web.connection_limits import MOST_HEAD, guarded_protocol
+def make_server(service: Service, listening: socket.socket, *, log_texts: bool = False, http: str = "auto") -> Any:
+    """Return a uvicorn server of a service's explorer."""
+    from sapwood.web.application import make_explorer
 
     hosts = _LOOPBACK_NAMES if is_loopback(listening) else None
-    application = Application(service, hosts=hosts, log_texts=log_texts)
+    return make_server_of(make_explorer(service, hosts=hosts, log_texts=log_texts), service.limits, http=http)
+
+
+def make_server_of(application: ASGIApp, limits: Limits, *, http: str = "auto") -> Any:
+    """Return a uvicorn server of an application, with limits on connections.
+
+    Parameters
+    ----------
+    application
+        The application.
+    limits
+        Limits, of which those on connections are used.
+    http
+        uvicorn's protocol: `httptools`, `h11`, or `auto`, the former if it is installed.
+    """
+    import uvicorn
+
     # A connection that has no descriptor would never be accepted, however many others only wait.
-    most = min(service.limits.connections, _files_for(service.limits.connections + _OTHER_FILES) - _OTHER_FILES + 2)
+    most = min(limits.connections, _files_for(limits.connections + _OTHER_FILES) - _OTHER_FILES)
+    connections = OpenConnections(most, limits.connections_per_client)
     settings = uvicorn.Config(
-        application,
-        http=guarded_protocol(most, service.limits.connections_per_client),
+        LimitedRequests(application, connections),
+        http=http,
         log_config=None,
         log_level="error",
         access_log=False,
@@ -95,11 +111,12 @@ def make_server(service: Service, listening: socket.socket, *, log_texts: bool =
         proxy_headers=False,
         ws="none",
         lifespan="on",
-        limit_concurrency=most,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=MOST_HEAD,
     )
+    settings.load()
+    settings.http_protocol_class = cast(Any, limited_protocol(settings.http_protocol_class, connections))
     return uvicorn.Server(settings)
 
 

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
+
+from msgspec import Meta
 
 from sapwood._version import __version__
 from sapwood.errors import UsageError
@@ -19,13 +21,25 @@ from sapwood.model.parser_model import ParserModel
 from sapwood.trees.formats.labels import explain_all
 from sapwood.trees.formats.registry import BadTrees, InputFormat
 from sapwood.web.examples import example_sentence
+from sapwood.web.messages import BadRequest
 from sapwood.web.scheduler import WorkerPool
-from sapwood.web.schemas import BadRequest
 
 if TYPE_CHECKING:
     from sapwood.lm.io import AnyModel
     from sapwood.web.treebank import ServedTreebank
 
+# Names of models in requests; the description of a service lists its own.
+GrammarName: TypeAlias = Annotated[
+    str,
+    Meta(description="A name from /api/info; by default, the first grammar.", extra_json_schema={"format": "grammar"}),
+]
+LanguageModelName: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="A name from /api/info; by default, the first of its kind.",
+        extra_json_schema={"format": "language model"},
+    ),
+]
 LOG = logging.getLogger("sapwood.web")
 # Name of the included model, if none is named.
 _INCLUDED = next(iter(INCLUDED))
@@ -247,6 +261,14 @@ class Service:
                 return model
         known = ", ".join(model.name for model in of_kind) or "none"
         raise BadRequest(f"there is no {title} {'' if name is None else repr(name)}; available: {known}")
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """Names of the models by kind."""
+        found: dict[str, list[str]] = {"grammar": [], "language model": []}
+        for model in self.models:
+            found[model.least["kind"]].append(model.name)
+        return found
 
     @cached_property
     def _descriptions(self) -> list[dict[str, Any]]:

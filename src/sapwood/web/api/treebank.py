@@ -5,53 +5,129 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType
 
 from sapwood.evaluate.error_types import Confusion
 from sapwood.trees.heads.learned import fit_heads
 from sapwood.trees.search.searcher import PatternMatch, Searcher
 from sapwood.trees.search.unseen import UnseenLabels
-from sapwood.web.endpoints import GRAMMAR, Endpoint, Request, at_once
-from sapwood.web.schemas import (
-    FLAG,
-    MAYBE_NUMBER,
-    MAYBE_TEXT,
-    NUMBER,
-    TEXT,
-    BadRequest,
-    listing,
-    record,
-    whole,
-)
+from sapwood.web.endpoints import Endpoint, Request, at_once
+from sapwood.web.messages import BadRequest, Message, Natural, Positive, given
+from sapwood.web.service import GrammarName
 from sapwood.web.treebank import ParseDiff, ServedTreebank
 
 # Trees that select the head rules.
 _FOR_HEADS = 1000
 _SPECIAL = re.compile(r"([^\w\s])", re.ASCII)
-LABEL = {"type": "string", "maxLength": 200}
-SOME = {"start": whole(0, 10**9), "count": whole(1, 100)}
-TREE = record({"number": whole(1), "words": listing(TEXT), "tree": TEXT})
-FOUND = record({**TREE["properties"], "nodes": listing(whole())})
-FIGURES = ("f1", "precision", "recall", "exact", "tag_accuracy")
+Label: TypeAlias = Annotated[str, Meta(max_length=200)]
 
 
-def _gold(request: Request) -> ServedTreebank:
-    gold = request.service.gold
+class Page(Message):
+    """A part of a list: how many of its items, from where."""
+
+    start: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    count: Annotated[int, Meta(ge=1, le=100)] = 20
+
+
+class SearchRequest(Page, kw_only=True):
+    """A pattern or, with `words`, words in a row."""
+
+    pattern: Annotated[str, Meta(max_length=2000)]
+    words: bool = False
+
+
+class MistakesRequest(Page):
+    """A model, and a confusion whose trees are requested."""
+
+    count: Annotated[int, Meta(ge=1, le=100)] = 10
+    model: GrammarName | UnsetType = UNSET
+    kind: Literal["phrase", "tag", "missing", "spurious"] | UnsetType = UNSET
+    gold: Label | UnsetType = UNSET
+    predicted: Label | UnsetType = UNSET
+
+
+class NumberedTree(Message):
+    """A tree of the treebank."""
+
+    number: Positive
+    words: list[str]
+    tree: str
+
+
+class TreesAnswer(Message):
+    """Trees of the treebank."""
+
+    total: Natural
+    trees: list[NumberedTree]
+
+
+class MatchingTree(NumberedTree):
+    """A tree with matches, and the numbers of the nodes that match."""
+
+    nodes: list[Natural]
+
+
+class SearchAnswer(Message):
+    """Matches of a pattern."""
+
+    pattern: str
+    matches: Natural
+    matching_trees: Natural
+    trees: Natural
+    results: list[MatchingTree]
+    remarks: Annotated[list[str], Meta(description="Labels and words of the pattern that no tree has.")]
+
+
+class ConfusionCount(Message):
+    """How often one label was predicted in place of another."""
+
+    kind: str
+    gold: str | None
+    predicted: str | None
+    count: Positive
+
+
+class WrongTree(Message):
+    """A tree, and its parse, which differs."""
+
+    number: Positive
+    words: list[str]
+    gold: str
+    predicted: str
+    f1: float
+    mistakes: Natural
+
+
+class MistakesAnswer(Message):
+    """Scores and mistakes of a model, as far as the treebank has been parsed."""
+
+    done: Natural
+    total: Natural
+    complete: bool
+    f1: float | None
+    precision: float | None
+    recall: float | None
+    exact: float | None
+    tag_accuracy: float | None
+    wrong_trees: Natural
+    confusions: list[ConfusionCount]
+    worst: list[WrongTree]
+
+
+def _gold(request: Request[Any]) -> ServedTreebank:
+    gold: ServedTreebank | None = request.service.gold
     if gold is None:
         raise BadRequest("there is no treebank; start the server with --treebank FILE")
     return gold
 
 
-def _plain(gold: ServedTreebank, number: int) -> dict[str, Any]:
-    tree = gold.table.tree(number)
-    return {"number": number + 1, "words": tree.words(), "tree": str(tree)}
-
-
-def _trees(request: Request) -> dict[str, Any]:
-    gold = _gold(request)
-    start, count = request.body.get("start", 0), request.body.get("count", 20)
-    numbers = range(len(gold))[start : start + count]
-    return {"total": len(gold), "trees": [_plain(gold, number) for number in numbers]}
+def _trees(request: Request[Page]) -> TreesAnswer:
+    gold, start = _gold(request), request.body.start
+    numbers = range(len(gold))[start : start + request.body.count]
+    trees = ((number, gold.table.tree(number)) for number in numbers)
+    return TreesAnswer(len(gold), [NumberedTree(number + 1, tree.words(), str(tree)) for number, tree in trees])
 
 
 def pattern_of_words(text: str, *, any_case: bool = False) -> str:
@@ -72,36 +148,34 @@ def _escaped(found: re.Match[str]) -> str:
     return "\\" + found[1]
 
 
-def _search(request: Request) -> dict[str, Any]:
+def _search(request: Request[SearchRequest]) -> SearchAnswer:
     gold, body = _gold(request), request.body
-    pattern = body["pattern"]
-    if body.get("words", False):
-        pattern = pattern_of_words(pattern, any_case=True)
+    pattern = pattern_of_words(body.pattern, any_case=True) if body.words else body.pattern
     if not pattern.strip():
         raise BadRequest("the pattern is empty")
-    start, count = body.get("start", 0), body.get("count", 20)
-    found: list[tuple[int, list[int]]] = []
+    found: list[MatchingTree] = []
     matches = 0
     trees = 0
     # Head rules that fit the treebank take a moment to find, and few patterns need them.
     heads = gold.once("heads", lambda: fit_heads(list(gold.trees(_FOR_HEADS)))) if "#" in pattern else None
     searcher = Searcher(pattern, heads=heads, timeout=request.job.remaining)
     for number, nodes in _by_tree(searcher.matches(gold.table)):
-        if start <= trees < start + count:
-            found.append((number, nodes))
+        if body.start <= trees < body.start + body.count:
+            tree = gold.table.tree(number)
+            found.append(MatchingTree(number + 1, tree.words(), str(tree), nodes))
         trees += 1
         matches += len(nodes)
     unseen = UnseenLabels(searcher.pattern)
-    if not matches and not body.get("words", False):
+    if not matches and not body.words:
         unseen.add(gold.table)
-    return {
-        "pattern": pattern,
-        "matches": matches,
-        "matching_trees": trees,
-        "trees": len(gold),
-        "results": [{**_plain(gold, number), "nodes": nodes} for number, nodes in found],
-        "remarks": [] if matches or body.get("words", False) else unseen.messages(),
-    }
+    return SearchAnswer(
+        pattern=pattern,
+        matches=matches,
+        matching_trees=trees,
+        trees=len(gold),
+        results=found,
+        remarks=[] if matches or body.words else unseen.messages(),
+    )
 
 
 def _by_tree(matches: Iterator[PatternMatch]) -> Iterator[tuple[int, list[int]]]:
@@ -117,102 +191,64 @@ def _by_tree(matches: Iterator[PatternMatch]) -> Iterator[tuple[int, list[int]]]
         yield number, nodes
 
 
-def _comparison(request: Request) -> ParseDiff:
+def _comparison(request: Request[MistakesRequest]) -> ParseDiff:
     gold = _gold(request)
-    model = request.service.grammar(request.body.get("model"))
+    model = request.service.grammar(given(request.body.model))
     return gold.once(("comparison", model.name), lambda: ParseDiff(gold, model.parser, request.service.crew))
 
 
-def _mistakes(request: Request) -> dict[str, Any]:
+def _mistakes(request: Request[MistakesRequest]) -> MistakesAnswer:
     body, comparison = request.body, _comparison(request)
     chosen = None
-    if "kind" in body:
-        chosen = Confusion(body["kind"], body.get("gold") or None, body.get("predicted") or None)
+    if not isinstance(body.kind, UnsetType):
+        chosen = Confusion(body.kind, given(body.gold) or None, given(body.predicted) or None)
     if comparison.problem is not None:
         raise comparison.problem
-    start, count = body.get("start", 0), body.get("count", 10)
     worst = comparison.worst(chosen)
-    summary = comparison.summary()
     done = len(comparison.done) + comparison.skipped
-    return {
-        "done": done,
-        "total": comparison.total,
-        "complete": done >= comparison.total,
-        **{name: getattr(summary, name) if comparison.done else None for name in FIGURES},
-        "wrong_trees": len(worst),
-        "confusions": [
-            {**confusion._asdict(), "count": number} for confusion, number in islice(comparison.confusions(), 60)
+    summary = comparison.summary() if comparison.done else None
+    return MistakesAnswer(
+        done=done,
+        total=comparison.total,
+        complete=done >= comparison.total,
+        f1=None if summary is None else summary.f1,
+        precision=None if summary is None else summary.precision,
+        recall=None if summary is None else summary.recall,
+        exact=None if summary is None else summary.exact,
+        tag_accuracy=None if summary is None else summary.tag_accuracy,
+        wrong_trees=len(worst),
+        confusions=[ConfusionCount(*confusion, number) for confusion, number in islice(comparison.confusions(), 60)],
+        worst=[
+            WrongTree(
+                one.number + 1,
+                one.gold.words(),
+                str(one.gold),
+                str(one.predicted),
+                one.score.f1 if one.score.gold else 100.0,
+                one.confusions.total(),
+            )
+            for one in worst[body.start : body.start + body.count]
         ],
-        "worst": [
-            {
-                "number": one.number + 1,
-                "words": one.gold.words(),
-                "gold": str(one.gold),
-                "predicted": str(one.predicted),
-                "f1": one.score.f1 if one.score.gold else 100.0,
-                "mistakes": one.confusions.total(),
-            }
-            for one in worst[start : start + count]
-        ],
-    }
+    )
 
 
-CONFUSION = record({"kind": TEXT, "gold": MAYBE_TEXT, "predicted": MAYBE_TEXT, "count": whole(1)})
-WRONG = record(
-    {"number": whole(1), "words": listing(TEXT), "gold": TEXT, "predicted": TEXT, "f1": NUMBER, "mistakes": whole()}
-)
-ENDPOINTS = [
-    Endpoint(
-        "GET",
-        "/api/trees",
-        "Return trees of the treebank.",
-        record({"total": whole(), "trees": listing(TREE)}),
-        at_once(_trees),
-        record({}, SOME),
-    ),
+ENDPOINTS: list[Endpoint[Any]] = [
+    Endpoint("GET", "/api/trees", "Return trees of the treebank.", at_once(_trees), TreesAnswer, Page),
     Endpoint(
         "POST",
         "/api/search",
         "Search the treebank for a pattern (as `sapwood search` does) or, with `words`, for words in a row.",
-        record(
-            {
-                "pattern": TEXT,
-                "matches": whole(),
-                "matching_trees": whole(),
-                "trees": whole(),
-                "results": listing(FOUND),
-                "remarks": {**listing(TEXT), "description": "Labels and words of the pattern that no tree has."},
-            }
-        ),
         at_once(_search),
-        record({"pattern": {"type": "string", "maxLength": 2000}}, {"words": FLAG, **SOME}),
+        SearchAnswer,
+        SearchRequest,
     ),
     Endpoint(
         "GET",
         "/api/mistakes",
         "Compare a model's parses with the treebank: scores, confusions, worst trees. Parsing starts with the first "
         "request; `done` of `total` is its progress.",
-        record(
-            {
-                "done": whole(),
-                "total": whole(),
-                "complete": FLAG,
-                **dict.fromkeys(FIGURES, MAYBE_NUMBER),
-                "wrong_trees": whole(),
-                "confusions": listing(CONFUSION),
-                "worst": listing(WRONG),
-            }
-        ),
         at_once(_mistakes),
-        record(
-            {},
-            {
-                "model": GRAMMAR,
-                "kind": {"type": "string", "enum": ["phrase", "tag", "missing", "spurious"]},
-                "gold": LABEL,
-                "predicted": LABEL,
-                **SOME,
-            },
-        ),
+        MistakesAnswer,
+        MistakesRequest,
     ),
 ]
