@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import product
 
 from sapwood.trees.heads.rules import HeadRules
-from sapwood.trees.search.patterns import And, Clause, Not, Pattern, PatternNode, Related
+from sapwood.trees.normalise import cut_function_tag
+from sapwood.trees.search.patterns import And, Clause, Not, Optional, Pattern, PatternNode, Related
 from sapwood.trees.tree import Tree
 
 
@@ -98,53 +99,118 @@ def related(relation: str, x: Spot, y: Spot, heads: HeadRules) -> bool:
         return y.first == x.last if relation == "." else y.first >= x.last
     if relation == "<<":
         return x in y.above()
+    if relation == "<=":
+        return x is y or y.parent is x
+    if relation == ":":
+        return True
     if relation.startswith("<<"):
         return x is not y and chain(y, x, child_fits(relation[2:], heads))
     return y.parent is x and child_fits(relation[1:], heads)(y)
 
 
+# Relations whose nodes are chosen backwards or upwards: the nearest first.
+_BACKWARDS = (">>", ">>,", ">>-", ">>:", ">>#", ",,", "$--")
+
+
+def _follows(sign: str, x: Spot, y: Spot) -> bool:
+    """Whether one step along a path of that kind leads from x to y."""
+    return {"<": y.parent is x, ">": x.parent is y, ".": y.first == x.last, ",": y.last == x.first}[sign]
+
+
+class SlowMatcher:
+    """Every choice of nodes for every name, in the order in which they are tried."""
+
+    def __init__(self, spots: list[Spot], heads: HeadRules) -> None:
+        self.spots = spots
+        self.heads = heads
+
+    def assignments(self, pattern: Pattern, spot: Spot) -> Iterator[dict[str, Spot | str]]:
+        """Yield the nodes of names and the texts of variables (%v) of each way to match at a node."""
+        for chosen, refused in self._of(pattern.root, spot, {}, ()):
+            if self._allowed(chosen, refused):
+                yield chosen
+
+    def _allowed(self, chosen, refused) -> bool:
+        for part, spot in refused:
+            if isinstance(part, PatternNode):
+                named = chosen.get(part.name)
+                if named is None or (named.label, named.is_word) != (spot.label, spot.is_word):
+                    return False
+            elif any(self._allowed(inner, more) for inner, more in self._of(part, spot, chosen, ())):
+                return False
+        return True
+
+    def related(self, clause: Related, x: Spot) -> list[Spot]:
+        if clause.path is None:
+            found = [y for y in self.spots if related(clause.relation, x, y, self.heads)]
+            return found[::-1] if clause.relation in _BACKWARDS else found
+        reached: list[Spot] = []
+        waiting = [x]
+        for here in waiting:
+            for y in self.spots:
+                if _follows(clause.relation[0], here, y) and not any(y is one for one in reached):
+                    reached.append(y)
+                    if any(True for _ in self._of(clause.path, y, {}, ())):
+                        waiting.append(y)
+        return reached
+
+    def _of(self, part: PatternNode | Clause, spot: Spot, chosen, refused):
+        if isinstance(part, PatternNode):
+            yield from self._of_node(part, spot, chosen, refused)
+        elif isinstance(part, Related):
+            for y in self.related(part, spot):
+                yield from self._of(part.node, y, chosen, refused)
+        elif isinstance(part, Not):
+            yield chosen, (*refused, (part.clause, spot))
+        elif isinstance(part, Optional):
+            yield from self._of(part.clause, spot, chosen, refused)
+            yield chosen, refused
+        elif isinstance(part, And):
+            yield from self._of_all(part.clauses, spot, chosen, refused)
+        else:
+            for clause in part.clauses:
+                yield from self._of(clause, spot, chosen, refused)
+
+    def _of_all(self, clauses, spot: Spot, chosen, refused):
+        if not clauses:
+            yield chosen, refused
+            return
+        for before, more in self._of(clauses[0], spot, chosen, refused):
+            yield from self._of_all(clauses[1:], spot, before, more)
+
+    def _of_node(self, node: PatternNode, spot: Spot, chosen, refused):
+        if node.like:
+            refused = (*refused, (node, spot))
+        elif not node.reference and not node.test.accepts(spot.label, spot.is_word):
+            return
+        if node.name is not None and not node.like:
+            if node.name in chosen and chosen[node.name] is not spot:
+                return
+            chosen = {**chosen, node.name: spot}
+        for group, variable in node.variables:
+            text = cut_function_tag(spot.label) if node.test.basic else spot.label
+            bounds = node.test.regexes[0].find(text)[group]
+            value = None if bounds is None else text[slice(*bounds)]
+            if value is None or chosen.get("%" + variable, value) != value:
+                return
+            chosen = {**chosen, "%" + variable: value}
+        if node.clause is None:
+            yield chosen, refused
+        else:
+            yield from self._of(node.clause, spot, chosen, refused)
+
+
 def slow_matches(pattern: Pattern, tree: Tree, heads: HeadRules) -> set[int]:
     """Return the numbers of the nodes, words included, that match."""
-    spots = spots_of(tree)
-
-    def fits(node: PatternNode, spot: Spot, names: dict[str, Spot]) -> bool:
-        if node.reference:
-            if names[node.name] is not spot:
-                return False
-        elif not node.test.accepts(spot.label, spot.is_word) or (node.name in names and names[node.name] is not spot):
-            return False
-        return node.clause is None or holds(node.clause, spot, names)
-
-    def holds(clause: Clause, spot: Spot, names: dict[str, Spot]) -> bool:
-        if isinstance(clause, Related):
-            return any(related(clause.relation, spot, y, heads) and fits(clause.node, y, names) for y in spots)
-        if isinstance(clause, Not):
-            return not holds(clause.clause, spot, names)
-        parts = (holds(part, spot, names) for part in clause.clauses)
-        return all(parts) if isinstance(clause, And) else any(parts)
-
-    choices = [dict(zip(pattern.joined, chosen, strict=True)) for chosen in product(spots, repeat=len(pattern.joined))]
-    return {spot.number for spot in spots if any(fits(pattern.root, spot, names) for names in choices)}
+    matcher = SlowMatcher(spots_of(tree), heads)
+    return {spot.number for spot in matcher.spots if any(True for _ in matcher.assignments(pattern, spot))}
 
 
 def slow_named(pattern: Pattern, tree: Tree, heads: HeadRules, root: int, names: dict[str, int]) -> bool:
-    """Whether the pattern holds at `root` with all its names standing for these nodes."""
-    spots = spots_of(tree)
-    fixed = {name: spots[number] for name, number in names.items()}
-
-    def fits(node: PatternNode, spot: Spot) -> bool:
-        if node.name in fixed and fixed[node.name] is not spot:
-            return False
-        if not node.reference and not node.test.accepts(spot.label, spot.is_word):
-            return False
-        return node.clause is None or holds(node.clause, spot)
-
-    def holds(clause: Clause, spot: Spot) -> bool:
-        if isinstance(clause, Related):
-            return any(related(clause.relation, spot, y, heads) and fits(clause.node, y) for y in spots)
-        if isinstance(clause, Not):
-            return not holds(clause.clause, spot)
-        parts = (holds(part, spot) for part in clause.clauses)
-        return all(parts) if isinstance(clause, And) else any(parts)
-
-    return fits(pattern.root, spots[root])
+    """Whether the pattern matches at `root` with its names standing for these nodes."""
+    matcher = SlowMatcher(spots_of(tree), heads)
+    given = set(pattern.names)
+    return any(
+        {name: spot.number for name, spot in chosen.items() if name in given} == names
+        for chosen in matcher.assignments(pattern, matcher.spots[root])
+    )

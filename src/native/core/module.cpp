@@ -6,6 +6,9 @@ NB_MODULE(SAPWOOD_MODULE, module) {
     nanobind::set_leak_warnings(false);  // what the interpreter leaves at its end is no concern of users
     bind_trees(module);
     bind_bracket_scanner(module);
+    bind_bracket_writer(module);
+    bind_pattern_matcher(module);
+    bind_tree_rewriter(module);
     bind_emissions(module);
     bind_span_scorer(module);
     bind_anchor_nmf(module);

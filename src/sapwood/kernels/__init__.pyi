@@ -33,6 +33,54 @@ def scan_brackets(
     NDArray[numpy.int64],
     NDArray[numpy.int64],
 ]: ...
+def write_brackets(
+    symbols: _Vector[numpy.int32],
+    ends: _Vector[numpy.int32],
+    begins: _Vector[numpy.int64],
+    texts: _Vector[numpy.uint8],
+    bounds: _Vector[numpy.int64],
+    n_labels: int,
+) -> NDArray[numpy.uint8]: ...
+def match_pattern(
+    parts: _Matrix[numpy.int32],
+    lists: _Vector[numpy.int32],
+    n_names: int,
+    n_variables: int,
+    n_spellings: int,
+    n_labels: int,
+    oracle: object,
+    symbols: _Vector[numpy.int32],
+    parents: _Vector[numpy.int32],
+    begins: _Vector[numpy.int64],
+    candidates: _Vector[numpy.int64],
+    held: _Matrix[numpy.bool_],
+    most_steps: int,
+) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64], int]: ...
+def rewrite_trees(
+    part_bounds: _Vector[numpy.int64],
+    list_bounds: _Vector[numpy.int64],
+    operation_bounds: _Vector[numpy.int64],
+    name_counts: _Vector[numpy.int64],
+    variable_counts: _Vector[numpy.int64],
+    parts: _Matrix[numpy.int32],
+    lists: _Vector[numpy.int32],
+    operations: _Matrix[numpy.int32],
+    operation_lists: _Vector[numpy.int32],
+    text_bounds: _Vector[numpy.int64],
+    pieces: _Matrix[numpy.int32],
+    tree_bounds: _Vector[numpy.int64],
+    tree_nodes: _Matrix[numpy.int32],
+    constants: list,
+    n_spellings: int,
+    n_labels: int,
+    oracle: object,
+    symbols: _Vector[numpy.int32],
+    parents: _Vector[numpy.int32],
+    begins: _Vector[numpy.int64],
+    most_rewrites: int,
+    most_steps: int,
+    allow_word_changes: bool,
+) -> tuple: ...
 def emission_row(
     columns: object, terminals: _Vector[numpy.int64], weights: _Vector[numpy.float64], n_tags: int
 ) -> NDArray[numpy.float64]: ...

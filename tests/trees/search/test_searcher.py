@@ -26,7 +26,8 @@ HEADS = HeadRules.parse("A right B C\nB left A\n* right")
 RELATIONS = [
     "<", ">", "<<", ">>", ".", ",", "..", ",,", "$", "$+", "$-", "$++", "$--", "$.", "$..", "$,", "$,,", "==",
     "<,", ">,", "<-", ">-", "<'", ">'", "<:", ">:", "<1", "<2", "<3", ">2", "<-1", "<-2", ">-2", "<#", ">#",
-    "<<,", ">>,", "<<-", ">>-", "<<:", ">>:", "<<#", ">>#",
+    "<<,", ">>,", "<<-", ">>-", "<<:", ">>:", "<<#", ">>#", "<=", "<`", "<<`",
+    "<+(A|B)", ">+(A|B)", ".+(B|b)", ",+(B|/a/)", "<+(__ < A)", ".+(__ !< B)",
 ]  # fmt: skip
 TESTS = ["A", "B", "C", "a", "b", "__", "A|B", "!A", "/[Aa]/", "/^b/i", "@A", "!@A|b", "A-X"]
 
@@ -35,7 +36,7 @@ small_trees = trees(st.sampled_from(["A", "B", "C", "A-X"]), st.sampled_from(["a
 
 
 def _clauses(nodes: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    item = st.builds("{}{} {}".format, st.sampled_from(["", "", "", "!"]), st.sampled_from(RELATIONS), nodes)
+    item = st.builds("{}{} {}".format, st.sampled_from(["", "", "", "!", "?"]), st.sampled_from(RELATIONS), nodes)
     some = st.lists(item, min_size=1, max_size=2).map(" ".join)
     return (
         some
@@ -83,6 +84,18 @@ _JOINED = [
     "A=x !== =x | == =x",
     "A < (B=x !.. =x) << =x",
     "C [ <1 A=x <2 (B $ =x) | > B=y !>> =y ]",
+    "A ?< B=x < C",
+    "__ ?<< (B=x $ =x) < ~y << __=y",
+    "__ < ~x $.. __=x",
+    "A < (__=x !< ~x) < ~x",
+    "/^(.)/#1%l < /(.)$/#1%l",
+    "/^(.)(-X)?/#1%l !<< /^(.)/#1%l",
+    "@/(.)/#1%l $.. /(.)/#1%m >> /(.)/#1%l !<< /(.)/#1%m",
+    "A=x : (B=y !>> =x)",
+    "S : NP : A < B",
+    "A <...{ B ; (C=x !< =x) }",
+    "__=x <+(A|B) (C=y !$ =x) !<+(A) ~y",
+    "A=x .+(__) (B=y !. =x)",
 ]
 
 

@@ -6,11 +6,13 @@ A pattern describes a node and its relations to other nodes, in the notation of 
 
 A *node* is a test, a name (`=x`) and relations to other nodes; all relations after a node apply to that node, joined
 by "and" (optionally written `&`) or, more loosely, by "or" (`|`). `!` before a relation means that it has no such
-node; `[...]` groups relations, `(...)` encloses a node with its own relations. `=x` alone is the node with that name.
+node, `?` that it need not have one; `[...]` groups relations, `(...)` encloses a node with its own relations. `=x`
+alone is the node with that name, `~x` one with the same label. `#1%v` after a regular expression binds its first group
+to the variable `v`, or requires that it has the variable's text.
 
-`parse_pattern` parses the text into `PatternNode` and, for relations, `And`, `Or`, `Not` and `Related`. The text is
-short and its depth bounded, so that these functions may recurse. `sapwood.trees.search.relations` evaluates the
-relations.
+`parse_pattern` parses the text into `PatternNode` and, for relations, `And`, `Or`, `Not`, `Optional` and `Related`.
+The text is short and its depth bounded, so that these functions may recurse. `sapwood.trees.search.relations`
+evaluates the relations.
 """
 
 from __future__ import annotations
@@ -31,10 +33,22 @@ _DEEPEST = 50
 # Alternative spellings of relations.
 _SAME = {
     "$.": "$+", "$..": "$++", "$,": "$-", "$,,": "$--", "<'": "<-1", ">'": ">-1", "<,": "<1", ">,": ">1", "<-": "<-1",
-    ">-": ">-1", "<<'": "<<-", ">>'": ">>-",
+    ">-": ">-1", "<<'": "<<-", ">>'": ">>-", "<`": "<-1", ">`": ">-1", "<<`": "<<-", ">>`": ">>-",
 }  # fmt: skip
-_RELATION = re.compile(r"(?:<<|>>)[,\-:#']?|[<>](?:-?\d+|[,\-:#'])?|\$(?:\+\+?|--?|\.\.?|,,?)?|\.\.?|,,?|==")
-_LABEL = re.compile(r"[^\s()\[\]<>!&|=/\"@.,$:#?{};]+")
+_RELATION = re.compile(
+    r"[<>.,]\+(?=\s*\()|<\.\.\.(?=\s*\{)|<=(?=[\s(])|(?:<<|>>)[,\-:#'`]?|[<>](?:-?\d+|[,\-:#'`])?"
+    r"|\$(?:\+\+?|--?|\.\.?|,,?)?|\.\.?|,,?|=="
+)
+# Signs with a meaning in patterns; a label has them after a backslash, or between double quotes.
+_SIGNS = r"\s()\[\]<>!&|=/\"@.,$:#?{};"
+_LABEL = re.compile(rf"(?:\\[{_SIGNS}]|[^{_SIGNS}])+")
+_ESCAPED = re.compile(rf"\\([{_SIGNS}])")
+_VARIABLE = re.compile(r"#(\d{1,2})%(\w+)")
+_LIKE = re.compile(r"~\s*(\w+)")
+# Relations along paths, whose nodes in between are given in parentheses.
+PATHS = ("<+", ">+", ".+", ",+")
+# The relation to any node of the tree, and the list of all children.
+ANYWHERE, _CHILDREN = ":", "<..."
 # A dollar sign at the end of a label belongs to the label (PRP$), unless what follows makes it a relation.
 _DOLLAR = re.compile(r"\$(?=[\s)\]|=]|\Z)")
 _NAME = re.compile(r"=\s*(\w+)")
@@ -64,27 +78,40 @@ class LabelTest:
 
 @dataclass(frozen=True)
 class PatternNode:
-    """A node of a pattern; with `reference` it refers to the node named `name` elsewhere."""
+    """A node of a pattern; with `reference` it refers to the node named `name` elsewhere, with `like` to its label.
+
+    `variables` are pairs of a group of the test's regular expression and the variable that has its text.
+    """
 
     test: LabelTest
     name: str | None = None
     reference: bool = False
     clause: Clause | None = None
+    like: bool = False
+    variables: tuple[tuple[int, str], ...] = ()
     # Position of the name in the text.
     at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
 class Related:
-    """Condition that some such node is in that relation."""
+    """Condition that some such node is in that relation; `path` is what the nodes of a path to it must be."""
 
     relation: str
     node: PatternNode
+    path: PatternNode | None = None
 
 
 @dataclass(frozen=True)
 class Not:
     """Negation of a clause."""
+
+    clause: Clause
+
+
+@dataclass(frozen=True)
+class Optional:
+    """A clause that need not hold, but names nodes if it does."""
 
     clause: Clause
 
@@ -103,7 +130,7 @@ class Or:
     clauses: tuple[Clause, ...]
 
 
-Clause = Related | Not | And | Or
+Clause = Related | Not | Optional | And | Or
 
 
 @dataclass(frozen=True)
@@ -134,6 +161,15 @@ class Pattern:
         referred = {node.name for node in self.nodes() if node.reference}
         return [name for name in self.names if name in referred]
 
+    @property
+    def variables(self) -> list[str]:
+        """The variables, in the order of the text."""
+        return list(dict.fromkeys(variable for node in self.nodes() for _, variable in node.variables))
+
+    def always_named(self) -> set[str]:
+        """Return the names that have a node in every match: those outside alternatives and optional parts."""
+        return {node.name for node, around in _placed(self.root, ()) if node.name and not node.reference and not around}
+
 
 _NEGATED = -1
 
@@ -146,16 +182,20 @@ def _placed(
         yield part, around
         yield from _placed(part.clause, around)
     elif isinstance(part, Related):
+        if part.path is not None:
+            yield from _placed(part.path, (*around, _NEGATED))
         yield from _placed(part.node, around)
     elif isinstance(part, Not):
         yield from _placed(part.clause, (*around, _NEGATED))
+    elif isinstance(part, Optional):
+        yield from _placed(part.clause, (*around, id(part), 0))
     elif part is not None:
         for number, clause in enumerate(part.clauses):
             yield from _placed(clause, (*around, id(part), number) if isinstance(part, Or) else around)
 
 
 class _Token(NamedTuple):
-    kind: str  # "label", "regex", "relation", "name", a punctuation mark, or "end"
+    kind: str  # "label", "regex", "relation", "name", "like", "variable", a punctuation mark, or "end"
     text: str
     at: int
     ignore_case: bool = False
@@ -193,7 +233,8 @@ class _Parser:
             raise self.error("the pattern is empty; a label alone is one, or __ for any node")
         node = self.node()
         if self.token.kind != "end":
-            raise self.error(f"{self.token.text!r} where a relation (such as < or ..) or the end was expected")
+            hint = "; a label with such a sign goes between double quotes" if self.token.kind in "{};" else ""
+            raise self.error(f"{self.token.text!r} where a relation (such as < or ..) or the end was expected{hint}")
         self.check_names(node)
         return node
 
@@ -226,11 +267,18 @@ class _Parser:
             raise self.error("too many brackets within each other", token)
 
     def node(self) -> PatternNode:
-        """Parse a node with its relations: TEST =name RELATION ..., or the same in parentheses."""
+        """Parse a node with its relations: TEST =name RELATION ..., or the same in parentheses; after `:`, others."""
         node = self.target()
-        if self.token.kind in ("relation", "!", "["):
-            return replace(node, clause=_joined(And, [c for c in (node.clause, self.relations()) if c is not None]))
-        return node
+        if self.token.kind in ("relation", "!", "?", "["):
+            node = _with_clauses(node, self.relations())
+        others: list[Clause] = []
+        while self.token.kind == ANYWHERE:
+            self.take()
+            other = self.target()
+            if self.token.kind in ("relation", "!", "?", "["):
+                other = _with_clauses(other, self.relations())
+            others.append(Related(ANYWHERE, other))
+        return _with_clauses(node, *others) if others else node
 
     def target(self) -> PatternNode:
         """Parse a node after a relation: without relations of its own unless it is in parentheses."""
@@ -249,11 +297,31 @@ class _Parser:
         if token.kind == "name":
             self.take()
             return PatternNode(LabelTest(None), token.text, reference=True, at=token.at)
+        if token.kind == "like":
+            self.take()
+            return PatternNode(LabelTest(None), token.text, reference=True, like=True, at=token.at)
         node = PatternNode(self.test())
+        variables: list[tuple[int, str]] = []
+        while self.token.kind == "variable":
+            variables.append(self.variable(node.test))
+        node = replace(node, variables=tuple(variables))
         if self.token.kind == "name":
             token = self.take()
             node = replace(node, name=token.text, at=token.at)
         return node
+
+    def variable(self, test: LabelTest) -> tuple[int, str]:
+        """Parse a variable of the preceding regular expression: #1%x."""
+        token = self.token
+        found = _VARIABLE.match(token.text)
+        assert found is not None
+        group = int(found[1])
+        if len(test.regexes) != 1 or test.labels or test.negated or test.labels is None:
+            raise self.error("a variable goes right after a regular expression: /^NP-(.*)/#1%x")
+        if group > test.regexes[0].groups:
+            raise self.error(f"the regular expression has {test.regexes[0].groups} groups in parentheses, not {group}")
+        self.take()
+        return group, found[2]
 
     def test(self) -> LabelTest:
         negated = self.token.kind == "!"
@@ -274,6 +342,8 @@ class _Parser:
             else:
                 found = "the end" if token.kind == "end" else repr(token.text)
                 hint = "; a label with such a sign goes between double quotes" if token.kind == "relation" else ""
+                if token.kind == "like":
+                    hint = f'; quote a label: "~{token.text}"'
                 raise self.error(f"{found} where a label, /regular expression/, __ or =name was expected{hint}", token)
             if self.token.kind != "|" or self.tokens[self.at + 1].kind not in ("label", "regex", "any"):
                 return LabelTest(None if anything else frozenset(labels), tuple(regexes), basic, negated)
@@ -289,7 +359,7 @@ class _Parser:
 
     def conjunction(self) -> Clause:
         clauses = [self.item()]
-        while self.token.kind in ("relation", "!", "[", "&"):
+        while self.token.kind in ("relation", "!", "?", "[", "&"):
             if self.token.kind == "&":
                 self.take()
             clauses.append(self.item())
@@ -299,6 +369,8 @@ class _Parser:
         token = self.take()
         if token.kind == "!":
             return Not(self.item())
+        if token.kind == "?":
+            return Optional(self.item())
         if token.kind == "[":
             self.enter(token)
             clause = self.relations()
@@ -309,7 +381,36 @@ class _Parser:
             return clause
         if token.kind != "relation":
             raise self.error("a relation (such as < or ..) was expected here", token)
-        return Related(token.text, self.target())
+        if token.text == _CHILDREN:
+            return self.children(self.take())
+        path = None
+        if token.text in PATHS:
+            if self.token.kind != "(":
+                raise self.error(f"the nodes of the path go between parentheses: {token.text}(NP)")
+            at = self.at
+            path = self.target()
+            if any(node.name is not None or node.variables for node, _ in _placed(path, ())):
+                raise self.error("the nodes of a path cannot have names or variables", self.tokens[at])
+        return Related(token.text, self.target(), path)
+
+    def children(self, opening: _Token) -> Clause:
+        """Parse the list of all children: {A ; B ; C}."""
+        self.enter(opening)
+        clauses: list[Clause] = []
+        while True:
+            clauses.append(Related(f"<{len(clauses) + 1}", self.node()))
+            sign = self.take()
+            if sign.kind == "}":
+                break
+            if sign.kind != ";":
+                raise self.error("children are listed as {A ; B ; C}", sign)
+        self.depth -= 1
+        return And((*clauses, Not(Related(f"<{len(clauses) + 1}", PatternNode(LabelTest(None))))))
+
+
+def _with_clauses(node: PatternNode, *clauses: Clause) -> PatternNode:
+    """Return the node with further clauses."""
+    return replace(node, clause=_joined(And, [clause for clause in (node.clause, *clauses) if clause is not None]))
 
 
 def _joined(kind: type[And] | type[Or], clauses: list[Clause]) -> Clause:
@@ -333,7 +434,11 @@ def _tokens(text: str) -> Iterator[_Token]:
                 yield _Token("regex", spelled, at, ignore_case)
             at = end
             continue
-        if c in "()[]!&|@":
+        if found := _VARIABLE.match(text, at):
+            yield _Token("variable", found.group(), at)
+            at = found.end()
+            continue
+        if c in "()[]!?&|@{};:":
             yield _Token(c, c, at)
             at += 1
             continue
@@ -346,13 +451,15 @@ def _tokens(text: str) -> Iterator[_Token]:
             yield _Token("relation", _SAME.get(relation, relation), at)
         elif found := _NAME.match(text, at):
             yield _Token("name", found.group(1), at)
+        elif found := _LIKE.match(text, at):
+            yield _Token("like", found.group(1), at)
         elif found := _LABEL.match(text, at):
-            label = found.group()
+            label = _ESCAPED.sub(r"\1", found.group())
             if dollar := _DOLLAR.match(text, found.end()):
                 yield _Token("label", label + "$", at)
                 at = dollar.end()
                 continue
-            yield _Token("any" if label == _ANYTHING else "label", label, at)
+            yield _Token("any" if found.group() == _ANYTHING else "label", label, at)
         else:
             raise PatternError(
                 f"{c!r} is not understood; a label with such a sign goes between double quotes", text, at

@@ -7,6 +7,10 @@ most characters cost one look-up. The price is that there are no back-references
 Supported are characters, `.`, sets `[a-z]` and `[^,.]`, `\d \w \s` and their complements `\D \W \S`, `\n \t`, `(...)`
 and `(?:...)`, `|`, `* + ? {2} {2,} {2,5}` (a `?` after them has no effect here), `^`, `$` and `\` before any character
 that is not alphanumeric. Like `re.search`, a search matches any part of the text; `$` is the very end.
+
+`find` returns the places of the match and its groups: the leftmost match, in which earlier alternatives and longer
+repetitions are preferred. It runs all threads of the automaton side by side in the order of preference (Pike's
+algorithm), in time proportional to the text's length and the number of states.
 """
 
 from __future__ import annotations
@@ -17,12 +21,15 @@ from functools import partial
 
 from sapwood.errors import UsageError, shortened
 
-# Maximum number of states of an automaton, depth of groups, and number of cached sets of states.
+# Maximum number of states of an automaton, of numbered groups, depth of groups, and number of cached sets of states.
 _MOST_STATES = 1000
+_MOST_GROUPS = 99
 _DEEPEST = 50
 _MOST_KEPT = 2000
 # Steps between two calls of `check`.
 _STRIDE = 20_000
+# Limits on what a replacement reads: a number of characters, and a multiple of those in the text.
+_FREE, _TIMES = 100_000, 20
 
 # A set of characters; and letters with a meaning after a backslash.
 _SET = re.compile(r"\[\^?+(?:\\.|[^\\])(?:\\.|[^\]\\])*\]", re.DOTALL)
@@ -51,14 +58,18 @@ class PatternError(UsageError):
 
 
 class _State:
-    """A state: it reads a character, or has empty transitions, optionally only at the start or the end."""
+    """A state: it reads a character, or has empty transitions, optionally only at the start or the end.
 
-    __slots__ = ("characters", "next", "where")
+    `save` is the number of the group's bound that it records, or -1: twice that of the group, and one more at its end.
+    """
 
-    def __init__(self, characters: re.Pattern[str] | None, next: list[int], where: str = "") -> None:
+    __slots__ = ("characters", "next", "save", "where")
+
+    def __init__(self, characters: re.Pattern[str] | None, next: list[int], where: str = "", save: int = -1) -> None:
         self.characters = characters
         self.next = next
         self.where = where
+        self.save = save
 
 
 class _Compiler:
@@ -72,6 +83,8 @@ class _Compiler:
         self.source = source
         self.states: list[_State] = []
         self.depth = 0
+        # Where each group begins in the text, in the order of its number.
+        self.groups: list[int] = []
 
     def error(self, problem: str, at: int | None = None) -> PatternError:
         return PatternError(problem, self.source, self.offset + (self.at if at is None else at))
@@ -79,10 +92,12 @@ class _Compiler:
     def peek(self) -> str:
         return self.text[self.at] if self.at < len(self.text) else ""
 
-    def add(self, characters: re.Pattern[str] | None = None, next: Iterable[int] = (), where: str = "") -> int:
+    def add(
+        self, characters: re.Pattern[str] | None = None, next: Iterable[int] = (), where: str = "", save: int = -1
+    ) -> int:
         if len(self.states) >= _MOST_STATES:
             raise self.error(f"the regular expression {shortened(self.text)!r} is too large; repeat less")
-        self.states.append(_State(characters, list(next), where))
+        self.states.append(_State(characters, list(next), where, save))
         return len(self.states) - 1
 
     def whole(self) -> tuple[int, int]:
@@ -175,15 +190,25 @@ class _Compiler:
             self.depth += 1
             if self.depth > _DEEPEST:
                 raise self.error("too many parentheses within each other", at)
+            group = None
             if self.text.startswith("?:", self.at):
                 self.at += 2
             elif self.peek() == "?":
                 raise self.error("(?...) is not understood: nothing can look around or refer back here", at)
+            else:
+                if at not in self.groups and len(self.groups) < _MOST_GROUPS:
+                    self.groups.append(at)
+                group = self.groups.index(at) + 1 if at in self.groups else None
             first, last = self.alternatives()
             if self.peek() != ")":
                 raise self.error("a parenthesis that is not closed", at)
             self.at += 1
             self.depth -= 1
+            if group is not None:
+                first = self.add(next=[first], save=2 * group)
+                end = self.add(save=2 * group + 1)
+                self.states[last].next.append(end)
+                last = end
             return first, last
         if c in ("*", "+", "?", "{"):
             raise self.error(f"nothing for {c!r} to repeat", at)
@@ -244,6 +269,10 @@ class Regex:
         compiler = _Compiler(text, re.IGNORECASE if ignore_case else 0, offset, text if source is None else source)
         self._first, self._accepting = compiler.whole()
         self._states = compiler.states
+        # Number of groups.
+        self.groups = len(compiler.groups)
+        # Where the last call of `find` stopped reading.
+        self._read = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -299,3 +328,85 @@ class Regex:
         if self._accepting in self._sets[number]:
             return True
         return self._accepting in self._closed(self._sets[number], start=not text, end=True)
+
+    def find(self, text: str, begin: int = 0) -> list[tuple[int, int] | None] | None:
+        """Return the bounds of the leftmost match at `begin` or later, then of its groups; None without a match.
+
+        A group that took no part in the match is None. `^` is the start of the whole text.
+
+        >>> Regex("(a+)(b)?").find("xaac")
+        [(1, 3), (1, 3), None]
+        """
+        found: list[int] | None = None
+        # Threads in the order of preference: a state that reads a character, and the bounds of groups so far.
+        threads: list[tuple[int, list[int]]] = []
+        empty = [-1] * (2 * self.groups + 2)
+        at = begin
+        for at in range(begin, len(text) + 1):
+            seen: set[int] = set()
+            ready: list[tuple[int, list[int]]] = []
+            starts = [*threads] if found is not None else [*threads, (self._first, [at, *empty[1:]])]
+            for state, bounds in starts:
+                accepted = self._advance(state, bounds, at, len(text), seen, ready)
+                if accepted is not None:
+                    found = accepted
+                    break
+            if at == len(text) or (not ready and found is not None):
+                break
+            c = text[at]
+            threads = []
+            for state, bounds in ready:
+                characters = self._states[state].characters
+                if characters is not None and characters.match(c):
+                    threads.extend((next, bounds) for next in self._states[state].next)
+        self._read = at
+        if found is None:
+            return None
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return [(first, last) if first >= 0 and last >= 0 else None for first, last in pairs]
+
+    def _advance(
+        self, state: int, bounds: list[int], at: int, end: int, seen: set[int], ready: list[tuple[int, list[int]]]
+    ) -> list[int] | None:
+        """Follow empty transitions by preference, adding threads that read a character; return bounds on acceptance.
+
+        Threads that are less preferred than acceptance are not added.
+        """
+        waiting = [(state, bounds)]
+        while waiting:
+            number, bounds = waiting.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            here = self._states[number]
+            if here.save >= 0:
+                bounds = [*bounds[: here.save], at, *bounds[here.save + 1 :]]
+            if number == self._accepting:
+                return [bounds[0], at, *bounds[2:]]
+            if here.characters is not None:
+                ready.append((number, bounds))
+                continue
+            if (here.where == "^" and at > 0) or (here.where == "$" and at < end):
+                continue
+            waiting.extend((next, bounds) for next in reversed(here.next))
+        return None
+
+    def replace(self, text: str, replacement: Callable[[list[str | None]], str]) -> str:
+        """Replace all matches, from left to right, by what `replacement` makes of the match and its groups."""
+        pieces: list[str] = []
+        at = read = 0
+        while at <= len(text) and (found := self.find(text, at)) is not None:
+            first, last = found[0] or (at, at)
+            read += self._read - at
+            if read > _FREE + _TIMES * len(text):
+                raise UsageError(f"/{shortened(self.text)}/ takes too long to replace in {shortened(text)!r}; say more")
+            pieces += [text[at:first], replacement(texts_of(text, found))]
+            if last == first:
+                pieces.append(text[first : first + 1])
+            at = max(last, first + 1)
+        return "".join([*pieces, text[at:]])
+
+
+def texts_of(text: str, bounds: Iterable[tuple[int, int] | None]) -> list[str | None]:
+    """Return the parts of a text at these bounds."""
+    return [None if pair is None else text[slice(*pair)] for pair in bounds]

@@ -18,19 +18,6 @@ from sapwood.storage.shapes import Array, Bool, Int
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.search.table import TreeTable
 
-_INVERSES = {
-    "<": ">", "<:": ">:", "<#": ">#", "<<": ">>", "<<,": ">>,", "<<-": ">>-", "<<:": ">>:", "<<#": ">>#",
-    ".": ",", "..": ",,", "$+": "$-", "$++": "$--", "$": "$", "==": "==",
-}  # fmt: skip
-_INVERSES.update({there: back for back, there in _INVERSES.items()})
-
-
-def inverse(relation: str) -> str:
-    """Return the inverse relation: that of `y` to `x` when `x` has this one to `y`."""
-    if relation in _INVERSES:
-        return _INVERSES[relation]
-    return {"<": ">", ">": "<"}[relation[0]] + relation[1:]
-
 
 class Relations:
     """The relations between the nodes of some trees.
@@ -52,8 +39,13 @@ class Relations:
         self.numbers = np.arange(self.size, dtype=np.int32)
         self.has_parent = table.parents >= 0
 
-    def related(self, relation: str, to: Bool[Array, "nodes"]) -> Bool[Array, "nodes"]:
-        """Return the nodes that have the relation to one of those in `to`."""
+    def related(
+        self, relation: str, to: Bool[Array, "nodes"], path: Bool[Array, "nodes"] | None = None
+    ) -> Bool[Array, "nodes"]:
+        """Return the nodes that have the relation to one of those in `to`; relations along paths, through `path`."""
+        if path is not None:
+            along = {"<+": self._down_through, ">+": self._up_through, ".+": self._before_through}
+            return along.get(relation, self._after_through)(to, path)
         simple: dict[str, Callable[[Bool[Array, "nodes"]], Bool[Array, "nodes"]]] = {
             "<<": self._dominates,
             ">>": self._dominated,
@@ -67,6 +59,8 @@ class Relations:
             "$++": self._later_sister,
             "$--": self._earlier_sister,
             "==": lambda to: to,
+            "<=": lambda to: to | self.related("<", to),
+            ":": self._anywhere,
         }
         if relation in simple:
             return simple[relation](to)
@@ -147,6 +141,46 @@ class Relations:
             found |= found[following]
             following = following[following]
         return found[:-1]
+
+    # -- along paths
+
+    def _down_through(self, to: Bool[Array, "nodes"], path: Bool[Array, "nodes"]) -> Bool[Array, "nodes"]:
+        # A node on the path passes the relation on to its parent; each step doubles the length of paths.
+        found = np.append(self.related("<", to), False)
+        nowhere = self.size
+        following = np.full(self.size + 1, nowhere, dtype=np.int32)
+        on_path = path & self.has_parent
+        following[:-1][on_path] = self.parents[on_path]
+        while (following != nowhere).any():
+            found[following[found]] = True
+            found[nowhere] = False
+            following = following[following]
+        return found[:-1]
+
+    def _up_through(self, to: Bool[Array, "nodes"], path: Bool[Array, "nodes"]) -> Bool[Array, "nodes"]:
+        on_path = path & self.has_parent
+        found = to | self._chain(False, on_path, to)
+        return self.has_parent & found[self.parents]
+
+    def _before_through(self, to: Bool[Array, "nodes"], path: Bool[Array, "nodes"]) -> Bool[Array, "nodes"]:
+        # Whether one of the nodes begins at a place between words, or a path of nodes that leads to one.
+        reached = np.zeros(int(self.table.words_before[-1]) + 1, dtype=bool)
+        reached[self._first[to]] = True
+        inside = path & (self._last < self._bounds[1])
+        _spread(reached, self._last[inside], self._first[inside], backwards=True)
+        return reached[self._last] & (self._last < self._bounds[1])
+
+    def _after_through(self, to: Bool[Array, "nodes"], path: Bool[Array, "nodes"]) -> Bool[Array, "nodes"]:
+        reached = np.zeros(int(self.table.words_before[-1]) + 1, dtype=bool)
+        reached[self._last[to]] = True
+        inside = path & (self._first > self._bounds[0])
+        _spread(reached, self._first[inside], self._last[inside], backwards=False)
+        return reached[self._first] & (self._first > self._bounds[0])
+
+    def _anywhere(self, to: Bool[Array, "nodes"]) -> Bool[Array, "nodes"]:
+        trees = np.zeros(len(self.table), dtype=bool)
+        trees[self.table.trees_of_nodes[to]] = True
+        return trees[self.table.trees_of_nodes]
 
     # -- above and below
 
@@ -231,3 +265,17 @@ class Relations:
 def _counts(values: Int[Array, "places"] | Bool[Array, "places"]) -> Int[Array, "bounds"]:
     """Return the sum of the values before each position, and the total."""
     return np.concatenate([[0], np.cumsum(values)])
+
+
+def _spread(
+    reached: Bool[Array, "places"], sources: Int[Array, "steps"], targets: Int[Array, "steps"], *, backwards: bool
+) -> None:
+    """Mark the targets of steps from marked places; all steps lead backwards, or all forwards."""
+    steps = np.unique(np.stack([sources, targets]), axis=1) if len(sources) else np.zeros((2, 0), dtype=np.int64)
+    if backwards:
+        steps = steps[:, ::-1]
+    marks = reached.tolist()
+    for source, target in zip(*steps.tolist(), strict=True):
+        if marks[source]:
+            marks[target] = True
+    reached[:] = marks

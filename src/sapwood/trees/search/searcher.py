@@ -1,37 +1,45 @@
 """Search for tree patterns.
 
 A pattern is evaluated from its innermost nodes outwards: the set of nodes that pass a test, the set of nodes with a
-relation to one of those, and so on (`sapwood.trees.search.relations`). Sets cannot express references to a name (`=x`).
-A pattern with references is evaluated once for each node that could have the name, on copies of the tree that differ in
-the node with the name; the number of copies is bounded.
-
-The nodes of the names are chosen afterwards, from the outermost node inwards, and the first that fits is taken: the
-members of the sets always lead to a match.
+relation to one of those, and so on (`sapwood.trees.search.relations`). Sets cannot express references to a name (`=x`)
+or a variable: such parts are assumed to hold. For patterns with names, a kernel then decides at each of the resulting
+nodes whether the pattern matches, and chooses the nodes of the names, by backtracking within the sets. Where nothing is
+referred to, the first choice is always right; the number of steps in a tree is bounded.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, pairwise, product
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from sapwood.errors import TimedOut, UsageError
+from sapwood.kernels import match_pattern
 from sapwood.storage.shapes import Array, Bool, Int64
 from sapwood.trees.heads.rules import HeadRules
-from sapwood.trees.search.patterns import And, Clause, LabelTest, Not, Or, Pattern, PatternNode, Related, parse_pattern
-from sapwood.trees.search.relations import Relations, inverse
+from sapwood.trees.search.patterns import (
+    And,
+    Clause,
+    LabelTest,
+    Not,
+    Optional,
+    Pattern,
+    PatternNode,
+    Related,
+    parse_pattern,
+)
+from sapwood.trees.search.program import Oracle, PatternProgram
+from sapwood.trees.search.relations import Relations
 from sapwood.trees.search.table import TreeTable
 from sapwood.trees.tree import Tree
 
-# Nodes per block, and maximum number of nodes in the copies of a tree.
+# Nodes per block, and maximum number of steps to match a pattern with references in a tree.
 _BLOCK = 1 << 19
-_MOST_COPIED = 1 << 23
+_MOST_STEPS = 200_000_000
 _TREES = 5000
-_NOWHERE = -1
 
 
 class NodeRef(NamedTuple):
@@ -96,21 +104,23 @@ class Searcher:
         self.pattern = parse_pattern(pattern) if isinstance(pattern, str) else pattern
         self.heads = HeadRules.english() if heads is None else heads
         self.clock = _Clock(timeout)
+        self._program = PatternProgram(self.pattern)
+        self._has_names = bool(self._program.names or self._program.variables)
 
     def matches(self, trees: TreeTable | Iterable[Tree]) -> Iterator[PatternMatch]:
         """Yield the matches, tree by tree, in the order of the nodes."""
         for table in _tables(trees):
             before = _Before(table)
-            for sets in self._blocks(table):
-                for node, local in zip(sets.nodes.tolist(), sets.local.tolist(), strict=True):
-                    named = sets.named(local)
-                    names = {name: before.place(sets.origin(at)) for name, at in named.items()}
+            for found in self._blocks(table):
+                for node, named in zip(found.nodes.tolist(), found.names.tolist(), strict=True):
+                    pairs = zip(self._program.names, named, strict=False)
+                    names = {name: before.place(at) for name, at in pairs if at >= 0}
                     tree = int(table.trees_of_nodes[node])
                     yield PatternMatch(table.first + tree, before.place(node), names)
 
     def nodes(self, table: TreeTable) -> Int64[Array, "matches"]:
         """Return the numbers of the nodes in the table that match."""
-        found = [sets.nodes for sets in self._blocks(table)]
+        found = [matches.nodes for matches in self._blocks(table)]
         return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
     def count(self, trees: TreeTable | Iterable[Tree]) -> SearchSummary:
@@ -123,19 +133,37 @@ class Searcher:
             total += len(table)
         return SearchSummary(matches, matching, total)
 
-    def _blocks(self, table: TreeTable) -> Iterator[_Sets]:
+    def _blocks(self, table: TreeTable) -> Iterator[_Matches]:
         """Yield the matches in one block of trees after another."""
         accepted = {id(node.test): self._accepted(node.test, table) for node in self.pattern.nodes()}
         bounds = _cut(np.diff(table.begins), _BLOCK)
         for first, last in pairwise(bounds):
             part = table.part(first, last)
-            offset = int(table.begins[first])
-            sets = _Sets(self, part, accepted, {}, np.arange(len(part.symbols)) + offset)
-            if not self.pattern.joined:
-                yield sets
+            sets = _Sets(self, part, accepted)
+            nodes = np.flatnonzero(sets.root)
+            if not self._has_names:
+                yield _Matches(nodes + int(table.begins[first]), np.zeros((len(nodes), 0), dtype=np.int64))
                 continue
-            for copies, fixed, origins in _copies(part, sets, self.pattern.joined):
-                yield _Sets(self, copies, accepted, fixed, origins + offset)
+            yield self._named(part, nodes, sets.held, int(table.begins[first]))
+
+    def _named(
+        self, part: TreeTable, nodes: Int64[Array, "candidates"], held: Bool[Array, "parts nodes"], offset: int
+    ) -> _Matches:
+        """Return which of the candidates match, with the nodes of the pattern's names."""
+        program = self._program
+        oracle = Oracle(part.spellings, program.tests, self.heads, self.clock.check)
+        matching, named, too_long = match_pattern(
+            program.table(), np.array(program.lists, dtype=np.int32), len(program.names), len(program.variables),
+            len(part.spellings), part.n_labels, oracle, part.symbols, part.parents, part.begins, nodes, held,
+            _MOST_STEPS,
+        )  # fmt: skip
+        if too_long >= 0:
+            names = " and ".join([*self.pattern.joined, *self.pattern.variables])
+            raise UsageError(
+                f"tree {part.first + too_long + 1} has too many nodes that could be {names}; "
+                "say more about them, or refer to fewer names"
+            )
+        return _Matches(matching + offset, np.where(named < 0, named, named + offset))
 
     def _accepted(self, test: LabelTest, table: TreeTable) -> Bool[Array, "spellings"]:
         self.clock.check()
@@ -144,92 +172,66 @@ class Searcher:
         return np.fromiter(found, dtype=bool, count=len(table.spellings))
 
 
+class _Matches(NamedTuple):
+    """The nodes that match, and those of each name; -1 if a match has none."""
+
+    nodes: Int64[Array, "matches"]
+    names: Int64[Array, "matches names"]
+
+
 class _Sets:
     """The nodes of some trees that fit each node and clause of a pattern.
 
-    Without `fixed`, references to names are assumed to fit, so that there may be too many matches, never too few.
+    References to names and variables are assumed to fit, so that there may be too many nodes, never too few.
+
+    Attributes
+    ----------
+    root
+        The nodes that match, or may match.
+    held
+        For each row of the pattern's table, where that part holds, or may hold.
     """
 
-    def __init__(
-        self,
-        searcher: Searcher,
-        table: TreeTable,
-        accepted: Mapping[int, Bool[Array, "spellings"]],
-        fixed: Mapping[str, Bool[Array, "nodes"]],
-        origins: Int64[Array, "nodes"],
-    ) -> None:
+    def __init__(self, searcher: Searcher, table: TreeTable, accepted: Mapping[int, Bool[Array, "spellings"]]) -> None:
         self.searcher = searcher
         self.table = table
         self.accepted = accepted
-        self.fixed = fixed
-        self._origins = origins
+        self._program = searcher._program
         self._relations = Relations(table, searcher.heads)
-        self.held: dict[int, Bool[Array, "nodes"]] = {}
-        root = self._fitting(searcher.pattern.root, True)
-        local = np.flatnonzero(root)
-        # The first matching copy of a tree is used.
-        self.nodes, first = np.unique(origins[local], return_index=True)
-        self.local = local[first]
-        self._single: tuple[int, Relations] | None = None
+        rows = len(self._program.parts) if searcher._has_names else 0
+        self.held = np.zeros((rows, len(table.symbols)), dtype=bool)
+        self.root = self._fitting(searcher.pattern.root, True)
 
-    def origin(self, node: int) -> int:
-        """Return the number of a node in the whole table."""
-        return int(self._origins[node])
+    def _keep(self, part: PatternNode | Clause, found: Bool[Array, "nodes"], positive: bool) -> None:
+        if len(self.held):
+            # In a negation, what is not known for certain may hold.
+            self.held[self._program.numbers[id(part)]] = found if positive or self._program.is_pure(part) else True
 
     def _fitting(self, node: PatternNode, positive: bool) -> Bool[Array, "nodes"]:
         self.searcher.clock.check()
-        if node.reference and not self.fixed:
+        if node.reference or (node.variables and not positive):
             found = np.full(len(self.table.symbols), positive)
-        elif node.reference:
-            found = self.fixed[node.name or ""]
         else:
             found = self.accepted[id(node.test)][self.table.symbols]
-            if node.name is not None and node.name in self.fixed:
-                found &= self.fixed[node.name]
         if node.clause is not None:
             found = found & self._holding(node.clause, positive)
-        self.held[id(node)] = found
+        self._keep(node, found, positive)
         return found
 
     def _holding(self, clause: Clause, positive: bool) -> Bool[Array, "nodes"]:
         if isinstance(clause, Related):
-            found = self._relations.related(clause.relation, self._fitting(clause.node, positive))
+            path = None if clause.path is None else self._fitting(clause.path, positive)
+            found = self._relations.related(clause.relation, self._fitting(clause.node, positive), path)
         elif isinstance(clause, Not):
             found = ~self._holding(clause.clause, not positive)
+        elif isinstance(clause, Optional):
+            self._holding(clause.clause, positive)
+            found = np.ones(len(self.table.symbols), dtype=bool)
         else:
             join = np.logical_and if isinstance(clause, And) else np.logical_or
             found = join.reduce([self._holding(part, positive) for part in clause.clauses])
-        self.held[id(clause)] = found
+        self._keep(clause, found, positive)
         return found
-
-    def named(self, root: int) -> dict[str, int]:
-        """Return the nodes of the pattern's names in the match at `root`."""
-        names: dict[str, int] = {}
-        if not self.searcher.pattern.names:
-            return names
-        tree = int(self.table.trees_of_nodes[root])
-        begin, end = int(self.table.begins[tree]), int(self.table.begins[tree + 1])
-        if self._single is None or self._single[0] != tree:
-            self._single = tree, Relations(self.table.part(tree, tree + 1), self.searcher.heads)
-        relations = self._single[1]
-        waiting: list[tuple[PatternNode | Clause, int]] = [(self.searcher.pattern.root, root)]
-        while waiting:
-            part, at = waiting.pop()
-            if isinstance(part, PatternNode):
-                if part.name is not None and not part.reference:
-                    names[part.name] = at
-                if part.clause is not None:
-                    waiting.append((part.clause, at))
-            elif isinstance(part, Related):
-                there = np.zeros(end - begin, dtype=bool)
-                there[at - begin] = True
-                there = relations.related(inverse(part.relation), there) & self.held[id(part.node)][begin:end]
-                waiting.append((part.node, begin + int(np.argmax(there))))
-            elif isinstance(part, And):
-                waiting.extend((clause, at) for clause in part.clauses)
-            elif isinstance(part, Or):
-                waiting.append((next(clause for clause in part.clauses if self.held[id(clause)][at]), at))
-        return {name: names[name] for name in self.searcher.pattern.names if name in names}
 
 
 class _Before:
@@ -264,62 +266,3 @@ def _cut(sizes: Int64[Array, "trees"], most: int) -> list[int]:
     """Return where to cut a sequence of trees so that each piece has about `most` nodes."""
     pieces = np.cumsum(sizes) // most
     return [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), len(sizes)] if len(sizes) else []
-
-
-def _copies(
-    table: TreeTable, sets: _Sets, names: list[str]
-) -> Iterator[tuple[TreeTable, dict[str, Bool[Array, "nodes"]], Int64[Array, "nodes"]]]:
-    """Yield copies of the trees, one for each choice of the nodes that have these names.
-
-    Each item is a table of copies, the nodes that have each name, and the original numbers of all nodes.
-    """
-    pattern = sets.searcher.pattern
-    named = {node.name: node for node in pattern.nodes() if not node.reference}
-    candidates = {name: np.flatnonzero(sets.held[id(named[name])]) for name in names}
-    waiting: list[tuple[int, ...]] = []
-    size = 0
-    for tree in np.unique(table.trees_of_nodes[sets.local]).tolist():
-        begin, end = int(table.begins[tree]), int(table.begins[tree + 1])
-        # If no node can have a name, an alternative without it may still hold.
-        choices = [
-            nodes[slice(*np.searchsorted(nodes, [begin, end]))].tolist() or [_NOWHERE] for nodes in candidates.values()
-        ]
-        needed = math.prod(map(len, choices)) * (end - begin)
-        if needed > _MOST_COPIED:
-            raise UsageError(
-                f"tree {table.first + tree + 1} has too many nodes that could be {' and '.join(names)}; "
-                "say more about them, or refer to fewer names"
-            )
-        if waiting and size + needed > _BLOCK:
-            yield _copied(table, waiting, names)
-            waiting, size = [], 0
-        waiting.extend((tree, *chosen) for chosen in product(*choices))
-        size += needed
-    if waiting:
-        yield _copied(table, waiting, names)
-
-
-def _copied(
-    table: TreeTable, copies: list[tuple[int, ...]], names: list[str]
-) -> tuple[TreeTable, dict[str, Bool[Array, "nodes"]], Int64[Array, "nodes"]]:
-    trees, *chosen = np.array(copies, dtype=np.int64).T
-    sizes = np.diff(table.begins)[trees]
-    begins = np.concatenate([[0], np.cumsum(sizes)])
-    shifts = table.begins[trees] - begins[:-1]
-    of_nodes = np.repeat(shifts, sizes)
-    origins = np.arange(begins[-1]) + of_nodes
-    parents = np.where(table.parents[origins] < 0, -1, table.parents[origins] - of_nodes)
-    made = TreeTable(
-        table.spellings,
-        table.n_labels,
-        table.symbols[origins],
-        parents.astype(np.int32),
-        (table.ends[origins] - of_nodes).astype(np.int32),
-        begins,
-        table.lines[trees],
-    )
-    fixed = {}
-    for name, nodes in zip(names, chosen, strict=True):
-        fixed[name] = np.zeros(len(origins), dtype=bool)
-        fixed[name][(nodes - shifts)[nodes != _NOWHERE]] = True
-    return made, fixed, origins

@@ -17,7 +17,7 @@ import numpy as np
 from sapwood.errors import InputError
 from sapwood.storage.files import STANDARD_STREAM, name_of, open_binary, read_lines
 from sapwood.storage.shapes import Array, Int, Int32, Int64
-from sapwood.trees.formats.brackets import TOKENS, OnBad, unescape_label
+from sapwood.trees.formats.brackets import TOKENS, OnBad, escape_label, unescape_label
 from sapwood.trees.formats.registry import InputFormat, detect_format, locate_trees
 from sapwood.trees.tree import Tree, from_preorder
 
@@ -98,10 +98,10 @@ class TreeTable:
         where = np.zeros(len(begins) - 1, dtype=np.int64) if lines is None else np.array(lines, dtype=np.int64)
         numbers, parent_of, end_of = (np.array(column, dtype=np.int32) for column in (symbols, parents, ends))
         starts = np.array(begins, dtype=np.int64)
-        return cls._numbered(list(labels), list(words), numbers, parent_of, end_of, starts, where, first)
+        return cls.numbered(list(labels), list(words), numbers, parent_of, end_of, starts, where, first)
 
     @classmethod
-    def _numbered(
+    def numbered(
         cls,
         labels: list[str],
         words: list[str],
@@ -135,7 +135,7 @@ class TreeTable:
             [text[begin:end].decode("utf-8") for begin, end in places.reshape(-1, 2).tolist()]
             for places in (labels, words)
         ]
-        return cls._numbered(
+        return cls.numbered(
             [unescape_label(label) if label else "" for label in found[0]],
             [TOKENS.read(word) for word in found[1]],
             *(symbols, parents, ends, begins, lines),
@@ -165,6 +165,30 @@ class TreeTable:
             self.lines[first:last],
             self.first + first,
         )
+
+    def to_brackets(self) -> bytes:
+        """Return all trees in Penn brackets, one per line, as `format_tree` writes them."""
+        from sapwood.kernels import write_brackets
+
+        used, inverse = np.unique(self.symbols, return_inverse=True)
+        symbols = inverse.astype(np.int32).reshape(-1)
+        n_labels = int(np.searchsorted(used, self.n_labels))
+        labels = [self.spellings[symbol] for symbol in used[:n_labels].tolist()]
+        words = [self.spellings[symbol] for symbol in used[n_labels:].tolist()]
+        # Phrases without a label are written without one, tags are not.
+        texts = [escape_label(label) if label else "" for label in labels]
+        texts += [TOKENS.write(word) for word in words]
+        if "" in labels:
+            tags = self.parents[symbols >= n_labels]
+            unlabelled = tags[symbols[tags] == labels.index("")]
+            texts.insert(n_labels, escape_label(""))
+            symbols[symbols >= n_labels] += 1
+            symbols[unlabelled] = n_labels
+            n_labels += 1
+        encoded = [text.encode("utf-8") for text in texts]
+        bounds = np.concatenate([[0], np.cumsum([len(text) for text in encoded], dtype=np.int64)]).astype(np.int64)
+        spelled = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        return write_brackets(symbols, self.ends, self.begins, spelled, bounds, n_labels).tobytes()
 
     def tree(self, number: int) -> Tree:
         """Return a tree."""
