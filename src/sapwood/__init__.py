@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from sapwood.pipeline.compress import compress
     from sapwood.pipeline.train import train
     from sapwood.runtime.progress import Bars as Bars
+    from sapwood.treebank.rewriting.rewriter import rewrite
+    from sapwood.treebank.rewriting.rules import RewriteRules as RewriteRules
     from sapwood.trees import Corpus, Tree
     from sapwood.trees import HeadRules as HeadRules
     from sapwood.trees import Lexicon as Lexicon
@@ -68,6 +70,7 @@ _HOMES = {
     "pipeline.compress": ("compress",),
     "pipeline.train": ("train",),
     "runtime.progress": ("Bars",),
+    "treebank": ("RewriteRules", "rewrite"),
     "trees": ("Corpus", "HeadRules", "Lexicon", "Normaliser", "Tree", "TreeTransform"),
     "trees.formats.labels": ("explain",),
     "trees.formats.registry": ("read_trees",),
@@ -97,6 +100,7 @@ __all__ = [
     "induce",
     "load",
     "read_trees",
+    "rewrite",
     "train",
 ]
 
@@ -116,6 +120,7 @@ _PACKAGES = (
     "numerics",
     "pipeline",
     "plots",
+    "treebank",
     "trees",
     "web",
 )

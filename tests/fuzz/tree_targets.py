@@ -14,9 +14,11 @@ from fuzz.mutations import text
 from sapwood.inference import Parser
 from sapwood.inference.constraints import requirements
 from sapwood.learn.lpcfg.pcfg import PCFG
+from sapwood.treebank.rewriting.rewriter import rewrite
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats.registry import file_footer, file_header, format_as, read_trees
 from sapwood.trees.partial import PartialTree, read_partial
+from sapwood.trees.search.regex import Regex
 from sapwood.trees.search.searcher import Searcher
 from sapwood.trees.search.table import read_table
 from sapwood.trees.tree import Tree
@@ -117,10 +119,43 @@ def _use_pattern(path: Path) -> None:
     Searcher(path.read_text(encoding="utf-8", errors="replace"), timeout=5).count(map(Tree.parse, TREES))
 
 
+def _use_rules(path: Path) -> None:
+    rules = path.read_text(encoding="utf-8", errors="replace")
+    trees = list(map(Tree.parse, TREES))
+    for tree in rewrite(trees, rules, allow_word_changes=True):
+        assert Tree.parse(str(tree)) == tree
+
+
+def _use_regex(path: Path) -> None:
+    """Search, find and replace; the first line is the expression, the rest is the text."""
+    regex, _, rest = path.read_text(encoding="utf-8", errors="replace").partition("\n")
+    expression = Regex(regex)
+    found = expression.find(rest)
+    assert expression.search(rest) == (found is not None)
+    expression.replace(rest, lambda groups: groups[-1] or "")
+
+
 TREE_TEXTS = {
+    "rules": written(
+        "% =x =y relabel delete prune excise insert move replace createSubtree adjoin adjoinF coindex split join "
+        "$+ $- >1 >-1 >2 (A a) (B (C@)) /(.)(.*)/ ={x} %{v} #1%v ?< <+(NP) ~x : <...{ A ; }",
+        "NP=x < (DT=y $+ __=z)\nrelabel x ={x}-1\ncreateSubtree NB y z\nmove y >-1 x\n",
+        "% a comment\n/^V(.*)/#1%v=x > VP=y\nrelabel y /P$/P%{v}/\nexcise y x\n",
+        "S=x ?< NP=y !< DONE\ninsert (DONE *) >1 x\nadjoin (Q (R@)) y\nprune y\n",
+        "NN=x > NP=y\nsplit x /^(.)(.+)$/ A B\n\nA=x $+ B=y\njoin x y NN\nS=x < NP=y\ncoindex x y\nreplace y (A a) y\n",
+        use=_use_rules,
+    ),
+    "regex": written(
+        "( ) (?: | * + ? {2,3} ^ $ [^ ] [a-z] . \\ \\d a b",
+        "^(a|b)*c{2,}(?:[^d]+e?)$\nabcccxe",
+        "(a*)*b\n" + "a" * 3000,
+        "((a?){20}a){20}\n" + "a" * 500,
+        use=_use_regex,
+    ),
     "pattern": written(
         'NP =x < << $.. . !< [ ] ( ) | & @ __ / ^ $ * {2} <2 <# == " \\',
         'NP=x < (PP !<< /^N(N|P){1,3}$/i) [ $.. @VP | .. "the" & > =x ]',
+        "/^(.)(.*)$/#1%a#2%b=x <+(NP|VP) (__=y ?<# ~x) !.+(@NP) /(.*)/#1%a : =y <...{ A ; B=z } <= __",
         use=_use_pattern,
     ),
     "brackets": written("( ) (( )) (NP -LRB- /* */ # *x* ( ) -NONE- *T*-1 | @ ^ ~", "\n".join(TREES), use=_use_trees),

@@ -32,6 +32,7 @@ _COMMANDS = {
     "package": ("sapwood.cli.models.package", "Package a model as a Python wheel."),
     "models": ("sapwood.cli.models.installed", "List installed models."),
     "search": ("sapwood.cli.treebank.search", "Search treebanks with tree patterns."),
+    "rewrite": ("sapwood.cli.treebank.rewrite", "Rewrite trees by rules: patterns and operations."),
     "minimise": ("sapwood.cli.models.minimise", "Compress a model: fewer hidden states, faster parsing."),
     "plot": ("sapwood.cli.plot", "Plot training curves, or the singular values of a model."),
     "anchors": ("sapwood.cli.unsupervised.anchors", "Find the hidden states of a co-occurrence matrix."),

@@ -1,1 +1,1 @@
-"""Commands for treebanks: `convert`, `search` and `select`."""
+"""Commands for treebanks: `convert`, `rewrite`, `search`, `select`, `split` and `tokenise`."""

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
 from typing import Any
 
 import click
 import numpy as np
 
 from sapwood.cli.options import common
-from sapwood.cli.options.output import note_learned_heads, to_option, tree_output
+from sapwood.cli.options.output import to_option, tree_output
 from sapwood.cli.options.types import ABOVE_ZERO, POSITIVE
-from sapwood.runtime.progress import Progress
+from sapwood.cli.treebank.reading import fit_heads_to, read_files
 from sapwood.storage.files import STANDARD_STREAM, name_of, open_output
 from sapwood.trees import HeadRules, Tree
-from sapwood.trees.formats.registry import BadTrees, InputFormat
-from sapwood.trees.heads.learned import ENOUGH_TREES, LEARNED, fit_heads
-from sapwood.trees.heads.rules import count_labels
+from sapwood.trees.formats.registry import InputFormat
 from sapwood.trees.search.searcher import PatternMatch, Searcher
-from sapwood.trees.search.table import TreeTable, read_tables
+from sapwood.trees.search.table import TreeTable
 from sapwood.trees.search.unseen import UnseenLabels
 
 
@@ -81,9 +79,9 @@ def command(
     common.refuse_replacing({"-o": output}, [*paths, common.head_file(heads)])
     searcher = Searcher(pattern, heads=None if heads is None else HeadRules.named(heads), timeout=timeout)
     unseen, progress = UnseenLabels(searcher.pattern), common.make_progress(quiet)
-    tables = _read(paths, input_format, skip_bad, progress, unseen)
+    tables = read_files(paths, input_format, skip_bad, progress, "searching", unseen)
     if heads is None and ("#" in pattern or output_format == "conllu"):
-        tables = _fit_heads(searcher, tables, progress)
+        tables = fit_heads_to(searcher, tables, progress)
     if only_count:
         counts = _count(searcher, (table for _, table in tables))
         with open_output(output) as stream:
@@ -114,39 +112,6 @@ def _check_options(context: click.Context) -> None:
         common.refuse_given(
             context, ["subtrees"], "cannot be used with -v: trees without a match have no matching subtrees"
         )
-
-
-def _read(
-    paths: Sequence[str], input_format: InputFormat, skip_bad: bool, progress: Progress, unseen: UnseenLabels
-) -> Iterator[tuple[str, TreeTable]]:
-    """Yield the trees of all files, as tables.
-
-    At the end of each file, report the number of skipped trees; at the end of all, the labels that no tree has.
-    """
-    with progress.stage("searching", unit="trees") as stage:
-        for path in paths:
-            bad = BadTrees() if skip_bad else None
-            for table in read_tables(path, format=input_format, on_bad=bad):
-                unseen.add(table)
-                yield path, table
-                stage.step(len(table))
-            if bad is not None and bad.count:
-                progress.note(bad.report())
-    for message in unseen.messages():
-        progress.note(message)
-
-
-def _fit_heads(
-    searcher: Searcher, tables: Iterator[tuple[str, TreeTable]], progress: Progress
-) -> Iterator[tuple[str, TreeTable]]:
-    """Give a searcher head rules that fit the first trees, or are learned from them; return all trees."""
-    first = list(islice(tables, 1))
-    for path, table in first:
-        trees = [table.tree(number) for number in range(min(len(table), ENOUGH_TREES))]
-        searcher.heads = fit_heads(trees)
-        if searcher.heads.name == LEARNED:
-            note_learned_heads(count_labels(trees)[0], name_of(path), f"its first {len(trees):,} trees", progress)
-    return chain(first, tables)
 
 
 def _count(searcher: Searcher, tables: Iterable[TreeTable]) -> tuple[int, int, int]:

@@ -1,0 +1,1 @@
+"""Rewriting of trees by rules: a pattern, then operations on its named nodes."""
