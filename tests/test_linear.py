@@ -21,6 +21,8 @@ import pytest
 from sapwood.automata.wcfg.files import format_grammar, parse_grammar
 from sapwood.errors import SapwoodError
 from sapwood.evaluate import EvalbParameters, Scorer
+from sapwood.evaluate.agreement import measure_agreement
+from sapwood.evaluate.consistency import Source, check_consistency
 from sapwood.evaluate.unlabelled import spans_of
 from sapwood.grammar.io.berkeley import read_rules
 from sapwood.grammar.io.unary_chains import single_steps
@@ -110,6 +112,22 @@ def scored(tree: Tree) -> None:
     scorer.result()
 
 
+def checked(tree: Tree) -> None:
+    report = check_consistency([(one, Source("x", 1, 1)) for one in (tree, flattened(tree))])
+    report.format()
+    report.to_dict()
+
+
+def compared(tree: Tree) -> None:
+    result = measure_agreement([(tree, flattened(tree), ("a", "b"))], agreed=True)
+    result.format()
+    result.to_dict()
+
+
+def flattened(tree: Tree) -> Tree:
+    return Tree("S", tree.preterminals())
+
+
 def cases() -> dict[str, Case]:
     found: dict[str, Case] = {}
     for name, make in SHAPES.items():
@@ -138,6 +156,8 @@ def cases() -> dict[str, Case]:
             "equal": lambda tree: (hash(tree), tree == Tree.parse(str(tree)), tree.depth(), tree.words()),
             "score": scored,
             "spans": spans_of,
+            "check": checked,
+            "agree": compared,
             "partial": lambda tree: list(parse_partial([(1, format_partial(tree) + "\n")], source="x")),
             "punctuation": without_punctuation,
             "search": lambda tree: Searcher("A < B | << N").count([tree]),

@@ -25,6 +25,8 @@ _COMMANDS = {
     "sample": ("sapwood.cli.models.sample", "Sample trees or sentences from a grammar."),
     "diagnose": ("sapwood.cli.diagnose", "Estimate how many hidden states a treebank supports."),
     "serve": ("sapwood.cli.serve", "Explore models and treebanks in a browser."),
+    "check": ("sapwood.cli.treebank.check", "Find probable annotation errors in a treebank."),
+    "agree": ("sapwood.cli.treebank.agree", "Measure the agreement of two annotators."),
     "select": ("sapwood.cli.treebank.select", "Select and parse the sentences to annotate next."),
     "convert": ("sapwood.cli.treebank.convert", "Convert trees between formats, normalise or binarise them."),
     "split": ("sapwood.cli.treebank.split", "Split a treebank into training, dev and test files."),

@@ -97,7 +97,7 @@ def _score(
         raise InputError(
             f"{gold.name} has {len(gold_trees)} trees, {predicted.name} has {len(predicted_trees)}; "
             "they must line up (write a blank line for a sentence without a parse); the first tree without a partner "
-            f"ends on {_place_of_first_alone((gold.name, gold_trees), (predicted.name, predicted_trees))}"
+            f"ends on {place_of_first_alone((gold.name, gold_trees), (predicted.name, predicted_trees))}"
         )
     scorer = Scorer(parameters)
     pairs = zip(gold_trees, predicted_trees, strict=True)
@@ -112,7 +112,8 @@ def _score(
     return scorer.result()
 
 
-def _place_of_first_alone(*sides: tuple[str, Sequence[tuple[Tree | None, int]]]) -> str:
+def place_of_first_alone(*sides: tuple[str, Sequence[tuple[Tree | None, int]]]) -> str:
+    """Return the place of the first tree, with its last line, that the file with fewer trees has no partner for."""
     (_, fewer), (name, more) = sorted(sides, key=lambda side: len(side[1]))
     return f"{name}:{more[len(fewer)][1]}"
 
