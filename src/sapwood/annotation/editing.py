@@ -466,7 +466,7 @@ EDITS: dict[str, Callable[..., Annotation]] = {
     "skip": skip,
 }
 # Edits after which there is nothing to parse again.
-FINAL = frozenset({"unsure", "note", "accept", "reopen", "skip"})
+FINAL = frozenset({"choose", "unsure", "note", "accept", "reopen", "skip"})
 
 
 def apply(annotation: Annotation, edit: str, **arguments: Any) -> Annotation:

@@ -59,6 +59,10 @@ class Proposer(Protocol):
         """Return an annotation with the same confirmed parts, and new proposals for the rest."""
         ...
 
+    def phrases(self, annotation: Annotation) -> tuple[Marginal, ...]:
+        """Return probable phrases and tags under what is confirmed, in the tree or not."""
+        ...
+
     def alternatives(self, annotation: Annotation, count: int) -> list[Tree]:
         """Return the best trees under what is confirmed, the present one not included."""
         ...
@@ -99,6 +103,16 @@ class ParserProposer:
                 phrases = self.parser.posteriors(tokens, phrases=required, least=_LEAST)
                 return ProposedAnnotation(found, True, tuple(phrases))
         return ProposedAnnotation(annotation, False)
+
+    def phrases(self, annotation: Annotation) -> tuple[Marginal, ...]:
+        """Return the phrases and tags that are not improbable."""
+        for tokens, required in self._requirements(annotation):
+            try:
+                if found := self.parser.posteriors(tokens, phrases=required, least=_LEAST):
+                    return tuple(found)
+            except (OutOfMemory, TimedOut):
+                break
+        return ()
 
     def alternatives(self, annotation: Annotation, count: int) -> list[Tree]:
         """Return the next best trees."""
@@ -219,6 +233,10 @@ class RightBranching:
         found = _assemble(annotation, entries)
         assert found is not None
         return ProposedAnnotation(found, True)
+
+    def phrases(self, annotation: Annotation) -> tuple[Marginal, ...]:  # noqa: ARG002
+        """Return nothing: there are no probabilities."""
+        return ()
 
     def alternatives(self, annotation: Annotation, count: int) -> list[Tree]:  # noqa: ARG002
         """Return nothing: there is only one such tree."""
