@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,5 +144,5 @@ def _read_exactly(file: int, size: int) -> bytes:
 
 
 def now() -> str:
-    """Return the time for a line of the journal."""
-    return datetime.now(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
+    """Return the date and time for a line of the journal."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
