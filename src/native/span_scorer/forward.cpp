@@ -67,12 +67,24 @@ float log_sum(const float *row, Index size) {
     return largest + std::log(total);
 }
 
+// `shift + vectors (rows, depth) weights (depth, columns)`, the same bytes on any number of threads.
+Array<float, 2> affine_map(Matrix<const float> vectors, Matrix<const float> weights, Vector<const float> shift) {
+    check_shape("weights", weights, vectors.shape[1], shift.size());
+    Array<float, 2> out(vectors.shape[0], shift.size());
+    multiply(vectors.data, vectors.shape[0], vectors.shape[1], weights.data, shift.size(), shift.data, out.data.get());
+    return out;
+}
+
 // Scores of labels over all cells of two words or more (cells, labels), and logarithms of the tags' probabilities (n, tags).
-// `weights` has what `sapwood.model.span_scorer.Dims.weights` says, one after the other.
+// `weights` has what `sapwood.model.span_scorer.Dims.weights` says, one after the other. `vectors` (n, encoder) are those of a
+// pretrained encoder, or (0, 0).
 std::pair<Array<float, 2>, Array<float, 2>> span_scorer_scores(Matrix<const float> embeddings, Vector<const float> weights,
                                                                Matrix<const int32_t> features, Index hidden, Index layers,
-                                                               Index span_hidden, Index labels, Index tags) {
+                                                               Index span_hidden, Index labels, Index tags,
+                                                               Matrix<const float> vectors) {
     const Index n = features.shape[0] - 2, steps = n + 2, input = embeddings.shape[1], size = 2 * hidden;
+    const Index encoder = vectors.shape[1];
+    if (encoder) check_shape("vectors", vectors, n, encoder);
     const float *next = weights.data;
     const auto take = [&](Index count) {
         const float *found = next;
@@ -85,6 +97,11 @@ std::pair<Array<float, 2>, Array<float, 2>> span_scorer_scores(Matrix<const floa
             const float *row = embeddings.row(features(t, k));
             for (Index c = 0; c < input; ++c) x[t * input + c] += row[c];
         }
+    if (encoder) {
+        std::vector<float> mapped(n * input);
+        multiply(vectors.data, n, encoder, take(encoder * input), input, nullptr, mapped.data());
+        for (Index k = 0; k < n * input; ++k) x[input + k] += mapped[k];
+    }
     const float *gain = take(input), *shift = take(input);
     layer_norm(x.data(), steps, input, gain, shift, false);
     std::vector<float> gates(steps * 3 * size), skip(steps * size), cell(steps * size), activation(steps * size), first_layer;
@@ -155,7 +172,8 @@ Array<int32_t> prune_cells(Matrix<const float> scores, Index n, double threshold
 
 void bind_span_scorer(nb::module_ &module) {
     module.def("span_scorer_scores", &span_scorer_scores, "embeddings"_a, "weights"_a, "features"_a, "hidden"_a, "layers"_a,
-               "span_hidden"_a, "labels"_a, "tags"_a, unlocked());
+               "span_hidden"_a, "labels"_a, "tags"_a, "vectors"_a, unlocked());
+    module.def("affine_map", &affine_map, "vectors"_a, "weights"_a, "shift"_a, unlocked());
     module.def("prune_cells", &prune_cells, "scores"_a, "n"_a, "threshold"_a, unlocked());
 }
 

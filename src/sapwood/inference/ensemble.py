@@ -37,9 +37,10 @@ from sapwood.inference.constraints import Constraints, Requirement, compile_cons
 from sapwood.inference.decode import PRODUCT_DECODERS
 from sapwood.inference.forest.kbest import KBestList, k_best, tree_log_probability
 from sapwood.inference.forest_crf import CRFChart, CRFInput, native_crf, rescore
+from sapwood.inference.span_scorer import AnySpanScorer
 from sapwood.model.cell_pruner import CellPruner
 from sapwood.model.forest_crf import ForestCRF
-from sapwood.model.span_scorer import SpanScorer, SpanScores
+from sapwood.model.span_scorer import SpanScores
 from sapwood.storage.shapes import Array, Float, Int
 from sapwood.trees.tree import Tree
 
@@ -153,7 +154,7 @@ class Ensemble:
         grammars: Sequence[TensorGrammar],
         dtype: type,
         crf: ForestCRF | None = None,
-        span_scorer: SpanScorer | None = None,
+        span_scorer: AnySpanScorer | None = None,
         cell_pruner: CellPruner | None = None,
     ) -> None:
         first, *others = grammars

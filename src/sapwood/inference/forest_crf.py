@@ -25,8 +25,8 @@ from sapwood.inference.chart.compiled import CompiledGrammar
 from sapwood.inference.chart.posteriors import Forest, Posteriors, Workspace
 from sapwood.inference.decode import best_tree, forest_edges
 from sapwood.inference.forest.kbest import KBestList, k_best_by_scores
+from sapwood.inference.span_scorer import AnySpanScorer
 from sapwood.model.forest_crf import NO_WORDS, ForestCRF
-from sapwood.model.span_scorer import SpanScorer
 from sapwood.storage.shapes import Array, Float32, Float64, UInt32, UInt64
 from sapwood.trees.tree import Tree, binary_from_preorder
 
@@ -121,7 +121,7 @@ def rescore(given: CRFInput, chart: Posteriors, members: int, workspace: Workspa
     )
 
 
-def native_crf(crf: ForestCRF, compiled: CompiledGrammar, span_scorer: SpanScorer | None = None) -> kernels.ForestCRF:
+def native_crf(crf: ForestCRF, compiled: CompiledGrammar, span_scorer: AnySpanScorer | None = None) -> kernels.ForestCRF:
     """Return the CRF as a kernel object for the symbols and rules of a coarse grammar and an optional span scorer."""
     symbols, tags = symbol_keys(compiled)
     with np.errstate(over="ignore"):

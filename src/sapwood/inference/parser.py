@@ -39,6 +39,7 @@ from sapwood.inference.ensemble import AnyChart, Ensemble
 from sapwood.inference.fallbacks import Attempt, attempts
 from sapwood.inference.forest.kbest import Derivation, KBestList
 from sapwood.inference.result import Marginal, ParseResult, Status, known_log_probability, marginals_of, with_states
+from sapwood.inference.span_scorer import EncoderSource
 from sapwood.model.installed import default_model_path
 from sapwood.model.parser_model import ParserModel, Sources
 from sapwood.runtime.executor import Executor, Handle, Threads
@@ -57,7 +58,7 @@ from sapwood.trees.tree import Tree
 _WINDOW = 32
 # Options that results depend on besides the model: those of the compiled model, and those that parsers can vary that
 # share one.
-_FIXED_OPTIONS = ("decoder", "threshold", "crf", "precision")
+_FIXED_OPTIONS = ("decoder", "threshold", "crf", "precision", "encoder")
 _VARIABLE_OPTIONS = ("max_words", "max_memory", "timeout", "marginals", "alternatives", "states", "tokeniser")
 # Default pruning threshold, if neither the user nor the model sets one.
 PRUNING_THRESHOLD = 2e-5
@@ -102,6 +103,10 @@ class Parser:
     crf
         Use the CRF on top of the first grammar's posteriors (`sapwood.inference.forest_crf`) and its span scorer, if
         any.
+    encoder
+        Pretrained encoder, for models whose span scorer uses one (`sapwood.encoders`): its folder, or the name of an
+        installed package. By default it is looked for by the digest in the model; without it, the span scorer is not
+        used, and there is a warning.
     states
         Return the hidden states of the tree (`sapwood.inference.forest.tree_states`); requires a single probabilistic
         grammar.
@@ -139,6 +144,7 @@ class Parser:
         marginals: bool = False,
         alternatives: int = 0,
         crf: bool = True,
+        encoder: EncoderSource | None = None,
         states: bool = False,
         tokeniser: str | Callable[[str], Sentences] | None = None,
         precision: Precision = "single",
@@ -149,7 +155,7 @@ class Parser:
             raise UsageError(f"precision must be one of {', '.join(get_args(Precision))}, not {precision!r}")
         self.workers = workers if workers is not None else Threads(threads)
         self.model = ParserModel.gather(default_model_path() if model is None else model)
-        self.crf, self.precision = crf, precision
+        self.crf, self.precision, self.encoder = crf, precision, encoder
         used, defaults = self.model.crf if crf else None, self.model.defaults
         if threshold is None:
             threshold = PRUNING_THRESHOLD if defaults.threshold is None else defaults.threshold
@@ -183,7 +189,7 @@ class Parser:
         weights = [values for grammar in self.grammars for values in (grammar.tensors, grammar.root)]
         largest = max(float(np.abs(values).max(initial=0.0)) for values in weights)
         double = precision == "double" or self.threshold == 0 or largest > 1e30
-        self._compiled_model = CompiledModel(self.model, np.float64 if double else np.float32, crf=crf)
+        self._compiled_model = CompiledModel(self.model, np.float64 if double else np.float32, crf=crf, encoder=encoder)
         if self.workers.is_local:  # remote workers compile it themselves
             assert self.compiled is not None
         self._cp = CompiledCP(self.grammar, self.model.cp) if factored and self.model.cp is not None else None
@@ -300,6 +306,10 @@ class Parser:
         settings = self._settings()
         if callable(self.tokeniser):
             settings["tokeniser"] = f"{self.tokeniser.__module__}.{self.tokeniser.__qualname__}"
+        # The digest of the model has that of the encoder; where it was found changes nothing.
+        del settings["encoder"]
+        if self.model.span_scorer is not None and self.model.span_scorer.encoder is not None:
+            settings["encoder"] = self._ensemble.span_scorer is not None
         return {"model": self.model.digest(), **settings}
 
     @property

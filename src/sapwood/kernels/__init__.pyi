@@ -93,7 +93,11 @@ def span_scorer_scores(
     span_hidden: int,
     labels: int,
     tags: int,
+    vectors: _Matrix[numpy.float32],
 ) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32]]: ...
+def affine_map(
+    vectors: _Matrix[numpy.float32], weights: _Matrix[numpy.float32], shift: _Vector[numpy.float32]
+) -> NDArray[numpy.float32]: ...
 def prune_cells(scores: _Matrix[numpy.float32], n: int, threshold: float) -> NDArray[numpy.int32]: ...
 @overload
 def entry_products(

@@ -5,11 +5,15 @@ and prefixes. Layers of simple recurrent units (SRU, Lei et al. 2018) run over t
 matrix products are over whole sentences, and only the element-wise recurrence is sequential. A span is represented by
 the outputs of the last layer at its two ends (Stern, Andreas and Klein 2017), and a further layer scores base symbols
 over it; preterminals over single words are scored from the vectors of the words.
+
+A span scorer may also see vectors of a pretrained encoder: its input is then the sum of the embedding and a linear map
+of the vector. The model has the map, and the digest of the encoder, which is not part of it.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +23,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from sapwood import kernels
-from sapwood.errors import ModelError
+from sapwood.errors import ModelError, UsageError
 from sapwood.storage.arrays import pack_strings, unpack_strings
 from sapwood.storage.schema import Column
 from sapwood.storage.shapes import Array, Float32, Int32, Shaped
@@ -35,6 +39,8 @@ _LEAST = 2
 _KEPT_ROWS = 1 << 15
 # Upper bound of all dimensions.
 LARGEST = 4096
+# Names of encoders, which are shown in messages.
+NAME = re.compile(r"[\w.+-]{1,80}")
 
 
 def word_features(word: str, classes: WordClasses | None = None) -> list[str]:
@@ -85,10 +91,20 @@ class _Sizes(TypedDict):
     inner: int
 
 
+class EncoderMetadata(TypedDict):
+    """What a model file says about a pretrained encoder."""
+
+    name: str
+    digest: str
+    layer: int
+    int8: bool
+
+
 class SpanScorerMetadata(_Sizes, total=False):
     """Metadata of a span scorer in a model file."""
 
     closing: float
+    encoder: EncoderMetadata
 
 
 SPAN_SCORER_COLUMNS = (
@@ -97,6 +113,8 @@ SPAN_SCORER_COLUMNS = (
     Column("network.tags", "text", "network_tags", along="network.table"),
     Column("network.table", "float32", f"network_looks+{EOS + 1} network_input", along="network.table"),
     Column("network.weights", "float32", "network_weights", along="network.table"),
+    Column("network.projection", "float32", "encoder_size encoder_features", along="network.projection"),
+    Column("network.projection_shift", "float32", "encoder_features", along="network.projection"),
 )
 
 
@@ -115,6 +133,8 @@ class Dims(NamedTuple):
         Hidden units of the span vector.
     labels, tags
         Number of symbols over spans of several words, and over single words.
+    encoder
+        Size of the projected vectors of a pretrained encoder; 0 without one.
     """
 
     embedding: int
@@ -123,11 +143,13 @@ class Dims(NamedTuple):
     span_hidden: int
     labels: int
     tags: int
+    encoder: int = 0
 
     def weights(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all weights but the embeddings, in storage order."""
         size = 2 * self.hidden
-        shapes: dict[str, tuple[int, ...]] = {"input.gain": (self.embedding,), "input.shift": (self.embedding,)}
+        shapes: dict[str, tuple[int, ...]] = {"encoder": (self.encoder, self.embedding)} if self.encoder else {}
+        shapes |= {"input.gain": (self.embedding,), "input.shift": (self.embedding,)}
         for layer in range(self.layers):
             below = size if layer else self.embedding
             shapes[f"{layer}.gates"] = (below, 3 * size)
@@ -180,6 +202,42 @@ class SpanScores(NamedTuple):
         return kernels.prune_cells(self.spans, len(self.tags), threshold)
 
 
+@dataclass(frozen=True, eq=False)
+class EncoderFeatures:
+    """Vectors of a pretrained encoder as input of a span scorer.
+
+    Attributes
+    ----------
+    name, digest
+        Name and digest of the encoder.
+    layer
+        Layer whose vectors are used, from 1.
+    int8
+        True if the encoder runs in integers of eight bits.
+    projection, shift
+        Affine map of the vectors: their principal components.
+    """
+
+    name: str
+    digest: str
+    layer: int
+    int8: bool
+    projection: Float32[Array, "encoder_size encoder_features"]
+    shift: Float32[Array, "encoder_features"]
+
+    def project(self, vectors: Float32[Array, "words encoder_size"]) -> Float32[Array, "words encoder_features"]:
+        """Return the principal components of vectors."""
+        return kernels.affine_map(np.ascontiguousarray(vectors), self.projection, self.shift)
+
+    def metadata(self) -> EncoderMetadata:
+        """Return the metadata to be stored."""
+        return {"name": self.name, "digest": self.digest, "layer": self.layer, "int8": self.int8}
+
+
+# The vectors of a sentence without an encoder.
+NO_VECTORS = np.zeros((0, 0), np.float32)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class SpanScorer:
     """Neural span scorer.
@@ -200,6 +258,8 @@ class SpanScorer:
         Pruning threshold: spans with a smaller marginal need not be considered.
     classes
         Word classes from unlabelled text, used as features as well.
+    encoder
+        The pretrained encoder whose vectors are part of the input, if any.
     """
 
     dims: Dims
@@ -210,10 +270,12 @@ class SpanScorer:
     weights: Float32[Array, "weights"]
     prune_below: float = 0.0
     classes: WordClasses | None = None
+    encoder: EncoderFeatures | None = None
 
     def __repr__(self) -> str:
         n_weights = self.embeddings.size + self.weights.size
-        return f"<SpanScorer: {n_weights:,} weights, {len(self.word_features):,} word features>"
+        encoder = "" if self.encoder is None else f", vectors of {self.encoder.name}"
+        return f"<SpanScorer: {n_weights:,} weights, {len(self.word_features):,} word features{encoder}>"
 
     def __getstate__(self) -> dict[str, Any]:
         # The cache is neither copied nor sent to workers.
@@ -241,13 +303,19 @@ class SpanScorer:
             rows.append(row)
         return np.array([*rows, [EOS, *rest]], np.int32)
 
-    def scores(self, words: Sequence[str]) -> SpanScores:
-        """Return the score of each symbol over each span of a sentence."""
+    def scores(
+        self, words: Sequence[str], vectors: Float32[Array, "vectors_given encoder_features"] = NO_VECTORS
+    ) -> SpanScores:
+        """Return the score of each symbol over each span of a sentence, given the projected vectors of its words."""
         dims = self.dims
+        if vectors.shape[1] != dims.encoder:
+            raise UsageError(
+                f"the span scorer needs {dims.encoder} numbers of an encoder for each word, not {vectors.shape[1]}"
+            )
         return SpanScores(
             *kernels.span_scorer_scores(
                 self.embeddings, self.weights, self.encode(words), dims.hidden, dims.layers, dims.span_hidden,
-                dims.labels, dims.tags,
+                dims.labels, dims.tags, vectors,
             )
         )  # fmt: skip
 
@@ -269,12 +337,20 @@ class SpanScorer:
             "network.tags": pack_strings(self.tags),
             "network.table": self.embeddings,
             "network.weights": self.weights,
+            **(
+                {}
+                if self.encoder is None
+                else {"network.projection": self.encoder.projection, "network.projection_shift": self.encoder.shift}
+            ),
         }
 
     def metadata(self) -> SpanScorerMetadata:
         """Return the metadata to be stored."""
         dims = self.dims
-        return {"half": dims.hidden, "layers": dims.layers, "inner": dims.span_hidden, "closing": self.prune_below}
+        found: SpanScorerMetadata = {
+            "half": dims.hidden, "layers": dims.layers, "inner": dims.span_hidden, "closing": self.prune_below
+        }  # fmt: skip
+        return found if self.encoder is None else {**found, "encoder": self.encoder.metadata()}
 
     @classmethod
     def from_arrays(
@@ -300,7 +376,27 @@ class SpanScorer:
             raise ModelError(f"network.closing: {prune_below} is not at least 0 and below 1")
         if not tags:
             raise ModelError("network.tags: there are no tags")
-        dims = Dims(embeddings.shape[1], hidden, layers, span_hidden, labels=len(labels), tags=len(tags))
+        encoder = _encoder_features(arrays, metadata.get("encoder"))
+        n_features = 0 if encoder is None else len(encoder.shift)
+        dims = Dims(embeddings.shape[1], hidden, layers, span_hidden, len(labels), len(tags), n_features)
         if dims.n_weights != len(weights):
             raise ModelError(f"network.weights: has {len(weights)} numbers, expected {dims.n_weights}")
-        return cls(dims, features, labels, tags, embeddings, weights, prune_below, classes)
+        return cls(dims, features, labels, tags, embeddings, weights, prune_below, classes, encoder)
+
+
+def _encoder_features(
+    arrays: Mapping[str, Shaped[Array, "..."]], metadata: EncoderMetadata | None
+) -> EncoderFeatures | None:
+    """Return the stored features of an encoder."""
+    if (metadata is None) != ("network.projection" not in arrays):
+        raise ModelError("network.projection: the array or its metadata is missing")
+    if metadata is None:
+        return None
+    projection, shift = arrays["network.projection"], arrays["network.projection_shift"]
+    if not all(0 < size <= LARGEST for size in projection.shape):
+        raise ModelError(f"network.projection: sizes must be 1 to {LARGEST}")
+    if not 1 <= metadata["layer"] <= LARGEST:
+        raise ModelError(f"network.encoder.layer: {metadata['layer']} is not 1 to {LARGEST}")
+    if not re.fullmatch(r"[0-9a-f]{64}", metadata["digest"]) or not NAME.fullmatch(metadata["name"]):
+        raise ModelError("network.encoder: its name or digest is not one")
+    return EncoderFeatures(projection=projection, shift=shift, **metadata)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from sapwood.encoders.encoder import Encoder
 from sapwood.errors import UsageError
 from sapwood.learn.base import Learner
 from sapwood.learn.components.forest_crf import ForestCRFTrainer
@@ -41,6 +42,8 @@ LARGE = 20_000
 _SEEN, _LEAST_PASSES = 360_000, 2
 # Several grammars take long to train anyway, so they get a larger span scorer, if there are enough trees.
 _LARGER = SpanScorerTrainer(hidden=192, span_hidden=192, epochs=20)
+# Weight of the span scorer with a pretrained encoder and few trees (docs/encoders.md).
+_ENCODER_WEIGHT = 0.4
 
 
 @dataclass(frozen=True)
@@ -53,15 +56,20 @@ class Recipe:
         One for each grammar, each with its own seed.
     crf, span_scorer
         Components on top of the grammars.
+    encoder
+        Pretrained encoder, whose vectors are input of the span scorer.
     """
 
     learners: tuple[Learner, ...]
     crf: ForestCRFTrainer | None = None
     span_scorer: SpanScorerTrainer | None = None
+    encoder: Encoder | None = None
 
     def __post_init__(self) -> None:
         if not self.learners:
             raise UsageError("an ensemble needs at least one member")
+        if self.encoder is not None and self.span_scorer is None:
+            raise UsageError("an encoder requires a span scorer, which uses its vectors")
 
     @property
     def seed(self) -> int:
@@ -80,8 +88,15 @@ class Recipe:
             settings["members"] = [{"method": one.method, **one.settings()} for one in self.learners]
         for name, part in (("layer", self.crf), ("network", self.span_scorer)):
             if part is not None:
-                settings[name] = part.settings()
+                settings[name] = self.settings_of(part)
         return settings
+
+    def settings_of(self, part: ForestCRFTrainer | SpanScorerTrainer) -> dict[str, Any]:
+        """Return the settings of a component, with the encoder of a span scorer."""
+        if self.encoder is None or not isinstance(part, SpanScorerTrainer):
+            return part.settings()
+        encoder = {"name": self.encoder.name, "digest": self.encoder.digest}
+        return {**part.settings(encoder=True), "encoder": encoder}
 
 
 def first_learner(
@@ -108,6 +123,7 @@ def make_recipe(
     ensemble: Members | None = None,
     crf: bool | ForestCRFTrainer | None = None,
     span_scorer: bool | SpanScorerTrainer | None = None,
+    encoder: Encoder | None = None,
     classes: WordClasses | None = None,
     n_trees: int | None = None,
     seed: int | None = None,
@@ -121,8 +137,8 @@ def make_recipe(
         Size of the treebank, which decides if neither a method nor an ensemble of methods is given.
     classes
         Word classes for the lexicon of every grammar.
-    method, ensemble, crf, span_scorer, seed, settings
-        As for `train`.
+    method, ensemble, crf, span_scorer, encoder, seed, settings
+        As for `train`. An encoder needs a span scorer, which is trained unless `span_scorer` is False.
 
     Examples
     --------
@@ -134,6 +150,8 @@ def make_recipe(
     'split-merge'
     """
     settings = _with_seed(method, ensemble, seed, settings)
+    if encoder is not None and span_scorer is None:
+        span_scorer = True
     if method is None and (ensemble is None or isinstance(ensemble, int)):
         if n_trees is None:
             raise UsageError("the recommended recipe depends on the number of trees; give n_trees, or name a method")
@@ -145,8 +163,13 @@ def make_recipe(
         kinds = _named_learners(method, ensemble, settings)
     if classes is not None:
         kinds = [kind.replace(lexical=replace(kind.lexical, classes=classes)) for kind in kinds]
-    usual = default_span_scorer(n_trees, several=len(kinds) > 1)
-    return Recipe(_seeded(kinds), crf=_made(crf, default_crf(n_trees)), span_scorer=_made(span_scorer, usual))
+    usual = default_span_scorer(n_trees, several=len(kinds) > 1, encoder=encoder is not None)
+    return Recipe(
+        _seeded(kinds),
+        crf=_made(crf, default_crf(n_trees)),
+        span_scorer=_made(span_scorer, usual),
+        encoder=encoder,
+    )
 
 
 def recommended(n_trees: int, *, ensemble: int | None = None, **settings: Any) -> Recipe:
@@ -207,16 +230,22 @@ def default_crf(n_trees: int | None = None) -> ForestCRFTrainer:
     return ForestCRFTrainer(held_out=min(n_trees // ForestCRFTrainer.folds, LARGE))
 
 
-def default_span_scorer(n_trees: int | None = None, *, several: bool = False) -> SpanScorerTrainer:
+def default_span_scorer(
+    n_trees: int | None = None, *, several: bool = False, encoder: bool = False
+) -> SpanScorerTrainer:
     """Return the default trainer of a span scorer: fewer epochs for many trees, larger with several grammars.
+
+    With an encoder and few trees, the scores weigh more: they are much better than those of the grammar.
 
     >>> default_span_scorer(50_000).epochs
     8
     >>> default_span_scorer(5_000).hidden, default_span_scorer(5_000, several=True).hidden
     (128, 192)
+    >>> default_span_scorer(500).weight, default_span_scorer(500, encoder=True).weight
+    (0.2, 0.4)
     """
     if n_trees is None or n_trees < FEW:
-        return SpanScorerTrainer()
+        return replace(SpanScorerTrainer(), weight=_ENCODER_WEIGHT) if encoder else SpanScorerTrainer()
     if n_trees <= LARGE:
         return _LARGER if several else SpanScorerTrainer()
     return SpanScorerTrainer(epochs=min(SpanScorerTrainer.epochs, max(_LEAST_PASSES, math.ceil(_SEEN / n_trees))))

@@ -89,7 +89,7 @@ def _settings_of(recipe: Recipe) -> RecipeSettings:
     return {
         "learners": [{"method": learner.method, **learner.settings()} for learner in recipe.learners],
         "crf": None if recipe.crf is None else recipe.crf.settings(),
-        "span_scorer": None if recipe.span_scorer is None else recipe.span_scorer.settings(),
+        "span_scorer": None if recipe.span_scorer is None else recipe.settings_of(recipe.span_scorer),
     }
 
 

@@ -17,6 +17,7 @@ from sapwood.errors import GrammarError
 from sapwood.evaluate.dev_set import Evaluate
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.learn.components.forest_crf import ForestCRFTrainer
+from sapwood.learn.components.span_scorer import SpanScorerTrainer
 from sapwood.learn.lpcfg.em_loop import CHECKPOINT
 from sapwood.learn.memory import warn_about_memory
 from sapwood.model.forest_crf import ForestCRF
@@ -217,6 +218,7 @@ class TrainingRun:
         span_scorer = trainer.fit(
             corpus,
             classes=self._recipe.learners[0].lexical.classes,
+            encoder=self._recipe.encoder,
             random_state=self._recipe.seed,
             # The grammars are saved: their checkpoints make way for that of the span scorer.
             checkpoint=self._files.checkpoint(_SPAN_SCORER),
@@ -252,6 +254,7 @@ class TrainingRun:
         grammars = [member.grammar() for member in members]
         if self._silver is not None:
             grammars = [grammar.with_info(read=self._silver.corpus.n_trees) for grammar in grammars]
+        trainers: dict[str, ForestCRFTrainer | SpanScorerTrainer | None]
         trainers = {"network": self._recipe.span_scorer, "layer": self._recipe.crf}
         if self._first_crf is not None:
             trainers["layer"] = self._first_crf[0]
@@ -263,7 +266,7 @@ class TrainingRun:
             preparation=first.preparation,
             crf=crf,
             span_scorer=span_scorer,
-            meta={name: trainer.settings() for name, trainer in trainers.items() if trainer is not None},
+            meta={name: self._recipe.settings_of(one) for name, one in trainers.items() if one is not None},
         )
 
 

@@ -12,6 +12,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
+from sapwood.encoders.encoder import Encoder
+from sapwood.encoders.lookup import find_encoder
 from sapwood.errors import InputError, UsageError
 from sapwood.evaluate.dev_set import DevSet
 from sapwood.learn.base import Learner
@@ -56,6 +58,7 @@ def train(
     ensemble: Members | None = None,
     crf: bool | ForestCRFTrainer | None = None,
     span_scorer: bool | SpanScorerTrainer | None = None,
+    encoder: str | Path | Encoder | None = None,
     text: Text | None = None,
     text_use: TextUse | None = None,
     classes: WordClasses | None = None,
@@ -99,6 +102,9 @@ def train(
         Train a CRF over the parse forest, too (`sapwood.learn.components.forest_crf`): True, False, or its trainer.
     span_scorer
         Train a span scorer, too (`sapwood.learn.components.span_scorer`): True, False, or its trainer.
+    encoder
+        Pretrained encoder whose vectors the span scorer uses as well (`sapwood.encoders.encoder`): a folder, or the name
+        of an installed package. The model needs it for parsing, but does not contain it.
     text
         Unlabelled text: the path of a file with one sentence per line, several paths, or sentences as lists of words.
     text_use
@@ -184,6 +190,7 @@ def train(
         ensemble=ensemble,
         crf=crf,
         span_scorer=span_scorer,
+        encoder=None if encoder is None else find_encoder(encoder),
         classes=classes,
         seed=seed,
         **settings,

@@ -8,6 +8,7 @@ from functools import cached_property
 from sapwood.errors import InputError, UsageError, listed
 from sapwood.inference.chart.compiled import Leaf
 from sapwood.inference.ensemble import Ensemble
+from sapwood.inference.span_scorer import EncoderSource, open_span_scorer
 from sapwood.model.parser_model import ParserModel
 
 # Size of the cache in words, divided by the number of grammars.
@@ -80,10 +81,14 @@ class CompiledModel:
         Precision of the fine passes.
     crf
         Use its CRF and span scorer, if any.
+    encoder
+        Pretrained encoder of the span scorer (`open_span_scorer`).
     """
 
-    def __init__(self, model: ParserModel, dtype: type, *, crf: bool) -> None:
-        self._model, self._dtype, self._crf = model, dtype, crf
+    def __init__(
+        self, model: ParserModel, dtype: type, *, crf: bool, encoder: EncoderSource | None = None
+    ) -> None:  # fmt: skip
+        self._model, self._dtype, self._crf, self._encoder = model, dtype, crf, encoder
 
     def release_weights(self) -> ParserModel:
         """Return the model without the weights that the kernels hold, and release the original."""
@@ -95,7 +100,8 @@ class CompiledModel:
     def ensemble(self) -> Ensemble:
         """All grammars."""
         model = self._model
-        crf, span_scorer = (model.crf, model.span_scorer) if self._crf else (None, None)
+        crf = model.crf if self._crf else None
+        span_scorer = open_span_scorer(model.span_scorer, self._encoder) if self._crf else None
         return Ensemble(model.grammars, self._dtype, crf, span_scorer, model.cell_pruner)
 
     @cached_property

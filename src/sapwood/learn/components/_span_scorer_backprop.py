@@ -51,11 +51,14 @@ class Batch(NamedTuple):
         For each sentence and span of two or more words, by start and end, the label in the gold tree, or -1.
     tags
         Gold tags, word by word.
+    vectors
+        Projected vectors of a pretrained encoder, if there is one.
     """
 
     word_features: Int32[Array, "steps sentences features"]
     labels: Int32[Array, "spans"]
     tags: Int32[Array, "words"]
+    vectors: Float32[Array, "word_rows encoder"] | None = None
 
     @property
     def n_words(self) -> int:
@@ -323,11 +326,19 @@ class Backprop:
         """Return the input of the first layer, and its backward pass."""
         features = batch.word_features.reshape(-1, batch.word_features.shape[-1])
         bags, bag_backward = embedding_bag(features, self._embeddings)
+        words, encoder = slice(batch.n_sentences, -batch.n_sentences), self._params.get("encoder")
+        if encoder is not None:
+            assert batch.vectors is not None
+            bags[words] += batch.vectors @ encoder.values
         normed, norm_backward = layer_norm(bags, self._params["input.gain"], self._params["input.shift"])
         out, dropout_backward = dropout(normed, mask)
 
         def backward(gradient: Rows) -> None:
-            bag_backward(norm_backward(dropout_backward(gradient)))
+            by_bags = norm_backward(dropout_backward(gradient))
+            if encoder is not None:
+                assert batch.vectors is not None
+                encoder.gradient += batch.vectors.T @ by_bags[words]
+            bag_backward(by_bags)
 
         return out, backward
 

@@ -5,25 +5,38 @@ spans (a conditional random field), plus that of the gold tags (`_span_scorer_ba
 length; dropout masks are shared over a sentence (Gal and Ghahramani 2016); rare words are sometimes replaced by the
 unknown word; the optimiser is Adam (Kingma and Ba 2015), and the result is an exponential moving average of the
 weights.
+
+With a pretrained encoder, the vectors of words are part of the input (`_encoder_vectors`); the encoder itself is not
+trained.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
 
 from sapwood import kernels
 from sapwood.errors import InputError, ModelError
+from sapwood.encoders.encoder import Encoder
+from sapwood.learn.components._encoder_vectors import (
+    DistinctSentences,
+    WordVectors,
+    encode_trees,
+    fit_features,
+    stored_layer,
+)
 from sapwood.learn.components._span_scorer_backprop import Backprop, Batch
-from sapwood.model.span_scorer import BOS, EOS, LARGEST, PAD, Dims, SpanScorer, frequent_features
+from sapwood.model.span_scorer import BOS, EOS, LARGEST, PAD, Dims, EncoderFeatures, SpanScorer, frequent_features
 from sapwood.runtime.blas import with_one_blas_thread
 from sapwood.runtime.checkpoint import Checkpoint, Content, checkpoint_schema
 from sapwood.runtime.context import RunContext, RunOptions
-from sapwood.runtime.params import HasParams, integer, number
+from sapwood.runtime.params import HasParams, integer, number, opaque
 from sapwood.storage.arrays import Arrays
 from sapwood.storage.schema import Column
 from sapwood.trees.corpus import Corpus
@@ -31,6 +44,8 @@ from sapwood.trees.lexicon.word_classes import WordClasses
 
 # Longer sentences are skipped: the spans of one would take longer than all those of many others.
 _LONGEST = 100
+# Choice of an encoder's layer: number of trees, of epochs, and of layers to choose from.
+_LAYER_TREES, _LAYER_EPOCHS, _MOST_LAYERS = 1000, 4, 6
 # Warm-up steps, final fraction of the learning rate, gradient clipping norm, steps between two updates of the moving
 # average of weights, and its decay per step.
 _WARMUP, _LEAST_RATE, _CLIP_NORM, _PAUSE, _EMA_DECAY = 100, 0.02, 10.0, 4, 0.995
@@ -69,6 +84,12 @@ class SpanScorerTrainer(HasParams):
         Weight of its scores relative to the log posteriors of the grammar.
     prune_below
         Spans with a lower posterior among all binary trees are pruned; 0: none are.
+    encoder_layer
+        Layer of a pretrained encoder; None: chosen on held-out trees.
+    encoder_features
+        Number of principal components of its vectors.
+    encoder_int8
+        Run the encoder in integers of eight bits (weights from safetensors only): faster, less exact.
     """
 
     embedding: int = integer(128, "Dimension of word embeddings.", low=1, high=LARGEST)
@@ -84,10 +105,20 @@ class SpanScorerTrainer(HasParams):
     max_features: int = integer(40_000, "Maximum number of embeddings of word features.", low=1)
     weight: float = number(0.2, "Weight of scores relative to the log posteriors of the grammar.")
     prune_below: float = number(1e-5, "Prune spans with a smaller posterior; 0 disables pruning.", below=1)
+    encoder_layer: int | None = integer(
+        None, "Layer of the encoder, instead of one chosen on held-out trees.", low=1, optional=True
+    )
+    encoder_features: int = integer(128, "Number of principal components of its vectors.", low=1, high=LARGEST)
+    encoder_int8: bool = opaque(False, "Run the encoder in integers of eight bits.", bool)
 
-    def sizes(self, labels: int, tags: int) -> Dims:
-        """Return the dimensions for these numbers of span labels and tags."""
-        return Dims(self.embedding, self.hidden, self.layers, self.span_hidden, labels, tags)
+    def settings(self, *, encoder: bool = False) -> dict[str, Any]:
+        """Return everything besides the trees that determines the result; without an encoder, nothing about one."""
+        given = super().settings()
+        return given if encoder else {name: value for name, value in given.items() if not name.startswith("encoder_")}
+
+    def sizes(self, labels: int, tags: int, encoder: int = 0) -> Dims:
+        """Return the dimensions for these numbers of span labels, tags and numbers of an encoder."""
+        return Dims(self.embedding, self.hidden, self.layers, self.span_hidden, labels, tags, encoder)
 
     @with_one_blas_thread
     def fit(
@@ -95,6 +126,7 @@ class SpanScorerTrainer(HasParams):
         corpus: Corpus,
         *,
         classes: WordClasses | None = None,
+        encoder: Encoder | None = None,
         random_state: int = 0,
         **options: Unpack[RunOptions],
     ) -> SpanScorer:
@@ -106,6 +138,8 @@ class SpanScorerTrainer(HasParams):
             The trees.
         classes
             Word classes from unlabelled text, used as features next to spelling.
+        encoder
+            Pretrained encoder whose vectors are used as well.
         random_state
             Seed of every random choice.
         options
@@ -114,11 +148,18 @@ class SpanScorerTrainer(HasParams):
         """
         context = RunContext.of(**options)
         sentences = _Sentences(corpus, self.max_features, classes)
-        size = self.sizes(len(sentences.labels), len(sentences.tags))
-        vectors = len(sentences.word_features) + EOS + 1
-        run = _Optimisation(self, Backprop.random(size, vectors, np.random.default_rng([random_state, 0])), sentences)
-        key = {**self.settings(), "method": "network", "corpus": corpus.digest(), "seed": random_state}
+        key = {
+            **self.settings(encoder=encoder is not None),
+            "method": "network",
+            "corpus": corpus.digest(),
+            "seed": random_state,
+        }
         key["classes"] = None if classes is None else classes.digest()
+        features = None
+        if encoder is not None:
+            key["encoder"] = encoder.digest
+            features = self._encode(encoder, sentences, key, random_state, context)
+        run = self._start(sentences, random_state)
         kept = Checkpoint(
             context.checkpoint,
             key,
@@ -138,7 +179,7 @@ class SpanScorerTrainer(HasParams):
                 stage.step()
         state = run.state  # the moving averages are the result
         return SpanScorer(
-            size,
+            run.dims,
             sentences.word_features,
             sentences.labels,
             sentences.tags,
@@ -146,7 +187,70 @@ class SpanScorerTrainer(HasParams):
             state["kept"],
             self.prune_below,
             classes,
+            features,
         )
+
+    def _start(self, sentences: _Sentences, random_state: int) -> _Optimisation:
+        """Return a run with initial weights."""
+        size = self.sizes(len(sentences.labels), len(sentences.tags), sentences.n_encoder)
+        vectors = len(sentences.word_features) + EOS + 1
+        return _Optimisation(self, Backprop.random(size, vectors, np.random.default_rng([random_state, 0])), sentences)
+
+    def _encode(
+        self, encoder: Encoder, sentences: _Sentences, key: dict[str, Any], random_state: int, context: RunContext
+    ) -> EncoderFeatures:
+        """Give the sentences the vectors of an encoder, of the chosen layer; return how they are made."""
+        path = None if context.checkpoint is None else f"{context.checkpoint}.vectors"
+        distinct = DistinctSentences.of(sentences.corpus, sentences.trees)
+        layer = stored_layer(path) or self.encoder_layer
+        if layer is None:
+            layer = self._choose_layer(encoder, sentences, random_state, context)
+        [features] = fit_features(
+            encoder, distinct.sentences, [layer], self.encoder_features, random_state, int8=self.encoder_int8
+        )
+        sentences.vectors = encode_trees(encoder, features, distinct, key, context, path)
+        return features
+
+    def _choose_layer(
+        self, encoder: Encoder, sentences: _Sentences, random_state: int, context: RunContext
+    ) -> int:
+        """Return the layer with the lowest loss on held-out trees after a few epochs."""
+        layers = some_layers(encoder.layers)
+        if len(layers) == 1:
+            return layers[0]
+        chosen = np.random.default_rng([random_state, 8]).permutation(sentences.trees)[:_LAYER_TREES]
+        distinct = DistinctSentences.of(sentences.corpus, np.sort(chosen))
+        short = replace(self, epochs=min(self.epochs, _LAYER_EPOCHS))
+        features = fit_features(
+            encoder, distinct.sentences, layers, self.encoder_features, random_state, int8=self.encoder_int8
+        )
+        losses = {}
+        with context.progress.stage("layer of the encoder", total=len(layers), unit="layers") as stage:
+            for layer, one in zip(layers, features, strict=True):
+                vectors = encode_trees(encoder, one, distinct, {}, RunContext())
+                taught, held_out = (
+                    sentences.of(part, vectors) for part in np.split(chosen, [len(chosen) * 3 // 4])
+                )
+                run = short._start(taught, random_state)
+                for epoch in range(short.epochs):
+                    run.pass_over(np.random.default_rng([random_state, epoch + 1]))
+                losses[layer] = run.held_out_loss(held_out)
+                context.log.write("encoder-layer", step=0, layer=layer, loss=losses[layer])
+                stage.step(layer=layer, loss=losses[layer])
+        best = min(losses, key=lambda layer: (losses[layer], layer))
+        context.progress.note(f"layer {best} of {encoder.name}, chosen on {len(chosen) - len(chosen) * 3 // 4} trees")
+        return best
+
+
+def some_layers(layers: Sequence[int]) -> list[int]:
+    """Return the layers to choose from, evenly spaced if there are many.
+
+    >>> some_layers(range(1, 13))
+    [2, 4, 6, 8, 10, 12]
+    """
+    if len(layers) <= _MOST_LAYERS:
+        return list(layers)
+    return [layers[len(layers) * (place + 1) // _MOST_LAYERS - 1] for place in range(_MOST_LAYERS)]
 
 
 class _Sentences:
@@ -159,7 +263,8 @@ class _Sentences:
         self.trees = np.flatnonzero(lengths <= _LONGEST)
         if not len(self.trees):
             raise InputError(f"no sentence has {_LONGEST} words or fewer: a span scorer has nothing to learn from")
-        self._corpus, self.lengths = corpus, lengths
+        self.corpus, self.lengths = corpus, lengths
+        self.vectors: WordVectors | None = None
         counts = np.bincount(corpus.word[corpus.word >= 0], minlength=len(corpus.words))
         counter = Counter(dict(zip(corpus.words, counts.tolist(), strict=True)))
         self.word_features = tuple(frequent_features(counter, max_features, classes))
@@ -181,6 +286,17 @@ class _Sentences:
         )
         self._rows = reader.encode(corpus.words)[1:-1]
 
+    def of(self, trees: np.ndarray, vectors: WordVectors) -> _Sentences:
+        """Return some of the trees, with vectors."""
+        other = copy.copy(self)
+        other.trees, other.vectors = np.sort(trees), vectors
+        return other
+
+    @property
+    def n_encoder(self) -> int:
+        """Size of the vectors of the encoder."""
+        return 0 if self.vectors is None else len(self.vectors.features.shift)
+
     def batches(self, words: int, rng: np.random.Generator) -> list[np.ndarray]:
         """Return batches of trees of one length with about `words` words each, in random order."""
         order = rng.permutation(self.trees)
@@ -193,7 +309,7 @@ class _Sentences:
 
     def batch(self, trees: np.ndarray, unseen: float, rng: np.random.Generator) -> Batch:
         """Return a batch of trees of one length, with some words replaced by the unknown word."""
-        corpus, n = self._corpus, int(self.lengths[trees[0]])
+        corpus, n = self.corpus, int(self.lengths[trees[0]])
         features = np.full((n + 2, len(trees), self._rows.shape[1]), PAD, np.int32)
         features[0, :, 0], features[-1, :, 0] = BOS, EOS
         labels, tags = np.full((len(trees), n * (n - 1) // 2), -1, np.int32), np.empty((n, len(trees)), np.int32)
@@ -207,7 +323,11 @@ class _Sentences:
             labels[place, start * (n - 1) - start * (start - 1) // 2 + end - start - 2] = number[~leaf]
         features[1:-1] = self._rows[words]
         features[1:-1, :, 0][rng.random(words.shape) < unseen / (unseen + self.counts[words])] = PAD
-        return Batch(features, labels.ravel(), tags.ravel())
+        vectors = None
+        if self.vectors is not None:
+            rows = self.vectors.first[trees] + np.arange(n)[:, None]
+            vectors = self.vectors.vectors[rows.ravel()]
+        return Batch(features, labels.ravel(), tags.ravel(), vectors)
 
 
 class _Optimisation:
@@ -222,7 +342,7 @@ class _Optimisation:
         ]
         ema = [backprop.weights.copy(), backprop.embeddings.copy()]
         self.state = dict(zip(_STATE, [backprop.weights, backprop.embeddings, *zeros, *ema], strict=True))
-        dims = backprop.dims
+        self.dims = dims = backprop.dims
         self._parts = [(dims.embedding, learner.embed_dropout)] + [(2 * dims.hidden, learner.dropout)] * dims.layers
 
     def to_arrays(self) -> Content:
@@ -254,6 +374,17 @@ class _Optimisation:
         self.epoch += 1
         mean = losses / len(sentences.trees)
         return float(mean[0]), float(mean[1])
+
+    def held_out_loss(self, sentences: _Sentences) -> float:
+        """Return the mean loss of the averaged weights on other trees, by word."""
+        learner, backprop = self._learner, self._backprop
+        kept = Backprop(backprop.dims, self.state["kept"].copy(), self.state["kept.table"].copy())
+        rng, total = np.random.default_rng(0), 0.0
+        for trees in sentences.batches(learner.batch_words, rng):
+            masks = [np.ones((len(trees), size), np.float32) for size, _ in self._parts]
+            losses = kept.loss(sentences.batch(trees, 0.0, rng), masks)
+            total += losses[0] + losses[1]
+        return total / int(sentences.lengths[sentences.trees].sum())
 
     def _adam_step(self, rate: float, factor: float) -> None:
         """Take an Adam step."""

@@ -1,0 +1,190 @@
+"""Encoders of the BERT family: from the weights of a safetensors file to a graph for ONNX Runtime.
+
+The embedding of a piece is the sum of the vectors of the piece, its position and its segment, which is computed here, so
+that the graph needs no vocabulary. It has the layers up to the wanted one, each self-attention and a feed-forward layer
+with layer normalisation after both (Devlin et al. 2019). Products with weights are in single precision, or of integers
+of eight bits: weights of seven, a scale for each column, so that no processor overflows; inputs are scaled by their
+range.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sapwood.encoders.onnx_format import GraphBuilder
+from sapwood.errors import InputError
+from sapwood.storage.files import explained
+from sapwood.storage.shapes import Array, Float32, Int64
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+# Names of the sizes in `config.json`.
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+# Largest magnitude of a weight of seven bits.
+_LARGEST = 63
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Sizes of an encoder.
+
+    Attributes
+    ----------
+    size
+        Size of the vectors.
+    layers, heads, positions
+        Number of layers, of attention heads, and of positions, which limits the length of the input.
+    epsilon
+        Added to variances in layer normalisation.
+    """
+
+    size: int
+    layers: int
+    heads: int
+    positions: int
+    epsilon: float
+
+    @classmethod
+    def read(cls, folder: Path) -> BertConfig:
+        """Read `config.json`."""
+        path = folder / CONFIG
+        with explained(path):
+            content = path.read_bytes()
+        try:
+            told = json.loads(content)
+            sizes = [told[name] for name in _SIZES]
+            epsilon = float(told.get("layer_norm_eps", 1e-12))
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{path}: not the configuration of a BERT-like encoder: {error}") from error
+        if told.get("hidden_act", "gelu") != "gelu" or told.get("position_embedding_type", "absolute") != "absolute":
+            raise InputError(
+                f"{path}: only BERT-like encoders with gelu and absolute positions can be read from safetensors; export "
+                "this one to model.onnx"
+            )
+        if not all(type(size) is int and 0 < size < 1 << 20 for size in sizes) or sizes[0] % sizes[2]:
+            raise InputError(f"{path}: {', '.join(_SIZES)} must be positive integers, heads a divisor of the size")
+        return cls(*sizes, epsilon)
+
+
+class Bert:
+    """Weights of an encoder, read as they are needed.
+
+    Parameters
+    ----------
+    folder
+        Folder with `model.safetensors` and `config.json`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.config = folder / WEIGHTS, BertConfig.read(folder)
+
+    @cached_property
+    def _prefix(self) -> str:
+        """What precedes the names of weights: `bert.` in files of models with a head."""
+        names = self._keys
+        found = [name for name in names if name.endswith("embeddings.word_embeddings.weight")]
+        if len(found) != 1:
+            raise InputError(f"{self.path}: not the weights of a BERT-like encoder; export it to model.onnx")
+        return found[0].removesuffix("embeddings.word_embeddings.weight")
+
+    @cached_property
+    def _keys(self) -> list[str]:
+        with self._opened() as stored:
+            return list(stored.keys())
+
+    def _opened(self) -> Any:
+        from safetensors import SafetensorError, safe_open
+
+        with explained(self.path):
+            try:
+                return safe_open(self.path, "numpy")
+            except SafetensorError as error:
+                raise InputError(f"{self.path}: not a safetensors file: {error}; download it again") from error
+
+    def _read(self, names: Sequence[str]) -> list[Float32[Array, "..."]]:
+        with self._opened() as stored:
+            try:
+                return [np.asarray(stored.get_tensor(self._prefix + name), np.float32) for name in names]
+            except Exception as error:
+                raise InputError(f"{self.path}: not the weights of a BERT-like encoder: {error}") from error
+
+    @cached_property
+    def _tables(self) -> list[Float32[Array, "..."]]:
+        names = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+        return self._read([f"embeddings.{name}.weight" for name in names])
+
+    def embed(self, pieces: Int64[Array, "pieces"]) -> Float32[Array, "1 pieces size"]:
+        """Return the input of the graph: the sums of the embeddings of pieces."""
+        words, positions, segments = self._tables
+        return (words[pieces] + positions[: len(pieces)] + segments[0])[None]
+
+    def graph(self, layers: Sequence[int], *, int8: bool) -> bytes:
+        """Return a model whose outputs are these layers, of which 0 is the embeddings."""
+        builder = _BertGraph(self.config, int8=int8)
+        last, outputs = max(layers), {}
+        x = builder.norm("input", *self._read([f"embeddings.LayerNorm.{part}" for part in ("weight", "bias")]))
+        outputs[0] = x
+        for layer in range(last):
+            names = [name for name in self._keys if name.startswith(f"{self._prefix}encoder.layer.{layer}.")]
+            own = [re.sub(rf"^{re.escape(self._prefix)}encoder\.layer\.\d+\.", "", name) for name in names]
+            weights = self._read([name.removeprefix(self._prefix) for name in names])
+            x = builder.layer(x, f"{layer}", dict(zip(own, weights, strict=True)), str(self.path))
+            outputs[layer + 1] = x
+        return builder.builder.model([outputs[layer] for layer in layers])
+
+
+class _BertGraph:
+    """Builder of the graph of an encoder."""
+
+    def __init__(self, config: BertConfig, *, int8: bool) -> None:
+        self._config, self._int8 = config, int8
+        self.builder = GraphBuilder({"input": (1, "pieces", config.size)})
+
+    def norm(self, x: str, gain: Float32[Array, "size"], shift: Float32[Array, "size"]) -> str:
+        """Add layer normalisation."""
+        build, name = self.builder, f"norm-{x}"
+        given = [x, build.constant(f"{name}-gain", gain), build.constant(f"{name}-shift", shift)]
+        return build.add("LayerNormalization", given, axis=-1, epsilon=self._config.epsilon)
+
+    def linear(self, x: str, name: str, weights: Float32[Array, "out into"], bias: Float32[Array, "out"]) -> str:
+        """Add an affine map."""
+        build, columns = self.builder, np.ascontiguousarray(weights.T)
+        shift = build.constant(f"{name}-bias", bias)
+        if not self._int8:
+            return build.add("Add", [build.add("MatMul", [x, build.constant(name, columns)]), shift])
+        scale = np.maximum(np.abs(columns).max(axis=0), 1e-12).astype(np.float32) / _LARGEST
+        whole = np.rint(columns / scale).astype(np.int8)
+        given = [x, build.constant(name, whole), build.constant(f"{name}-scale", scale)]
+        zero = build.constant(f"{name}-zero", np.zeros(len(scale), np.int8))
+        return build.add("DynamicQuantizeMatMul", [*given, zero, shift], contrib=True)
+
+    def layer(self, x: str, name: str, weights: dict[str, Float32[Array, "..."]], source: str) -> str:
+        """Add a layer."""
+        def of(part: str) -> tuple[Float32[Array, "..."], Float32[Array, "..."]]:
+            try:
+                return weights[f"{part}.weight"], weights[f"{part}.bias"]
+            except KeyError as error:
+                raise InputError(f"{source}: layer {name} has no {error}; export the encoder to model.onnx") from error
+
+        build, part = self.builder, "attention.self"
+        # One product for query, key and value.
+        joint = [np.concatenate(both) for both in zip(*(of(f"{part}.{one}") for one in ("query", "key", "value")), strict=True)]
+        size = self._config.size
+        mixed = self.linear(x, f"{name}-attention", *joint)
+        parts = [
+            build.add("Slice", [mixed, *(build.constant(f"at-{at}", np.array([at], np.int64)) for at in (k * size, (k + 1) * size, 2))])
+            for k in range(3)
+        ]
+        heads = build.add("MultiHeadAttention", parts, contrib=True, num_heads=self._config.heads)
+        attended = self.linear(heads, f"{name}-attended", *of("attention.output.dense"))
+        x = self.norm(build.add("Add", [x, attended]), *of("attention.output.LayerNorm"))
+        hidden = build.add("Gelu", [self.linear(x, f"{name}-hidden", *of("intermediate.dense"))], contrib=True)
+        out = self.linear(hidden, f"{name}-out", *of("output.dense"))
+        return self.norm(build.add("Add", [x, out]), *of("output.LayerNorm"))
