@@ -25,6 +25,7 @@ from sapwood.model.span_scorer import (
     EOS,
     PAD,
     Dims,
+    EncoderFeatures,
     SpanScorer,
     SpanScores,
     frequent_features,
@@ -49,7 +50,7 @@ def random_network(rng: np.random.Generator, sizes: Dims, words=WORDS, labels=No
     )
 
 
-def plain_scores(network: SpanScorer, words: list[str]) -> SpanScores:
+def plain_scores(network: SpanScorer, words: list[str], vectors: np.ndarray | None = None) -> SpanScores:
     """Return the scores of all cells and tags, each step written out in double precision."""
     sizes = network.dims
     w = {name: part.astype(float) for name, part in sizes.views(network.weights).items()}
@@ -60,7 +61,10 @@ def plain_scores(network: SpanScorer, words: list[str]) -> SpanScores:
     def logistic(x):
         return 1 / (1 + np.exp(-x))
 
-    x = [normal(network.embeddings[row].astype(float).sum(axis=0), "input") for row in network.encode(words)]
+    x = [network.embeddings[row].astype(float).sum(axis=0) for row in network.encode(words)]
+    if vectors is not None:
+        x = [x[0], *(row + vector @ w["encoder"] for row, vector in zip(x[1:-1], vectors, strict=True)), x[-1]]
+    x = [normal(row, "input") for row in x]
     half, size = sizes.hidden, 2 * sizes.hidden
     for layer in range(sizes.layers):
         out = np.zeros((len(x), size))
@@ -100,6 +104,55 @@ def test_scores_are_those_of_plain_sums(seed, n, size, half, layers):
     assert max(np.abs(part).max() for part in expected) > 0.1
     for part, wanted in zip(network.scores(words), expected, strict=True):
         np.testing.assert_allclose(part, wanted, atol=2e-3, rtol=1e-3)
+
+
+@examples(10)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 20), st.integers(1, 18))
+def test_scores_with_vectors_are_those_of_plain_sums(seed, n, size, encoder):
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, Dims(size, 5, 2, 6, 3, 4, encoder))
+    words = [str(word) for word in rng.choice([*WORDS, "unknown"], n)]
+    vectors = rng.normal(size=(n, encoder)).astype(np.float32)
+    expected = plain_scores(network, words, vectors)
+    for part, wanted in zip(network.scores(words, vectors), expected, strict=True):
+        np.testing.assert_allclose(part, wanted, atol=2e-3, rtol=1e-3)
+
+
+def encoded_network(rng: np.random.Generator) -> SpanScorer:
+    projection, shift = rng.normal(size=(7, 3)).astype(np.float32), rng.normal(size=3).astype(np.float32)
+    features = EncoderFeatures("tiny", "5" * 64, 2, True, projection, shift)
+    return replace(
+        random_network(rng, Dims(4, 3, 1, 5, 2, 2, 3), labels=("S", "NP"), tags=("N", "V")), encoder=features
+    )
+
+
+def test_an_encoder_is_stored_by_its_digest():
+    network = encoded_network(np.random.default_rng(0))
+    arrays, metadata = network.to_arrays(), network.metadata()
+    found = SpanScorer.from_arrays(arrays, metadata)
+    assert found.encoder.metadata() == {"name": "tiny", "digest": "5" * 64, "layer": 2, "int8": True}
+    vectors = np.random.default_rng(1).normal(size=(4, 7)).astype(np.float32)
+    projected = found.encoder.project(vectors)
+    np.testing.assert_allclose(projected, vectors @ network.encoder.projection + network.encoder.shift, atol=1e-5)
+    words = ["the", "cats", "saw", "mice"]
+    for part, wanted in zip(found.scores(words, projected), network.scores(words, projected), strict=True):
+        np.testing.assert_array_equal(part, wanted)
+    assert "vectors of tiny" in repr(found)
+    encoder = metadata["encoder"]
+    with pytest.raises(ModelError, match="its metadata is missing"):
+        SpanScorer.from_arrays(arrays, {name: value for name, value in metadata.items() if name != "encoder"})
+    with pytest.raises(ModelError, match="layer"):
+        SpanScorer.from_arrays(arrays, {**metadata, "encoder": {**encoder, "layer": 0}})
+    for wrong in ({"digest": "x" * 64}, {"name": "a name\n"}):
+        with pytest.raises(ModelError, match="name or digest"):
+            SpanScorer.from_arrays(arrays, {**metadata, "encoder": {**encoder, **wrong}})
+    less = {
+        **arrays,
+        "network.projection": network.encoder.projection[:, :2],
+        "network.projection_shift": np.zeros(2, np.float32),
+    }
+    with pytest.raises(ModelError, match=r"network\.weights"):
+        SpanScorer.from_arrays(less, metadata)
 
 
 def test_cells_that_few_trees_need_are_closed():

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Options that do not apply to unlabelled scores, and options that do not apply to models of heads and spans.
 _LABELLED = ("params", "confidence", "resamples", "seed", "sentences", "calibration", "no_normalise")
-_OF_GRAMMARS = ("decoder", "threshold", "precision", "max_memory", "timeout")
+_OF_GRAMMARS = ("decoder", "threshold", "encoder", "precision", "max_memory", "timeout")
 
 
 @click.command("eval", short_help="Score trees, or a model, against gold trees.")
@@ -66,6 +66,7 @@ _OF_GRAMMARS = ("decoder", "threshold", "precision", "max_memory", "timeout")
 @click.option("--gold-tags", is_flag=True, help="With -m, parse with the gold part-of-speech tags.")
 @click.option("--calibration", is_flag=True, help="With -m, report the calibration of phrase probabilities.")
 @common.parser_options
+@common.encoder_option
 @common.precision_option
 @click.option("--no-normalise", is_flag=True, help="Compare trees without normalising them.")
 @common.threads_option

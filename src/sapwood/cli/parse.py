@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 # Options that do not apply to models of heads and spans.
 _OF_GRAMMARS = (
-    "decoder", "threshold", "exact", "precision", "max_memory", "timeout", "marginals", "alternatives", "states",
-    "heads", "tokeniser", "phrases",
+    "decoder", "threshold", "encoder", "exact", "precision", "max_memory", "timeout", "marginals", "alternatives",
+    "states", "heads", "tokeniser", "phrases",
 )  # fmt: skip
 # The suffixes in sapwood.interop.arrow and csv_tables, whose import takes seconds.
 _ARROW = (".parquet", ".arrow", ".feather")
@@ -64,6 +64,7 @@ _A_TREE = "looks like a tree, but is parsed as words; get these with `sapwood co
     "-o", "--output", help="Output file, or a folder (OUT/) with one file per input. [default: standard output]"
 )
 @common.parser_options
+@common.encoder_option
 @common.precision_option
 @click.option("--exact", is_flag=True, help="Parse without pruning (slow).")
 @click.option("--max-words", type=POSITIVE, default=500, help="Give longer sentences a flat tree.")

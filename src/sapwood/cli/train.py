@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Options that do not apply to sequences.
 _OF_TREES = (
     "direction", "vertical", "horizontal", "heads", "annotate_tags", *common.NORMALISER_OPTIONS, "input_format",
-    "partial",
+    "partial", "encoder",
 )  # fmt: skip
 _TREES = (
     "binarise", "vertical", "horizontal", "heads", "annotate-tags", "function-tags", "keep-tag",
@@ -94,6 +94,11 @@ class _TrainCommand(GroupedCommand):
     help="Train a neural span scorer alongside the grammar; more accurate, slower to train. "
     "[default: on, unless --method is given]",
 )
+@click.option(
+    "--encoder",
+    help="Pretrained encoder whose vectors the span scorer uses as well: a folder (model.onnx or model.safetensors, "
+    "tokenizer.json), or the name of an installed package.",
+)
 @unlabelled.unlabelled_options
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--resume", is_flag=True, help="Resume an interrupted run.")
@@ -132,6 +137,7 @@ def command(
     fast: bool,
     crf: bool | None,
     span_scorer: bool | None,
+    encoder: str | None,
     partial: tuple[str, ...],
     text: tuple[str, ...],
     text_use: TextUse | None,
@@ -180,6 +186,7 @@ def command(
       sapwood train --sequences tagged.txt -o tagger.sapwood
     """
     from sapwood.cli.options.params import check_methods, read_pairs
+    from sapwood.encoders.lookup import find_encoder
     from sapwood.grammar.tensor_grammar import TensorGrammar
     from sapwood.pipeline.recipe import first_learner
     from sapwood.pipeline.train import default_method, train
@@ -216,6 +223,7 @@ def command(
         learner = learner.replace(workers=settings["workers"])
     if save_config is not None:
         write_config(save_config, _saved_settings(context))
+    pretrained = None if encoder is None else find_encoder(encoder)
     started = time.perf_counter()
     read = functools.partial(common.trees_from, input_format=input_format, skip_bad=skip_bad, progress=progress)
     if sequences:
@@ -225,7 +233,8 @@ def command(
     plain = data.read_text()
     with common.resumable(run_files.leftover):
         model = train(
-            corpus, dev=held_out, sequences=sequences, crf=crf, span_scorer=span_scorer, partial=data.partial,
+            corpus, dev=held_out, sequences=sequences, crf=crf, span_scorer=span_scorer,
+            encoder=pretrained, partial=data.partial,
             silver=read(silver) if silver else None, teacher=teacher, gold_weight=gold_weight,
             text=plain or text or None, text_use=text_use, semi_supervised=semi_supervised, tokeniser=tokeniser,
             output=output, resume=resume, log=log_path, progress=progress, **settings,
@@ -333,5 +342,5 @@ def _score(model: ParserModel, held_out: DevSet, progress: Progress, *, show: bo
 
 def _saved_settings(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run for a configuration file, without paths."""
-    paths = ("output", "resume", "log", "dev", "cluster", "partial", "text", "silver", "teacher")
+    paths = ("output", "resume", "log", "dev", "cluster", "partial", "text", "silver", "teacher", "encoder")
     return {name: value for name, value in run_settings(context).items() if name not in paths}

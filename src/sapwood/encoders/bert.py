@@ -1,10 +1,10 @@
 """Encoders of the BERT family: from the weights of a safetensors file to a graph for ONNX Runtime.
 
-The embedding of a piece is the sum of the vectors of the piece, its position and its segment, which is computed here, so
-that the graph needs no vocabulary. It has the layers up to the wanted one, each self-attention and a feed-forward layer
-with layer normalisation after both (Devlin et al. 2019). Products with weights are in single precision, or of integers
-of eight bits: weights of seven, a scale for each column, so that no processor overflows; inputs are scaled by their
-range.
+The embedding of a piece is the sum of the vectors of the piece, its position and its segment. It is computed here, so
+that the graph needs no vocabulary. The graph has the layers up to the wanted one, each of self-attention and a
+feed-forward layer with layer normalisation after both (Devlin et al. 2019). Products with weights are in single
+precision, or of integers of eight bits: weights of seven, with a scale for each column, so that no processor overflows;
+inputs are scaled by their range.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class BertConfig:
             raise InputError(f"{path}: not the configuration of a BERT-like encoder: {error}") from error
         if told.get("hidden_act", "gelu") != "gelu" or told.get("position_embedding_type", "absolute") != "absolute":
             raise InputError(
-                f"{path}: only BERT-like encoders with gelu and absolute positions can be read from safetensors; export "
-                "this one to model.onnx"
+                f"{path}: only BERT-like encoders with gelu and absolute positions can be read from safetensors; "
+                "export this one to model.onnx"
             )
         if not all(type(size) is int and 0 < size < 1 << 20 for size in sizes) or sizes[0] % sizes[2]:
             raise InputError(f"{path}: {', '.join(_SIZES)} must be positive integers, heads a divisor of the size")
@@ -145,7 +145,7 @@ class _BertGraph:
 
     def __init__(self, config: BertConfig, *, int8: bool) -> None:
         self._config, self._int8 = config, int8
-        self.builder = GraphBuilder({"input": (1, "pieces", config.size)})
+        self.builder = GraphBuilder({"input": ("float32", [1, "pieces", config.size])})
 
     def norm(self, x: str, gain: Float32[Array, "size"], shift: Float32[Array, "size"]) -> str:
         """Add layer normalisation."""
@@ -167,6 +167,7 @@ class _BertGraph:
 
     def layer(self, x: str, name: str, weights: dict[str, Float32[Array, "..."]], source: str) -> str:
         """Add a layer."""
+
         def of(part: str) -> tuple[Float32[Array, "..."], Float32[Array, "..."]]:
             try:
                 return weights[f"{part}.weight"], weights[f"{part}.bias"]
@@ -175,11 +176,20 @@ class _BertGraph:
 
         build, part = self.builder, "attention.self"
         # One product for query, key and value.
-        joint = [np.concatenate(both) for both in zip(*(of(f"{part}.{one}") for one in ("query", "key", "value")), strict=True)]
+        joint = [
+            np.concatenate(both)
+            for both in zip(*(of(f"{part}.{one}") for one in ("query", "key", "value")), strict=True)
+        ]
         size = self._config.size
         mixed = self.linear(x, f"{name}-attention", *joint)
         parts = [
-            build.add("Slice", [mixed, *(build.constant(f"at-{at}", np.array([at], np.int64)) for at in (k * size, (k + 1) * size, 2))])
+            build.add(
+                "Slice",
+                [
+                    mixed,
+                    *(build.constant(f"at-{at}", np.array([at], np.int64)) for at in (k * size, (k + 1) * size, 2)),
+                ],
+            )
             for k in range(3)
         ]
         heads = build.add("MultiHeadAttention", parts, contrib=True, num_heads=self._config.heads)

@@ -38,9 +38,7 @@ _POSITIONS = 512
 _OF_LAYER = re.compile(r"(?:^|[/.])layers?[._/](\d+)[/.]")
 _HIDDEN_STATES = re.compile(r"hidden_states[._](\d+)")
 _CHUNK = 1 << 20
-_MISSING = (
-    "encoders need ONNX Runtime and tokenizers, which are not installed: pip install 'sapwood[encoder]'"
-)
+_MISSING = "encoders need ONNX Runtime and tokenizers, which are not installed: pip install 'sapwood[encoder]'"
 
 
 class Encoder:
@@ -124,10 +122,9 @@ class Encoder:
         for _, outputs, name in graph.nodes:
             if outputs and (found := _OF_LAYER.search(name)):
                 named[int(found[1]) + 1] = outputs[0]
-        if named:
-            # The last layer ends in a declared output, if that has pieces.
-            return named
-        return {1: graph.outputs[0]}
+        if not named and not graph.outputs:
+            raise InputError(f"{self.folder / MODEL}: has no output; download it again")
+        return named or {1: graph.outputs[0]}
 
     @cached_property
     def _tokenizer(self) -> Any:
@@ -214,10 +211,16 @@ class Encoder:
         if self._bert is not None:
             given: dict[str, np.ndarray] = {"input": self._bert.embed(pieces)}
         else:
-            kinds = {"input_ids": pieces, "attention_mask": np.ones_like(pieces), "token_type_ids": np.zeros_like(pieces)}
+            kinds = {
+                "input_ids": pieces,
+                "attention_mask": np.ones_like(pieces),
+                "token_type_ids": np.zeros_like(pieces),
+            }
             wanted = [one.name for one in session.get_inputs()]
             if unknown := sorted(set(wanted) - set(kinds)):
-                raise InputError(f"{self.folder / MODEL}: has the input {unknown[0]!r}; {', '.join(kinds)} are supported")
+                raise InputError(
+                    f"{self.folder / MODEL}: has the input {unknown[0]!r}; {', '.join(kinds)} are supported"
+                )
             given = {name: kinds[name][None] for name in wanted}
         try:
             found = session.run(None, given)

@@ -59,16 +59,21 @@ def encode(fields: Iterable[Field]) -> bytes:
 class GraphBuilder:
     """Builder of a graph.
 
+    Parameters
+    ----------
+    inputs
+        Type and shape of each input; axes of any size have names.
+
     Examples
     --------
-    >>> graph = GraphBuilder({"x": (2,)})
+    >>> graph = GraphBuilder({"x": ("float32", [2])})
     >>> total = graph.add("Add", ["x", graph.constant("one", np.ones(2, np.float32))])
     >>> len(graph.model([total])) > 0
     True
     """
 
-    def __init__(self, inputs: Mapping[str, Sequence[int | str]]) -> None:
-        self._inputs = [_value_info(name, shape) for name, shape in inputs.items()]
+    def __init__(self, inputs: Mapping[str, tuple[str, Sequence[int | str]]]) -> None:
+        self._inputs = [_value_info(name, *given) for name, given in inputs.items()]
         self._nodes: list[bytes] = []
         self._constants: dict[str, bytes] = {}
 
@@ -80,9 +85,17 @@ class GraphBuilder:
             self._constants[name] = encode([*fields, (_TENSOR_RAW, np.ascontiguousarray(values).tobytes())])
         return name
 
-    def add(self, kind: str, inputs: Sequence[str], *, contrib: bool = False, **attributes: float | Sequence[int]) -> str:
-        """Add a node with one output, and return the name of the output; `contrib`: of ONNX Runtime's own operators."""
-        output = f"{kind}-{len(self._nodes)}"
+    def add(
+        self,
+        kind: str,
+        inputs: Sequence[str],
+        *,
+        name: str = "",
+        contrib: bool = False,
+        **attributes: float | Sequence[int],
+    ) -> str:
+        """Add a node, and return the name of its one output; `contrib`: of ONNX Runtime's own operators."""
+        output = name or f"{kind}-{len(self._nodes)}"
         fields: list[Field] = [(_NODE_INPUT, name.encode()) for name in inputs]
         fields += [(_NODE_OUTPUT, output.encode()), (_NODE_NAME, output.encode()), (_NODE_TYPE, kind.encode())]
         fields += [(_NODE_ATTRIBUTE, _attribute(name, value)) for name, value in attributes.items()]
@@ -111,12 +124,12 @@ def _attribute(name: str, value: float | Sequence[int]) -> bytes:
     return encode([(1, name.encode()), *((8, each) for each in value), (20, _ATTRIBUTE_INTS)])
 
 
-def _value_info(name: str, shape: Sequence[int | str] | None = None) -> bytes:
-    """Return the description of a tensor of single precision; without a shape, its name alone."""
-    if shape is None:
+def _value_info(name: str, dtype: str = "", shape: Sequence[int | str] = ()) -> bytes:
+    """Return the description of a tensor; without a type, its name alone."""
+    if not dtype:
         return encode([(_NAME, name.encode())])
     dims = [encode([(1, size) if isinstance(size, int) else (2, size.encode())]) for size in shape]
-    tensor = encode([(1, _TYPES["float32"]), (2, encode([(1, dim) for dim in dims]))])
+    tensor = encode([(1, _TYPES[dtype]), (2, encode([(1, dim) for dim in dims]))])
     return encode([(_NAME, name.encode()), (2, encode([(1, tensor)]))])
 
 

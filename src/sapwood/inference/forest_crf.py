@@ -121,7 +121,9 @@ def rescore(given: CRFInput, chart: Posteriors, members: int, workspace: Workspa
     )
 
 
-def native_crf(crf: ForestCRF, compiled: CompiledGrammar, span_scorer: AnySpanScorer | None = None) -> kernels.ForestCRF:
+def native_crf(
+    crf: ForestCRF, compiled: CompiledGrammar, span_scorer: AnySpanScorer | None = None
+) -> kernels.ForestCRF:
     """Return the CRF as a kernel object for the symbols and rules of a coarse grammar and an optional span scorer."""
     symbols, tags = symbol_keys(compiled)
     with np.errstate(over="ignore"):

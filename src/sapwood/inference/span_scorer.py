@@ -85,7 +85,8 @@ def open_span_scorer(scorer: SpanScorer | None, encoder: EncoderSource | None = 
         if encoder is not None:
             raise UsageError("the model uses no encoder")
         return scorer
-    found = encoder_of_model(features.name, features.digest, encoder)
+    known = features.source if encoder is None else encoder
+    found = encoder_of_model(features.name, features.digest, known)
     if found is None:
         warnings.warn(
             f"the encoder {features.name} (digest {features.digest[:12]}) is missing, so the model parses without its "

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from sapwood.encoders.encoder import Encoder
 from sapwood.errors import GrammarError, ModelError, SapwoodError, UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.model.cell_pruner import CellPruner
@@ -273,6 +274,14 @@ class ParserModel:
         first, *others = map(_bare, grammars)
         prepared = dataclasses.replace(self.preparation, normaliser=first.normaliser, transform=first.transform)
         return self.replace(grammars=(first, *others), preparation=prepared, cp=None)
+
+    def with_encoder(self, encoder: Encoder | None) -> ParserModel:
+        """Return the model with the encoder of its span scorer at hand, if it is this one; saving forgets it."""
+        scorer = self.span_scorer
+        if scorer is None or scorer.encoder is None or encoder is None or scorer.encoder.digest != encoder.digest:
+            return self
+        features = dataclasses.replace(scorer.encoder, source=encoder)
+        return self.replace(span_scorer=dataclasses.replace(scorer, encoder=features))
 
     @property
     def components(self) -> dict[str, Component]:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from sapwood import kernels
+from sapwood.encoders.encoder import Encoder
 from sapwood.errors import ModelError, UsageError
 from sapwood.storage.arrays import pack_strings, unpack_strings
 from sapwood.storage.schema import Column
@@ -216,6 +217,8 @@ class EncoderFeatures:
         True if the encoder runs in integers of eight bits.
     projection, shift
         Affine map of the vectors: their principal components.
+    source
+        The encoder itself, if it is at hand: it is not stored.
     """
 
     name: str
@@ -224,6 +227,7 @@ class EncoderFeatures:
     int8: bool
     projection: Float32[Array, "encoder_size encoder_features"]
     shift: Float32[Array, "encoder_features"]
+    source: Encoder | None = None
 
     def project(self, vectors: Float32[Array, "words encoder_size"]) -> Float32[Array, "words encoder_features"]:
         """Return the principal components of vectors."""

@@ -157,7 +157,7 @@ def fit_first_model(
     path = record.files.teacher
     if path is not None and _FIRST_MODEL in record.finished:
         with with_remedy("file"):
-            return ParserModel.load(path)
+            return ParserModel.load(path).with_encoder(recipe.encoder)
     files = RunFiles(path, resume=record.files.resume)
     model = run_recipe(recipe, corpus, dev, files=files, progress=progress)
     if path is not None:

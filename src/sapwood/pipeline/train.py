@@ -103,8 +103,8 @@ def train(
     span_scorer
         Train a span scorer, too (`sapwood.learn.components.span_scorer`): True, False, or its trainer.
     encoder
-        Pretrained encoder whose vectors the span scorer uses as well (`sapwood.encoders.encoder`): a folder, or the name
-        of an installed package. The model needs it for parsing, but does not contain it.
+        Pretrained encoder whose vectors the span scorer uses as well (`sapwood.encoders.encoder`): a folder, or the
+        name of an installed package. The model needs it for parsing, but does not contain it.
     text
         Unlabelled text: the path of a file with one sentence per line, several paths, or sentences as lists of words.
     text_use

@@ -71,13 +71,16 @@ def random_batch(rng: np.random.Generator, sizes: Dims, n: int, sentences: int, 
             row[spans.index(span)] = rng.integers(sizes.labels)
     tags = rng.integers(-1, sizes.tags, n * sentences).astype(np.int32)
     looks = rng.integers(0, vectors, (n + 2, sentences, n_word_features(None))).astype(np.int32)
-    return Batch(looks, labels.ravel(), tags)
+    encoded = rng.normal(size=(n * sentences, sizes.encoder)).astype(np.float32) if sizes.encoder else None
+    return Batch(looks, labels.ravel(), tags, encoded)
 
 
-@pytest.mark.parametrize(("n", "size", "half", "layers"), [(5, 8, 6, 2), (4, 8, 4, 3), (1, 5, 4, 1)])
-def test_gradients_are_those_of_the_loss(n, size, half, layers):
+@pytest.mark.parametrize(
+    ("n", "size", "half", "layers", "encoder"), [(5, 8, 6, 2, 0), (4, 8, 4, 3, 0), (1, 5, 4, 1, 0), (4, 8, 5, 2, 3)]
+)
+def test_gradients_are_those_of_the_loss(n, size, half, layers, encoder):
     rng = np.random.default_rng(n)
-    sizes = Dims(size, half, layers, 10, 4, 5)
+    sizes = Dims(size, half, layers, 10, 4, 5, encoder)
     backprop = Backprop.random(sizes, 12, rng)
     backprop.weights += rng.normal(scale=0.2, size=backprop.weights.shape).astype(np.float32)
     backprop.embeddings *= 10

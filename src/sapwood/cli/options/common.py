@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
@@ -174,6 +175,13 @@ def _parser_options(function: F, timeout: float | None, max_memory: str | None) 
     ):
         function = option(function)
     return function
+
+
+encoder_option = click.option(
+    "--encoder",
+    help="Pretrained encoder of the model: a folder, or the name of an installed package. [default: found by its "
+    "digest in $SAPWOOD_ENCODERS or its package]",
+)
 
 
 def lines_option(function: F) -> F:
@@ -395,11 +403,13 @@ class ParserOptions(TypedDict, total=False):
     alternatives: int
     states: bool
     tokeniser: str | None
+    encoder: str | None
 
 
 def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptions]) -> Parser:
     """Return a parser for one or more models (none: the included one)."""
     from sapwood.inference import Parser
+    from sapwood.inference.span_scorer import MissingEncoderWarning
 
     paths = [model] if isinstance(model, str) else list(model or [])
     if STANDARD_STREAM in paths:
@@ -415,4 +425,11 @@ def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptio
     settings: dict[str, Any] = {**options}
     if induced and options.get("decoder") is None:
         settings["decoder"] = "recall"
-    return kind(found, **settings)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", MissingEncoderWarning)
+        parser = kind(found, **settings)
+    context = click.get_current_context(silent=True)
+    progress = make_progress(context is not None and bool(context.params.get("quiet")))
+    for one in heard:
+        progress.note(str(one.message))
+    return parser

@@ -130,7 +130,7 @@ def fit_features(
     """Return the features of each of some layers, fitted to the vectors of words of random sentences."""
     rng = np.random.default_rng([seed, 7])
     return [
-        EncoderFeatures(encoder.name, encoder.digest, layer, int8, *principal_components(vectors, size))
+        EncoderFeatures(encoder.name, encoder.digest, layer, int8, *principal_components(vectors, size), encoder)
         for layer, vectors in zip(layers, sampled_vectors(encoder, sentences, layers, rng, int8=int8), strict=True)
     ]
 

@@ -22,8 +22,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from sapwood import kernels
-from sapwood.errors import InputError, ModelError
 from sapwood.encoders.encoder import Encoder
+from sapwood.errors import InputError, ModelError
 from sapwood.learn.components._encoder_vectors import (
     DistinctSentences,
     WordVectors,
@@ -211,9 +211,7 @@ class SpanScorerTrainer(HasParams):
         sentences.vectors = encode_trees(encoder, features, distinct, key, context, path)
         return features
 
-    def _choose_layer(
-        self, encoder: Encoder, sentences: _Sentences, random_state: int, context: RunContext
-    ) -> int:
+    def _choose_layer(self, encoder: Encoder, sentences: _Sentences, random_state: int, context: RunContext) -> int:
         """Return the layer with the lowest loss on held-out trees after a few epochs."""
         layers = some_layers(encoder.layers)
         if len(layers) == 1:
@@ -228,9 +226,7 @@ class SpanScorerTrainer(HasParams):
         with context.progress.stage("layer of the encoder", total=len(layers), unit="layers") as stage:
             for layer, one in zip(layers, features, strict=True):
                 vectors = encode_trees(encoder, one, distinct, {}, RunContext())
-                taught, held_out = (
-                    sentences.of(part, vectors) for part in np.split(chosen, [len(chosen) * 3 // 4])
-                )
+                taught, held_out = (sentences.of(part, vectors) for part in np.split(chosen, [len(chosen) * 3 // 4]))
                 run = short._start(taught, random_state)
                 for epoch in range(short.epochs):
                     run.pass_over(np.random.default_rng([random_state, epoch + 1]))
