@@ -25,7 +25,7 @@ DOTTED = re.compile(r"[A-Za-z_]\w*(\.\w+)+")
 FILE = re.compile(r"[\w.-]+(/[\w.-]+)*/|[\w.-]+(/[\w.-]+)+")
 CLASS = re.compile(r"[A-Z]+[a-z]\w*[A-Z]\w*")
 # Names of other programs, and of variables in examples.
-OTHERS = {"DocBin", "GridSearchCV", "WriteGrammarToTextFile", "grammar.info"}
+OTHERS = {"DocBin", "GridSearchCV", "WriteGrammarToTextFile", "grammar.info", "model.onnx", "model.safetensors"}
 ENTRY_POINTS = {f"sapwood.{group}" for group in ("decoders", "features", "formats", "learners", "models", "tokenisers")}
 ENDINGS = (".py", ".md", ".mrg", ".txt")
 

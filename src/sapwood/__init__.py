@@ -108,6 +108,7 @@ __all__ = [
 _PACKAGES = (
     "annotation",
     "automata",
+    "encoders",
     "evaluate",
     "grammar",
     "identifiability",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.effort import examples
-from sapwood.encoders.onnx_format import Graph, GraphBuilder, decode, encode
+from sapwood.encoders.onnx_format import GraphBuilder, OnnxGraph, decode, encode
 from sapwood.errors import InputError
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -37,11 +37,11 @@ def test_a_graph_runs():
 
 def test_a_cut_graph_has_what_its_outputs_need():
     content, one, two = small_graph()
-    graph, x = Graph(content, "small"), np.array([[1.0, 0.5]], np.float32)
+    graph, x = OnnxGraph(content, "small"), np.array([[1.0, 0.5]], np.float32)
     assert graph.outputs != [one]
     cut = graph.cut([one])
     np.testing.assert_allclose(run(cut, x=x)[0], [[2.5, 4.0]])
-    again = Graph(cut, "cut")
+    again = OnnxGraph(cut, "cut")
     assert again.outputs == [one]
     assert [outputs for _, outputs, _ in again.nodes] == [[one]]
     assert b"LayerNormalization" in content
@@ -67,12 +67,12 @@ def test_damage_is_named():
     refused = 0
     for size in range(0, len(content) - 1, 7):
         try:
-            Graph(content[:size], "damaged.onnx")
+            OnnxGraph(content[:size], "damaged.onnx")
         except InputError:
             refused += 1
     assert refused > 20
     with pytest.raises(InputError, match=r"damaged\.onnx"):
-        Graph(content[:-9], "damaged.onnx")
+        OnnxGraph(content[:-9], "damaged.onnx")
     for garbage in (b"\xff" * 20, b"\x0b\x00", b"not a model"):
         with pytest.raises(InputError, match="not an ONNX model"):
-            Graph(garbage, "garbage.onnx")
+            OnnxGraph(garbage, "garbage.onnx")

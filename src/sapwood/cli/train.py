@@ -186,7 +186,6 @@ def command(
       sapwood train --sequences tagged.txt -o tagger.sapwood
     """
     from sapwood.cli.options.params import check_methods, read_pairs
-    from sapwood.encoders.lookup import find_encoder
     from sapwood.grammar.tensor_grammar import TensorGrammar
     from sapwood.pipeline.recipe import first_learner
     from sapwood.pipeline.train import default_method, train
@@ -223,7 +222,6 @@ def command(
         learner = learner.replace(workers=settings["workers"])
     if save_config is not None:
         write_config(save_config, _saved_settings(context))
-    pretrained = None if encoder is None else find_encoder(encoder)
     started = time.perf_counter()
     read = functools.partial(common.trees_from, input_format=input_format, skip_bad=skip_bad, progress=progress)
     if sequences:
@@ -234,7 +232,7 @@ def command(
     with common.resumable(run_files.leftover):
         model = train(
             corpus, dev=held_out, sequences=sequences, crf=crf, span_scorer=span_scorer,
-            encoder=pretrained, partial=data.partial,
+            encoder=encoder, partial=data.partial,
             silver=read(silver) if silver else None, teacher=teacher, gold_weight=gold_weight,
             text=plain or text or None, text_use=text_use, semi_supervised=semi_supervised, tokeniser=tokeniser,
             output=output, resume=resume, log=log_path, progress=progress, **settings,

@@ -70,7 +70,7 @@ class BertConfig:
             )
         if not all(type(size) is int and 0 < size < 1 << 20 for size in sizes) or sizes[0] % sizes[2]:
             raise InputError(f"{path}: {', '.join(_SIZES)} must be positive integers, heads a divisor of the size")
-        return cls(*sizes, epsilon)
+        return cls(size=sizes[0], layers=sizes[1], heads=sizes[2], positions=sizes[3], epsilon=epsilon)
 
 
 class Bert:

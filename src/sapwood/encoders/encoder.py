@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from sapwood.encoders.bert import CONFIG, WEIGHTS, Bert
-from sapwood.encoders.onnx_format import Graph
+from sapwood.encoders.onnx_format import OnnxGraph
 from sapwood.errors import InputError, SapwoodError, UsageError
 from sapwood.storage.files import explained, is_regular
 from sapwood.storage.shapes import Array, Float32, Int64
@@ -106,10 +106,10 @@ class Encoder:
         return None if (self.folder / MODEL).exists() else Bert(self.folder)
 
     @cached_property
-    def _graph(self) -> Graph:
+    def _graph(self) -> OnnxGraph:
         path = self.folder / MODEL
         with explained(path):
-            return Graph(path.read_bytes(), str(path))
+            return OnnxGraph(path.read_bytes(), str(path))
 
     @cached_property
     def _layers_of_graph(self) -> dict[int, str]:
@@ -199,12 +199,13 @@ class Encoder:
         pieces = self._run(np.array(encoding.ids, np.int64), layers, int8)
         word_of = np.array([-1 if word is None else word for word in encoding.word_ids])
         inside = word_of >= 0
-        totals = np.zeros((len(layers), len(words), pieces.shape[2]), np.float32)
-        np.add.at(totals, (slice(None), word_of[inside]), pieces[:, inside])
+        totals = np.zeros((len(words), len(layers), pieces.shape[2]), np.float32)
+        np.add.at(totals, word_of[inside], pieces[:, inside].swapaxes(0, 1))
         counts = np.bincount(word_of[inside], minlength=len(words))
         # Words without pieces, such as control characters, get the mean of the sentence.
-        totals[:, counts == 0] = pieces.mean(axis=1, keepdims=True)
-        return totals / np.maximum(counts, 1)[:, None].astype(np.float32)
+        totals[counts == 0] = pieces.mean(axis=1)
+        means: np.ndarray = totals / np.maximum(counts, 1)[:, None, None].astype(np.float32)
+        return means.swapaxes(0, 1)
 
     def _run(self, pieces: Int64[Array, "pieces"], layers: tuple[int, ...], int8: bool) -> np.ndarray:
         session = self._session(layers, int8)

@@ -23,7 +23,7 @@ def find_encoder(given: str | os.PathLike[str] | Encoder) -> Encoder:
     if isinstance(given, Encoder):
         return given
     if Path(given).is_dir():
-        return Encoder(given)
+        return Encoder(Path(given))
     for folder in _in_package(str(given)):
         return Encoder(folder, name=str(given))
     raise InputError(f"{given}: no such folder, nor an installed package with an encoder")

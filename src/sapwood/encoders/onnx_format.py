@@ -173,7 +173,7 @@ def decode(message: bytes | memoryview, source: str) -> Iterator[tuple[int, memo
         yield number, value, view[begin:at]
 
 
-class Graph:
+class OnnxGraph:
     """The graph of a model file, whose nodes can be cut off.
 
     Parameters
