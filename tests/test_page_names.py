@@ -26,7 +26,18 @@ FILE = re.compile(r"[\w.-]+(/[\w.-]+)*/|[\w.-]+(/[\w.-]+)+")
 CLASS = re.compile(r"[A-Z]+[a-z]\w*[A-Z]\w*")
 # Names of other programs, and of variables in examples.
 OTHERS = {"DocBin", "GridSearchCV", "WriteGrammarToTextFile", "grammar.info", "model.onnx", "model.safetensors"}
-ENTRY_POINTS = {f"sapwood.{group}" for group in ("decoders", "features", "formats", "learners", "models", "tokenisers")}
+ENTRY_POINTS = {
+    f"sapwood.{group}"
+    for group in (
+        "decoders",
+        "features",
+        "formats",
+        "learners",
+        "models",
+        "span_scorers",
+        "tokenisers",
+    )
+}
 ENDINGS = (".py", ".md", ".mrg", ".txt")
 
 

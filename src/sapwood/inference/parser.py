@@ -308,8 +308,9 @@ class Parser:
             settings["tokeniser"] = f"{self.tokeniser.__module__}.{self.tokeniser.__qualname__}"
         # The digest of the model has that of the encoder; where it was found changes nothing.
         del settings["encoder"]
-        if self.model.span_scorer is not None and self.model.span_scorer.encoder is not None:
-            settings["encoder"] = self._ensemble.span_scorer is not None
+        scorer = self.model.span_scorer
+        if self.model.plugged_scorer is not None or (scorer is not None and scorer.encoder is not None):
+            settings["span_scorer"] = self._ensemble.span_scorer is not None
         return {"model": self.model.digest(), **settings}
 
     @property

@@ -24,15 +24,18 @@ from sapwood.grammar.tensor_grammar import BUNDLE_KIND, GRAMMAR, GrammarMetadata
 from sapwood.model.cell_pruner import CELL_PRUNER_COLUMNS, CellPruner, CellPrunerMetadata
 from sapwood.model.cp_decomposition import CP_COLUMNS, CPDecomposition, CPMetadata
 from sapwood.model.forest_crf import CRF_COLUMNS, ForestCRF, ForestCRFMetadata
+from sapwood.model.plugged_scorer import PluggedScorer, PluggedScorerMetadata
 from sapwood.model.span_scorer import SPAN_SCORER_COLUMNS, SpanScorer, SpanScorerMetadata
 from sapwood.storage.arrays import read_header
 from sapwood.storage.schema import Column, Notes, Schema, check_json
 
 BUNDLE_VERSION = 3
 MODEL_VERSION = 5
-Component: TypeAlias = ForestCRF | SpanScorer | CellPruner | CPDecomposition
+Component: TypeAlias = ForestCRF | SpanScorer | CellPruner | CPDecomposition | PluggedScorer
 # The components of a model, and what their arrays are called in files of one grammar.
-COMPONENTS = {"crf": "layer", "span_scorer": "network", "cell_pruner": "closing", "cp": "cp"}
+COMPONENTS = {
+    "crf": "layer", "span_scorer": "network", "cell_pruner": "closing", "cp": "cp", "plugged_scorer": "plugged_scorer",
+}  # fmt: skip
 
 
 class _OldMetadata(GrammarMetadata, total=False):
@@ -40,6 +43,7 @@ class _OldMetadata(GrammarMetadata, total=False):
     network: SpanScorerMetadata
     closing: CellPrunerMetadata
     cp: CPMetadata
+    plugged_scorer: PluggedScorerMetadata
 
 
 # Files with one grammar; up to format 4 they had components as well.
@@ -302,6 +306,7 @@ def _content(
         "span_scorer": SpanScorer.from_arrays(arrays, metadata.get("network"), classes),
         "cell_pruner": CellPruner.from_arrays(arrays, metadata.get("closing")),
         "cp": CPDecomposition.from_arrays(arrays, metadata.get("cp")),
+        "plugged_scorer": PluggedScorer.from_arrays(arrays, metadata.get("plugged_scorer")),
     }
     components = {name: component for name, component in found.items() if component is not None}
     return ModelContent(grammars, components, settings)

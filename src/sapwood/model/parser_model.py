@@ -23,6 +23,7 @@ from sapwood.model.cp_decomposition import CPDecomposition
 from sapwood.model.file import COMPONENTS, Component, ModelContent, check_components, read_model, write_model
 from sapwood.model.forest_crf import ForestCRF
 from sapwood.model.installed import find_model
+from sapwood.model.plugged_scorer import PluggedScorer
 from sapwood.model.span_scorer import SpanScorer
 from sapwood.storage.arrays import content_digest
 from sapwood.trees.heads.learned import LEARNED
@@ -144,6 +145,8 @@ class ParserModel:
         Classifier that prunes cells of the chart before any rule is applied.
     cp
         CP decomposition of the rules, which parsers use in place of the rules.
+    plugged_scorer
+        Span scorer of another package, instead of `span_scorer`.
     defaults
         Default decoder and threshold of parsers.
     meta
@@ -165,6 +168,7 @@ class ParserModel:
     span_scorer: SpanScorer | None = None
     cell_pruner: CellPruner | None = None
     cp: CPDecomposition | None = None
+    plugged_scorer: PluggedScorer | None = None
     defaults: ParsingDefaults = ParsingDefaults()
     meta: Mapping[str, Any] = field(default_factory=dict)
 
@@ -175,6 +179,8 @@ class ParserModel:
         for name in ("normaliser", "transform"):
             if getattr(self.grammar, name) != getattr(self.preparation, name):
                 raise GrammarError(f"the {name} of the grammar is not that of the model")
+        if self.plugged_scorer is not None and self.span_scorer is not None:
+            raise UsageError("a model has one span scorer: its own, or a plugged one")
         if self.cp is not None:
             if len(self.grammars) > 1:
                 raise GrammarError("a CP decomposition is for a model with one grammar")
@@ -274,6 +280,19 @@ class ParserModel:
         first, *others = map(_bare, grammars)
         prepared = dataclasses.replace(self.preparation, normaliser=first.normaliser, transform=first.transform)
         return self.replace(grammars=(first, *others), preparation=prepared, cp=None)
+
+    def with_plugged_scorer(self, name: str, argument: str = "", *, weight: float = 0.2) -> ParserModel:
+        """Return the model with a span scorer of another package in place of its own (docs/extending.md).
+
+        Parameters
+        ----------
+        name, argument
+            Name of its entry point in the group `sapwood.span_scorers`, and the text that it is made with.
+        weight
+            Weight of its scores relative to the log posteriors of the grammar.
+        """
+        crf = (ForestCRF.identity() if self.crf is None else self.crf).with_scorer_weight(weight)
+        return self.replace(span_scorer=None, plugged_scorer=PluggedScorer(name, argument), crf=crf)
 
     def with_encoder(self, encoder: Encoder | None) -> ParserModel:
         """Return the model with the encoder of its span scorer at hand, if it is this one; saving forgets it."""

@@ -329,9 +329,7 @@ class SpanScorer:
 
     def columns(self, symbols: Sequence[str], n_interminals: int) -> Int32[Array, "symbols"]:
         """Return the column of each grammar symbol in the scores, -1 if the span scorer does not know it."""
-        numbers = {(name, False): column for column, name in enumerate(self.labels)}
-        numbers |= {(name, True): column for column, name in enumerate(self.tags)}
-        return np.array([numbers.get((name, s >= n_interminals), -1) for s, name in enumerate(symbols)], np.int32)
+        return symbol_columns(self.labels, self.tags, symbols, n_interminals)
 
     def to_arrays(self) -> dict[str, Shaped[Array, "..."]]:
         """Return the arrays to be stored."""
@@ -386,6 +384,19 @@ class SpanScorer:
         if dims.n_weights != len(weights):
             raise ModelError(f"network.weights: has {len(weights)} numbers, expected {dims.n_weights}")
         return cls(dims, features, labels, tags, embeddings, weights, prune_below, classes, encoder)
+
+
+def symbol_columns(
+    labels: Sequence[str], tags: Sequence[str], symbols: Sequence[str], n_interminals: int
+) -> Int32[Array, "symbols"]:
+    """Return the place of each symbol among the labels, or of each preterminal among the tags; -1 if it has none.
+
+    >>> symbol_columns(["NP"], ["N", "NP"], ["S", "NP", "NP"], 2).tolist()
+    [-1, 0, 1]
+    """
+    numbers = {(name, False): column for column, name in enumerate(labels)}
+    numbers |= {(name, True): column for column, name in enumerate(tags)}
+    return np.array([numbers.get((name, s >= n_interminals), -1) for s, name in enumerate(symbols)], np.int32)
 
 
 def _encoder_features(

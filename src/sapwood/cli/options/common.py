@@ -409,7 +409,7 @@ class ParserOptions(TypedDict, total=False):
 def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptions]) -> Parser:
     """Return a parser for one or more models (none: the included one)."""
     from sapwood.inference import Parser
-    from sapwood.inference.span_scorer import MissingEncoderWarning
+    from sapwood.inference.span_scorer import SpanScorerWarning
 
     paths = [model] if isinstance(model, str) else list(model or [])
     if STANDARD_STREAM in paths:
@@ -426,7 +426,7 @@ def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptio
     if induced and options.get("decoder") is None:
         settings["decoder"] = "recall"
     with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always", MissingEncoderWarning)
+        warnings.simplefilter("always", SpanScorerWarning)
         parser = kind(found, **settings)
     context = click.get_current_context(silent=True)
     progress = make_progress(context is not None and bool(context.params.get("quiet")))

@@ -101,7 +101,7 @@ class CompiledModel:
         """All grammars."""
         model = self._model
         crf = model.crf if self._crf else None
-        span_scorer = open_span_scorer(model.span_scorer, self._encoder) if self._crf else None
+        span_scorer = open_span_scorer(model, self._encoder) if self._crf else None
         return Ensemble(model.grammars, self._dtype, crf, span_scorer, model.cell_pruner)
 
     @cached_property
