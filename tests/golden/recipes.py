@@ -392,7 +392,9 @@ def _layer(name: str, bench: Bench) -> Any:
 
 def _network(name: str, bench: Bench) -> Any:
     network = bench.model(name).span_scorer
-    parts = [network.dims, network.word_features, network.labels, network.tags, network.prune_below]
+    # Recorded before there were encoders, of which these networks have none.
+    assert network.encoder is None
+    parts = [network.dims[:6], network.word_features, network.labels, network.tags, network.prune_below]
     return [values.arrays_in(network), *parts]
 
 

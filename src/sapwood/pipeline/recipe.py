@@ -42,8 +42,8 @@ LARGE = 20_000
 _SEEN, _LEAST_PASSES = 360_000, 2
 # Several grammars take long to train anyway, so they get a larger span scorer, if there are enough trees.
 _LARGER = SpanScorerTrainer(hidden=192, span_hidden=192, epochs=20)
-# Weight of the span scorer with a pretrained encoder and few trees (docs/encoders.md).
-_ENCODER_WEIGHT = 0.4
+# With a pretrained encoder, the input of the span scorer is larger and, if there are few trees, its weight (docs/encoders.md).
+_ENCODER_EMBEDDING, _ENCODER_WEIGHT = 256, 0.6
 
 
 @dataclass(frozen=True)
@@ -242,10 +242,13 @@ def default_span_scorer(
     >>> default_span_scorer(5_000).hidden, default_span_scorer(5_000, several=True).hidden
     (128, 192)
     >>> default_span_scorer(500).weight, default_span_scorer(500, encoder=True).weight
-    (0.2, 0.4)
+    (0.2, 0.6)
     """
+    if encoder:
+        usual = replace(default_span_scorer(n_trees, several=several), embedding=_ENCODER_EMBEDDING)
+        return replace(usual, weight=_ENCODER_WEIGHT) if n_trees is None or n_trees < FEW else usual
     if n_trees is None or n_trees < FEW:
-        return replace(SpanScorerTrainer(), weight=_ENCODER_WEIGHT) if encoder else SpanScorerTrainer()
+        return SpanScorerTrainer()
     if n_trees <= LARGE:
         return _LARGER if several else SpanScorerTrainer()
     return SpanScorerTrainer(epochs=min(SpanScorerTrainer.epochs, max(_LEAST_PASSES, math.ceil(_SEEN / n_trees))))

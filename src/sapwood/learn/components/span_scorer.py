@@ -108,7 +108,7 @@ class SpanScorerTrainer(HasParams):
     encoder_layer: int | None = integer(
         None, "Layer of the encoder, instead of one chosen on held-out trees.", low=1, optional=True
     )
-    encoder_features: int = integer(128, "Number of principal components of its vectors.", low=1, high=LARGEST)
+    encoder_features: int = integer(256, "Number of principal components of its vectors.", low=1, high=LARGEST)
     encoder_int8: bool = opaque(False, "Run the encoder in integers of eight bits.", bool)
 
     def settings(self, *, encoder: bool = False) -> dict[str, Any]:
