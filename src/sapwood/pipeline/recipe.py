@@ -42,7 +42,7 @@ LARGE = 20_000
 _SEEN, _LEAST_PASSES = 360_000, 2
 # Several grammars take long to train anyway, so they get a larger span scorer, if there are enough trees.
 _LARGER = SpanScorerTrainer(hidden=192, span_hidden=192, epochs=20)
-# With a pretrained encoder, the input of the span scorer is larger and, if there are few trees, its weight (docs/encoders.md).
+# With a pretrained encoder, the input of the span scorer is larger and, for few trees, its weight (docs/encoders.md).
 _ENCODER_EMBEDDING, _ENCODER_WEIGHT = 256, 0.6
 
 
