@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
 import json
 import re
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from _requirements import require
+from helpers.gap_trees import placed
 from helpers.made_up import made_up_treebank
+from sapwood.trees.formats.discbracket import format_discbracket
 from sapwood.trees.formats.registry import format_as
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -25,8 +28,8 @@ slow = pytest.mark.slow
 # Scripts that need data, and the arguments that name data which is not there.
 WITH_DATA = dict.fromkeys(
     [
-        "accuracy", "annotating", "crf_groups", "engine", "half_annotated", "held_out", "kbest", "kills", "lines",
-        "low_rank", "minimising_defaults", "observed", "probabilities", "serve", "sizes", "spectral",
+        "accuracy", "annotating", "crf_groups", "engine", "gaps", "half_annotated", "held_out", "kbest", "kills",
+        "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "serve", "sizes", "spectral",
         "spectral_weights", "state_search", "table1", "table2", "tagging", "without_trees",
     ],
     "{nowhere}",
@@ -275,6 +278,12 @@ RUNS = [
         marks=slow,
     ),
     pytest.param(
+        "gaps",
+        "{trees} --configurations pcfg --models {new} --store {new}/a.jsonl",
+        [rf"\| trees/gaps-pcfg \| 0 \| {NUMBER} \| {NUMBER} \| {NUMBER} \| {NUMBER} \| {NUMBER} \|"],
+        id="gaps",
+    ),
+    pytest.param(
         "half_annotated",
         "{trees} --trees 20 --draws 1 --rows pivot+em text --results {new}/a.jsonl",
         [rf"\| 20 \| 0 \| pivot\+em \| {NUMBER}", rf"\| 20 \| 0 \| text \| {NUMBER}"],
@@ -341,6 +350,9 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, (part, count) in enumerate((("train", 60), ("dev", 6), ("test", 6))):
         made = made_up_treebank(count, seed)
         (folder / f"{part}.mrg").write_text("".join(f"{tree}\n" for tree in made))
+        swapped = [placed(tree, [2, 1, 0, *range(3, len(tree))]) if len(tree) > 2 else tree for tree in made]
+        with gzip.open(folder / f"{part}.dbr.gz", "wt") as stream:
+            stream.writelines(format_discbracket(tree) + "\n" for tree in swapped)
         (folder / f"{part}.conllu").write_text("".join(format_as(tree, "conllu") + "\n" for tree in made))
     return folder
 

@@ -25,6 +25,9 @@ def random_counts(sentences: int, seed: int, quality: Any = 0.8) -> Counts:
     columns["matched"] = rng.binomial(columns["gold"], quality)
     columns["correct_tags"] = rng.binomial(columns["words"], 0.9)
     columns["exact"] = (columns["matched"] == columns["predicted"]).astype(np.int64)
+    columns["disc_gold"] = rng.integers(1, 4, sentences)
+    columns["disc_predicted"] = rng.integers(1, 4, sentences)
+    columns["disc_matched"] = rng.binomial(np.minimum(columns["disc_gold"], columns["disc_predicted"]), quality)
     return np.stack([columns[name] for name in COLUMNS], axis=1)
 
 
@@ -35,6 +38,9 @@ def slow_figures(sums: dict[str, int]) -> list[float]:
         200.0 * sums["matched"] / (sums["gold"] + sums["predicted"]),
         100.0 * sums["exact"] / sums["scored"],
         100.0 * sums["correct_tags"] / sums["words"],
+        100.0 * sums["disc_matched"] / sums["disc_predicted"],
+        100.0 * sums["disc_matched"] / sums["disc_gold"],
+        200.0 * sums["disc_matched"] / (sums["disc_gold"] + sums["disc_predicted"]),
     ]
 
 

@@ -23,7 +23,9 @@ def test_a_file_with_every_key(tmp_path: Path) -> None:
         "MAX_ERROR\t7\n"
         "CUTOFF_LEN 25   \n"
         "LABELED 0\n"
-        "DISC_ONLY 0\n"
+        "DISC_ONLY 1\n"
+        "DELETE_ROOT_PRETERMS 1\n"
+        "DELETE_WORD .\n"
         "\n"
         "   \n"
         "DELETE_LABEL TOP\n"
@@ -46,6 +48,10 @@ def test_a_file_with_every_key(tmp_path: Path) -> None:
         labeled=False,
         max_error=7,
         debug=1,
+        delete_words=frozenset({"."}),
+        delete_root_tags=True,
+        disc_only=True,
+        by_gold=True,
     )
     assert EvalbParameters.read(path).name == str(path)
 
@@ -71,7 +77,8 @@ def test_what_a_file_leaves_out(tmp_path: Path) -> None:
         ("MAX_ERROR -1", "MAX_ERROR takes a whole number from 0, found '-1'"),
         ("CUTOFF_LEN ²", "CUTOFF_LEN takes a whole number"),
         ("LABELED 2", "LABELED is 0 (compare spans only) or 1"),
-        ("DISC_ONLY 1", "no discontinuous trees here"),
+        ("DISC_ONLY 2", "DISC_ONLY is 0 (score all phrases) or 1 (only those with gaps)"),
+        ("DELETE_ROOT_PRETERMS 2", "DELETE_ROOT_PRETERMS is 0"),
     ],
 )
 def test_bad_lines_are_named(tmp_path: Path, line: str, says: str) -> None:
@@ -95,7 +102,7 @@ def test_the_built_in_sets() -> None:
     assert collins.equal_labels == (("ADVP", "PRT"),)
     for name, parameters in PARAMETER_SETS.items():
         assert parameters.name == name
-        assert parameters.delete_labels_for_length == {"-NONE-"}
+        assert parameters.delete_labels_for_length == ({"-NONE-"} if name != "proper" else set())
         assert (parameters.cutoff_len, parameters.labeled, parameters.max_error) == (40, True, None)
 
 
@@ -106,7 +113,7 @@ def test_parameters_by_path(tmp_path: Path) -> None:
 
 
 def test_neither_name_nor_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"colins: neither a file nor a built-in set .*default, collins"):
+    with pytest.raises(InputError, match=r"colins: neither a file nor a built-in set .*default, collins, proper"):
         get_parameters(str(tmp_path / "colins"))
     with pytest.raises(InputError, match="is a directory"):
         get_parameters(tmp_path)

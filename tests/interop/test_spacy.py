@@ -194,3 +194,21 @@ def test_a_saved_pipeline_does_not_need_the_file_of_its_model(tmp_path):
     (tmp_path / "mine.sapwood").unlink()
     again = spacy.load(tmp_path / "saved")
     assert [str(tree) for tree in again("it rained .")._.trees] == list(map(str, trees))
+
+
+def test_phrases_with_gaps_are_spans_of_their_parts(tmp_path):
+    line = "(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))"
+    trees = [Tree.parse(line, format="discbracket")] * 3
+    PCFG().fit(PCFG.prepare(trees)).save(tmp_path / "gaps.sapwood")
+    pipeline = spacy.blank("en")
+    pipeline.add_pipe("sentencizer")
+    pipeline.add_pipe("sapwood", config={"model": str(tmp_path / "gaps.sapwood"), "alternatives": 1, "set_tags": True})
+    doc = pipeline("is John rich")
+    (sentence,) = doc.sents
+    assert str(sentence._.tree) == f"(ROOT {line})"
+    assert sentence._.alternatives[0][0] == sentence._.tree
+    assert [token.tag_ for token in doc] == ["VB", "NP", "JJ"]
+    assert [(span.text, span.label_) for span in doc._.constituents if span.label_ == "VP*"] == [
+        ("is", "VP*"), ("rich", "VP*"),
+    ]  # fmt: skip
+    assert doc[0:1]._.parse_string == "(VP* (VB is))"

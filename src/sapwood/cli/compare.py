@@ -75,8 +75,9 @@ def command(
     def score(path: str, model: bool) -> EvaluationResult:
         if not model:
             return score_files(
-                gold, path, format=input_format, normaliser=cleaned, parameters=parameters, progress=progress
-            )
+                gold, path, format=input_format, normaliser=cleaned, parameters=parameters, gaps=common.gaps_option(),
+                progress=progress,
+            )  # fmt: skip
         from sapwood.evaluate.dev_set import evaluate_parser
 
         parser = common.load_parser(path, threads=common.default_threads(threads))

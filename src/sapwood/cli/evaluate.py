@@ -141,8 +141,9 @@ def command(
         started = time.perf_counter()
         clean = None if no_normalise else normaliser
         result = score_files(
-            gold, predicted, format=input_format, normaliser=clean, parameters=parameters, progress=progress
-        )
+            gold, predicted, format=input_format, normaliser=clean, parameters=parameters, gaps=common.gaps_option(),
+            progress=progress,
+        )  # fmt: skip
     seconds = time.perf_counter() - started
     _report_problems(result, gold, progress)
     if sentences is not None:

@@ -128,6 +128,8 @@ def command(
     A table (.csv, .tsv, .parquet, .arrow, .feather) is parsed into another table, -o OUT.csv: all its rows and columns,
     plus tree, log_probability and status or, with --raw, a list column parses (JSON in .csv and .tsv).
 
+    A model of trees with gaps writes discbracket unless --to says otherwise.
+
     Several models (repeated -m, or a file with several grammars) must have been trained on the same trees. The product
     of their posteriors selects the tree; probabilities are means over the models.
 
@@ -175,6 +177,8 @@ def command(
     parser = common.load_parser(models, workers=workers, **parsing)
     from sapwood.inference.batch import TextIO
 
+    if parser.grammar.transform.gaps and not common.was_given(context, "output_format"):
+        output_format = "discbracket"
     form = TextIO(raw, tags, output_format, as_json, states, heads, lines)
     form = _with_heads(form, parser, read[0], progress, phrases)
     if is_table:

@@ -30,6 +30,7 @@ from sapwood.evaluate.result import LabelScore
 from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.runtime.tables import format_table
 from sapwood.storage.files import name_of, read_lines
+from sapwood.trees.formats.gaps import split_gaps
 from sapwood.trees.formats.registry import InputFormat, locate_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.partial import UNKNOWN, PartialTree
@@ -348,9 +349,12 @@ class _Categories:
 
 
 def _chains(tree: Tree, roots: Collection[str] = _ROOTS) -> dict[Span, tuple[str, ...]]:
-    """Return the labels over each span that is a phrase, from the top down, without the root label."""
+    """Return the labels over each span that is a phrase, from the top down, without the root label.
+
+    Of a phrase with gaps, these are the spans of its parts.
+    """
     found: dict[Span, list[str]] = {}
-    for number, (start, end, label) in enumerate(tree.spans()):
+    for number, (start, end, label) in enumerate((split_gaps(tree) if tree.is_placed else tree).spans()):
         if number or label not in roots:
             found.setdefault((start, end), []).append(label)
     return {span: tuple(chain) for span, chain in found.items()}

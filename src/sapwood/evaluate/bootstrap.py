@@ -25,7 +25,8 @@ from sapwood.evaluate.error_types import MISTAKES
 from sapwood.storage.shapes import Array, Float, Float64, Int, Num
 
 # Counts of each sentence.
-COUNTED = ("scored", "words", "correct_tags", "gold", "predicted", "matched", "exact")
+DISCONTINUOUS = ("disc_gold", "disc_predicted", "disc_matched")
+COUNTED = ("scored", "words", "correct_tags", "gold", "predicted", "matched", "exact", *DISCONTINUOUS)
 COLUMNS = (*COUNTED, *MISTAKES)
 # Scores in per cent: numerator and denominator as columns and their factors.
 _RATIOS: dict[str, tuple[dict[str, int], dict[str, int]]] = {
@@ -34,6 +35,9 @@ _RATIOS: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "f1": ({"matched": 2}, {"gold": 1, "predicted": 1}),
     "exact": ({"exact": 1}, {"scored": 1}),
     "tag_accuracy": ({"correct_tags": 1}, {"words": 1}),
+    "disc_precision": ({"disc_matched": 1}, {"disc_predicted": 1}),
+    "disc_recall": ({"disc_matched": 1}, {"disc_gold": 1}),
+    "disc_f1": ({"disc_matched": 2}, {"disc_gold": 1, "disc_predicted": 1}),
 }
 FIGURES = tuple(_RATIOS)
 _PARTS, _WHOLES = (

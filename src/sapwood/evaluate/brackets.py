@@ -13,7 +13,10 @@ A pair of trees is compared as follows:
 4. A predicted bracket that crosses any gold bracket is one *crossing*.
 5. A sentence is *exact* when all gold and predicted brackets match, even if there are none; tags are ignored. Tags are
    scored over the remaining words.
-6. The *length* of a sentence is the number of gold words whose tags are not among `delete_labels_for_length`,
+6. Trees may have gaps. The bracket of a phrase whose remaining words are not adjacent has the set of these words
+   instead of a span. *Discontinuous* scores are over these brackets alone, as in disco-dop; crossings and kinds of
+   mistakes are counted over the others.
+7. The *length* of a sentence is the number of gold words whose tags are not among `delete_labels_for_length`,
    punctuation included.
 
 Differences from EVALB: labels are compared unchanged (EVALB cuts phrase labels at the first `-` or `=`; normalise the
@@ -25,7 +28,7 @@ brackets, so it lowers recall, tag accuracy and exact matches instead of being i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -33,6 +36,7 @@ from sapwood.errors import InputError
 from sapwood.evaluate.error_types import Bracket, count_mistakes
 from sapwood.evaluate.evalb_params import PARAMETER_SETS, UNLABELED, EvalbParameters, get_parameters
 from sapwood.evaluate.result import PRF, EvaluationResult, LabelScore
+from sapwood.trees.formats.gaps import Blocks, node_blocks, positions
 from sapwood.trees.tree import Tree
 
 _QUOTE_WORDS = frozenset({"'", '"', "/"})
@@ -43,7 +47,8 @@ class SentenceScore(PRF):
     """Counts of one sentence, all zero except `length` when it is skipped or in error.
 
     `gold` and `predicted` are the numbers of brackets, the same for labeled and unlabelled scores. `matched` respects
-    the parameter `labeled`; `unlabelled_matched` compares spans only. `labels` has the counts `(gold, predicted,
+    the parameter `labeled`; `unlabelled_matched` compares spans only. `disc_gold`, `disc_predicted` and `disc_matched`
+    are the same numbers for phrases with gaps alone. `labels` has the counts `(gold, predicted,
     matched)` of each label, and `mistakes` the number of each kind (see `sapwood.evaluate.error_types`).
     """
 
@@ -56,6 +61,9 @@ class SentenceScore(PRF):
     predicted: int = 0
     matched: int = 0
     unlabelled_matched: int = 0
+    disc_gold: int = 0
+    disc_predicted: int = 0
+    disc_matched: int = 0
     crossing: int = 0
     labels: Mapping[str, tuple[int, int, int]] = field(default_factory=dict, repr=False)
     mistakes: Mapping[str, int] = field(default_factory=dict, repr=False)
@@ -83,11 +91,15 @@ def score_tree(
     >>> score.matched, score.gold, score.predicted, score.crossing
     (1, 3, 3, 1)
     """
-    left = _flatten(gold, parameters)
+    dropped = _dropped(gold, parameters) if parameters.by_gold else None
+    left = _flatten(gold, parameters, dropped=dropped)
     if predicted is None:
         right = _Flat([], [], [], 0, [])
     else:
-        right = _flatten(predicted, parameters)
+        if dropped is not None and len(predicted) != len(gold):
+            problem = f"length mismatch: {len(gold)} gold words, {len(predicted)} predicted"
+            return SentenceScore("error", left.length, problem)
+        right = _flatten(predicted, parameters, dropped=dropped)
         if not right.words:
             return SentenceScore("skipped", left.length, "the predicted tree has no words that count")
         if len(left.words) != len(right.words) and parameters.quote_labels:
@@ -98,11 +110,13 @@ def score_tree(
         if problem:
             return SentenceScore("error", left.length, problem)
 
+    if parameters.disc_only:
+        left, right = left._replace(brackets=[]), right._replace(brackets=[])
     gold_brackets, predicted_brackets = Counter(left.brackets), Counter(right.brackets)
     matched = gold_brackets & predicted_brackets
     gold_spans = Counter([bracket[:2] for bracket in left.brackets])
     predicted_spans = Counter([bracket[:2] for bracket in right.brackets])
-    return SentenceScore(
+    score = SentenceScore(
         status="ok" if predicted is not None else "failed",
         length=left.length,
         words=len(left.words),
@@ -112,8 +126,37 @@ def score_tree(
         matched=matched.total(),
         unlabelled_matched=(gold_spans & predicted_spans).total(),
         crossing=_count_crossing(gold_spans, predicted_spans),
-        labels=_by_label(left.brackets, right.brackets, matched),
+        labels=_by_label(
+            [label for _, _, label in left.brackets],
+            [label for _, _, label in right.brackets],
+            [label for _, _, label in matched.elements()],
+        ),
         mistakes=count_mistakes(gold_brackets, predicted_brackets),
+    )
+    return _with_gaps(score, left.gaps, right.gaps) if left.gaps or right.gaps else score
+
+
+def _with_gaps(
+    score: SentenceScore, gold: Sequence[tuple[Blocks, str]], predicted: Sequence[tuple[Blocks, str]]
+) -> SentenceScore:
+    """Return the score with the brackets of phrases with gaps added."""
+    matched = Counter(gold) & Counter(predicted)
+    blocks = Counter([one for one, _ in gold]) & Counter([one for one, _ in predicted])
+    labels = _by_label(*([label for _, label in part] for part in (gold, predicted, list(matched.elements()))))
+    nothing = (0, 0, 0)
+    for label, counts in score.labels.items():
+        gap_counts = labels.get(label, nothing)
+        labels[label] = (counts[0] + gap_counts[0], counts[1] + gap_counts[1], counts[2] + gap_counts[2])
+    return replace(
+        score,
+        gold=score.gold + len(gold),
+        predicted=score.predicted + len(predicted),
+        matched=score.matched + matched.total(),
+        unlabelled_matched=score.unlabelled_matched + blocks.total(),
+        disc_gold=len(gold),
+        disc_predicted=len(predicted),
+        disc_matched=matched.total(),
+        labels=labels,
     )
 
 
@@ -185,11 +228,24 @@ def counted_brackets(
     return flat.words, flat.brackets
 
 
+def _dropped(gold: Tree, parameters: EvalbParameters) -> frozenset[int]:
+    """Return the positions of the words that do not count, judging by the gold tree alone."""
+    dropped = {
+        place
+        for place, node in enumerate(gold.preterminals())
+        if node.label in parameters.delete_labels or node.word in parameters.delete_words
+    }
+    if parameters.delete_root_tags:
+        below = {id(child) for child in gold.children if child.word is not None}
+        dropped.update(place for place, node in enumerate(gold.preterminals()) if id(node) in below)
+    return frozenset(dropped)
+
+
 class _Flat(NamedTuple):
     """A tree, flattened for scoring.
 
     `brackets` has `(start, end, label)`, children before parents. `quotes` has `(number of words kept before it, tag,
-    number of words before it)` for each potentially misquoted word.
+    number of words before it)` for each potentially misquoted word. `gaps` has the brackets of phrases with gaps.
     """
 
     words: list[str]
@@ -197,10 +253,21 @@ class _Flat(NamedTuple):
     brackets: list[Bracket]
     length: int
     quotes: list[tuple[int, str, int]]
+    gaps: Sequence[tuple[Blocks, str]] = ()
 
 
-def _flatten(tree: Tree, parameters: EvalbParameters, keep: frozenset[int] = frozenset()) -> _Flat:
-    """Delete words and brackets that do not count, except the words with indices in `keep`."""
+def _flatten(
+    tree: Tree,
+    parameters: EvalbParameters,
+    keep: frozenset[int] = frozenset(),
+    dropped: frozenset[int] | None = None,
+) -> _Flat:
+    """Delete words and brackets that do not count, except the words with indices in `keep`.
+
+    With `dropped`, words with these indices are deleted, whatever their tags.
+    """
+    if dropped is not None or tree.is_placed:
+        return _flatten_gaps(tree, parameters, keep, dropped)
     deleted_tags, deleted_phrases = parameters.delete_labels, parameters.deleted_phrases
     not_in_length, quote_labels = parameters.delete_labels_for_length, parameters.quote_labels
     names, labeled = parameters.label_names, parameters.labeled
@@ -229,6 +296,38 @@ def _flatten(tree: Tree, parameters: EvalbParameters, keep: frozenset[int] = fro
         elif start < len(words) and label not in deleted_phrases:
             brackets.append((start, len(words), names.get(label, label) if labeled else UNLABELED))
     return _Flat(words, tags, brackets, length, quotes)
+
+
+def _flatten_gaps(
+    tree: Tree, parameters: EvalbParameters, keep: frozenset[int], dropped: frozenset[int] | None
+) -> _Flat:
+    """Do what `_flatten` does, for a tree with gaps."""
+    names, labeled = parameters.label_names, parameters.labeled
+    flat = _Flat([], [], [], 0, [], [])
+    length = 0
+    numbers: dict[int, int] = {}
+    for place, leaf in enumerate(tree.preterminals()):
+        label, word = leaf.label, str(leaf.word)
+        length += label not in parameters.delete_labels_for_length
+        if label in parameters.quote_labels and word in _QUOTE_WORDS:
+            flat.quotes.append((len(flat.words), label, place))
+        if place in dropped if dropped is not None else label in parameters.delete_labels and place not in keep:
+            continue
+        numbers[place] = len(flat.words)
+        flat.words.append(word)
+        flat.tags.append(label)
+    places = positions(tree)
+    blocks_of = node_blocks(tree, [numbers.get(place - min(places)) for place in places])
+    gaps: list[tuple[Blocks, str]] = []
+    for node, blocks in zip(tree.nodes(), blocks_of, strict=True):
+        if node.word is not None or not blocks or node.label in parameters.deleted_phrases:
+            continue
+        label = names.get(node.label, node.label) if labeled else UNLABELED
+        if len(blocks) == 1:
+            flat.brackets.append((*blocks[0], label))
+        else:
+            gaps.append((blocks, label))
+    return flat._replace(length=length, gaps=gaps)
 
 
 def _misquoted(gold: _Flat, predicted: _Flat, parameters: EvalbParameters) -> tuple[frozenset[int], frozenset[int]]:
@@ -270,14 +369,8 @@ def _count_equal(gold: list[str], predicted: list[str], names: Mapping[str, str]
     return sum(1 for a, b in zip(gold, predicted, strict=False) if a == b or names.get(a, a) == names.get(b, b))
 
 
-def _by_label(
-    gold: list[Bracket], predicted: list[Bracket], matched: Counter[Bracket]
-) -> dict[str, tuple[int, int, int]]:
-    in_gold = Counter([label for _, _, label in gold])
-    in_predicted = Counter([label for _, _, label in predicted])
-    in_both: Counter[str] = Counter()
-    for (_, _, label), count in matched.items():
-        in_both[label] += count
+def _by_label(gold: Sequence[str], predicted: Sequence[str], matched: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    in_gold, in_predicted, in_both = Counter(gold), Counter(predicted), Counter(matched)
     return {label: (in_gold[label], in_predicted[label], in_both[label]) for label in in_gold | in_predicted}
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from sapwood.inference.result import Marginal
 from sapwood.runtime.tables import format_table
 from sapwood.storage.shapes import Array, Float64, Int64
+from sapwood.trees.formats.gaps import split_gaps
 from sapwood.trees.tree import Tree
 
 _BINS = 10
@@ -49,7 +50,8 @@ class Reliability:
 
     def add(self, gold: Tree, phrases: Iterable[Marginal]) -> None:
         """Add the phrases of a parse (not its tags), correct if the gold tree has them."""
-        left = Counter(gold.spans())  # with multiplicity
+        # With multiplicity. The phrases of a parse with gaps are those without gaps that it is made of.
+        left = Counter((split_gaps(gold) if gold.is_placed else gold).spans())
         for start, end, label, probability in phrases:
             key = start, end, label
             place = min(int(probability * len(self._count)), len(self._count) - 1)

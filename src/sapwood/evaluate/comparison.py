@@ -16,6 +16,8 @@ from sapwood.runtime.tables import format_table
 from sapwood.storage.shapes import Array, Bool, Float64, Int
 
 _TITLES = {"F1": "f1", "exact match": "exact", "tag accuracy": "tag_accuracy"}
+# The score of trees with gaps.
+_GAP_TITLES = {"discontinuous F1": "disc_f1"}
 # Maximum number of labels in terminal output.
 _MOST_LABELS = 10
 
@@ -44,7 +46,7 @@ class Comparison:
     a, b
         The scores of the two parsers.
     figures
-        `f1`, `exact` and `tag_accuracy` over the sentences that count for both.
+        `f1`, `exact` and `tag_accuracy` over the sentences that count for both; with phrases with gaps, also `disc_f1`.
     paired
         Mask of these sentences.
     confidence, resamples
@@ -121,7 +123,9 @@ class Comparison:
         rows = [
             [f"parameters: {found['parameters']}", "A", "B", "B - A", f"{100 * self.confidence:.4g} % of B - A", "p"]
         ]
-        for title, key in _TITLES.items():
+        for title, key in (_TITLES | _GAP_TITLES).items():
+            if key not in self.figures:
+                continue
             one = self.figures[key]
             span = "[{:+.2f}, {:+.2f}]".format(*one.interval)
             rows.append([title, f"{one.a:.2f}", f"{one.b:.2f}", f"{one.difference:+.2f}", span, f"{one.p:.4f}"])
@@ -191,7 +195,8 @@ def compare(
         key: Difference(value_a, value_b, span, p[key])
         for key, value_a, value_b, span in zip(FIGURES, *values, spans, strict=True)
     }
-    return Comparison(a, b, {key: found[key] for key in _TITLES.values()}, paired, confidence, resamples)
+    titles = _TITLES | (_GAP_TITLES if a.has_gaps or b.has_gaps else {})
+    return Comparison(a, b, {key: found[key] for key in titles.values()}, paired, confidence, resamples)
 
 
 def _wrong(label: LabelScore) -> int:

@@ -26,6 +26,7 @@ import numpy as np
 from sapwood.evaluate.variation import Occurrence, Variation, find_variations
 from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.storage.shapes import Array, Int64
+from sapwood.trees.formats.gaps import split_gaps
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.search.table import TreeTable
 from sapwood.trees.tree import Tree
@@ -312,7 +313,8 @@ def check_consistency(
             found = tree if clean is None else clean(tree)
             if found is not None:
                 sources.append(source)
-                yield found
+                # Phrases with gaps are checked by their parts.
+                yield split_gaps(found) if found.is_placed else found
 
     table = TreeTable.from_trees(cleaned())
     report = ConsistencyReport(table, sources, wanted)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Literal, NamedTuple
 
+from sapwood.trees.formats.gaps import Blocks, phrase_blocks
 from sapwood.trees.tree import Tree
 
 Bracket = tuple[int, int, str]
@@ -92,13 +93,13 @@ def count_confusions(gold: Tree, predicted: Tree) -> Counter[Confusion]:
     phrase NP ADJP
     missing VP None
     """
-    ours, theirs = Counter(gold.spans()), Counter(predicted.spans())
-    by_span: dict[tuple[int, int], tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    ours, theirs = Counter(phrase_blocks(gold)), Counter(phrase_blocks(predicted))
+    by_blocks: dict[Blocks, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for place, left in enumerate((ours - theirs, theirs - ours)):
-        for (start, end, label), number in left.items():
-            by_span[start, end][place].extend([label] * number)
+        for (blocks, label), number in left.items():
+            by_blocks[blocks][place].extend([label] * number)
     found: Counter[Confusion] = Counter()
-    for one, other in by_span.values():
+    for one, other in by_blocks.values():
         pairs = min(len(one), len(other))
         for label, taken in zip(one, other, strict=False):
             found[Confusion("phrase", label, taken)] += 1

@@ -1,8 +1,9 @@
-"""Parameters of bracket scoring: the settings of EVALB's `.prm` files.
+"""Parameters of bracket scoring: the settings of EVALB's `.prm` files, and those of disco-dop for trees with gaps.
 
-Two sets are built in. `default` ignores only the root's label and empty elements, so punctuation counts. `collins` also
-ignores punctuation tags and treats ADVP and PRT as one label, like the COLLINS.prm that comes with EVALB: the setting
-of most published results on English.
+Three sets are built in. `default` ignores only the root's label and empty elements, so punctuation counts. `collins`
+also ignores punctuation tags and treats ADVP and PRT as one label, like the COLLINS.prm that comes with EVALB: the
+setting of most published results on English. `proper` ignores the root and all punctuation, by its tag or by the word,
+like the proper.prm of disco-dop: the setting of most published results on trees with gaps.
 """
 
 from __future__ import annotations
@@ -43,6 +44,15 @@ class EvalbParameters:
         Sentences up to this length get a separate summary [CUTOFF_LEN].
     labeled
         Require labels to agree for brackets to match [LABELED].
+    delete_words
+        Words that do not count [DELETE_WORD].
+    delete_root_tags
+        Words that the gold tree attaches to the root do not count [DELETE_ROOT_PRETERMS].
+    disc_only
+        Only phrases with gaps count [DISC_ONLY].
+    by_gold
+        Words are deleted from both trees by the tags of the gold tree, as in disco-dop; EVALB uses the tags of each
+        tree. True for files with any of the last three keys.
     max_error
         Stop when more sentences than this are in error [MAX_ERROR]; None never stops.
     debug
@@ -60,14 +70,17 @@ class EvalbParameters:
     labeled: bool = True
     max_error: int | None = None
     debug: int = 0
+    delete_words: frozenset[str] = frozenset()
+    delete_root_tags: bool = False
+    disc_only: bool = False
+    by_gold: bool = False
     name: str = field(default="custom", compare=False)
 
     @classmethod
     def read(cls, path: str | Path) -> EvalbParameters:
         """Read a `.prm` file; missing keys get EVALB's defaults (MAX_ERROR: never stop).
 
-        A line is a key and its value, or a comment after `#`. DISC_ONLY, a key of scorers for discontinuous trees, is
-        accepted when it is 0.
+        A line is a key and its value, or a comment after `#`.
         """
         labels: dict[str, list[str]] = {key: [] for key in _LABEL_KEYS}
         pairs: dict[str, list[tuple[str, ...]]] = {key: [] for key in _PAIR_KEYS}
@@ -88,9 +101,11 @@ class EvalbParameters:
         settings: dict[str, Any] = {
             **{_LABEL_KEYS[key]: frozenset(found) for key, found in labels.items()},
             **{_PAIR_KEYS[key]: tuple(found) for key, found in pairs.items()},
-            **{_NUMBER_KEYS[key]: number for key, number in numbers.items() if key != "DISC_ONLY"},
+            **{_NUMBER_KEYS[key]: number for key, number in numbers.items()},
         }
-        settings["labeled"] = bool(settings.get("labeled", True))
+        for name, usual in (("labeled", True), ("disc_only", False), ("delete_root_tags", False)):
+            settings[name] = bool(settings.get(name, usual))
+        settings["by_gold"] = bool(labels["DELETE_WORD"] or numbers.keys() & {"DISC_ONLY", "DELETE_ROOT_PRETERMS"})
         return cls(**settings, name=name_of(path))
 
     @cached_property
@@ -118,6 +133,7 @@ _LABEL_KEYS: Final = {
     "DELETE_LABEL": "delete_labels",
     "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
     "QUOTE_LABEL": "quote_labels",
+    "DELETE_WORD": "delete_words",
 }
 _PAIR_KEYS: Final = {"EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}
 _NUMBER_KEYS: Final = {
@@ -125,7 +141,14 @@ _NUMBER_KEYS: Final = {
     "MAX_ERROR": "max_error",
     "CUTOFF_LEN": "cutoff_len",
     "LABELED": "labeled",
-    "DISC_ONLY": "",
+    "DISC_ONLY": "disc_only",
+    "DELETE_ROOT_PRETERMS": "delete_root_tags",
+}
+# Keys that are 0 or 1, and what these mean.
+_SWITCHES: Final = {
+    "LABELED": ("compare spans only", "labels too"),
+    "DISC_ONLY": ("score all phrases", "only those with gaps"),
+    "DELETE_ROOT_PRETERMS": ("score all words", "without those below the root"),
 }
 _ALL_KEYS: Final = ", ".join(sorted({**_LABEL_KEYS, **_PAIR_KEYS, **_NUMBER_KEYS}))
 
@@ -142,10 +165,9 @@ def _number(key: str, value: str, place: str) -> int:
     number = whole_number(value)
     if number is None:
         raise InputError(f"{place}: {key} takes a whole number from 0, found {shortened(value)!r}")
-    if key == "LABELED" and number > 1:
-        raise InputError(f"{place}: LABELED is 0 (compare spans only) or 1 (labels too), found {value!r}")
-    if key == "DISC_ONLY" and number:
-        raise InputError(f"{place}: DISC_ONLY {value}: there are no discontinuous trees here; set it to 0")
+    if key in _SWITCHES and number > 1:
+        off, on = _SWITCHES[key]
+        raise InputError(f"{place}: {key} is 0 ({off}) or 1 ({on}), found {value!r}")
     return number
 
 
@@ -171,6 +193,32 @@ def _first_of_group(groups: Iterable[tuple[str, ...]]) -> Mapping[str, str]:
 
 _NOT_IN_THE_SENTENCE: Final = frozenset({"ROOT", "TOP", "S1", "VROOT", "", "-NONE-"})
 
+# Punctuation in NEGRA and TIGER, Alpino and Lassy, and the Penn Treebank; and as words, whatever their tag.
+_PUNCTUATION_TAGS: Final = frozenset(
+    [
+        "$,",
+        "$(",
+        "$[",
+        "$.",
+        "PUNCT",
+        "punct",
+        "LET[]",
+        "LET()",
+        "LET",
+        "let[]",
+        "let()",
+        "let",
+        ",",
+        ":",
+        "``",
+        "''",
+        ".",
+    ]
+)
+_PUNCTUATION_WORDS: Final = frozenset(
+    [*".,:;'`\"-()/&$!?«»", "``", "''", "!!!", "??", "???", "..", "..."],
+)
+
 PARAMETER_SETS: Final[Mapping[str, EvalbParameters]] = MappingProxyType(
     {
         "default": EvalbParameters(
@@ -184,12 +232,20 @@ PARAMETER_SETS: Final[Mapping[str, EvalbParameters]] = MappingProxyType(
             equal_labels=(("ADVP", "PRT"),),
             name="collins",
         ),
+        "proper": EvalbParameters(
+            delete_labels=_NOT_IN_THE_SENTENCE | _PUNCTUATION_TAGS | {"NOPARSE"},
+            delete_words=_PUNCTUATION_WORDS,
+            equal_labels=(("ADVP", "PRT"),),
+            equal_words=(("-LRB-", "("), ("-RRB-", ")")),
+            by_gold=True,
+            name="proper",
+        ),
     }
 )
 
 
 def get_parameters(name_or_path: str | Path) -> EvalbParameters:
-    """Return a built-in set (`default`, `collins`) or read a `.prm` file.
+    """Return a built-in set (`default`, `collins`, `proper`) or read a `.prm` file.
 
     A built-in name takes precedence over a file of that name; `./default` or a `Path` means the file.
     """

@@ -11,7 +11,7 @@ from sapwood.evaluate.evalb_params import EvalbParameters
 from sapwood.evaluate.result import EvaluationResult
 from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.storage.files import name_of, read_lines
-from sapwood.trees.formats.brackets import parse_trees
+from sapwood.trees.formats.gaps import Gaps
 from sapwood.trees.formats.registry import InputFormat, detect_format, locate_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
@@ -24,6 +24,7 @@ def score_files(
     format: InputFormat = "auto",
     normaliser: Normaliser | None = None,
     parameters: EvalbParameters | str = "default",
+    gaps: Gaps = "keep",
     progress: Progress | None = None,
 ) -> EvaluationResult:
     """Score the trees of one file against those of another, in the same order.
@@ -38,11 +39,13 @@ def score_files(
         Cleans trees before they are compared; None: no cleaning.
     parameters
         Scoring parameters: see `get_parameters`.
+    gaps
+        Treatment of phrases with gaps, as for `sapwood.read_trees`.
     progress
         Receives progress reports.
     """
     one, other = (_Side(name_of(path), read_lines(path)) for path in (gold, predicted))
-    return _score(one, other, format, normaliser, parameters, progress or Silent())
+    return _score(one, other, format, normaliser, parameters, gaps, progress or Silent())
 
 
 def score_texts(
@@ -62,7 +65,7 @@ def score_texts(
     one, other = (
         _Side(name, list(enumerate(text.split("\n"), 1))) for name, text in (("gold", gold), ("predicted", predicted))
     )
-    return _score(one, other, "brackets", normaliser, parameters, Silent())
+    return _score(one, other, "brackets", normaliser, parameters, "keep", Silent())
 
 
 def refuse_nothing(result: EvaluationResult, gold: str) -> None:
@@ -89,10 +92,11 @@ def _score(
     format: InputFormat,
     normaliser: Normaliser | None,
     parameters: EvalbParameters | str,
+    gaps: Gaps,
     progress: Progress,
 ) -> EvaluationResult:
-    gold_trees = list(locate_trees(gold.lines, source=gold.name, format=format))
-    predicted_trees = _read_predictions(predicted, format, len(gold_trees))
+    gold_trees = list(locate_trees(gold.lines, source=gold.name, format=format, gaps=gaps))
+    predicted_trees = _read_predictions(predicted, format, gaps, len(gold_trees))
     if len(gold_trees) != len(predicted_trees):
         raise InputError(
             f"{gold.name} has {len(gold_trees)} trees, {predicted.name} has {len(predicted_trees)}; "
@@ -118,22 +122,23 @@ def place_of_first_alone(*sides: tuple[str, Sequence[tuple[Tree | None, int]]]) 
     return f"{name}:{more[len(fewer)][1]}"
 
 
-def _read_predictions(side: _Side, input_format: InputFormat, expected: int) -> list[tuple[Tree | None, int]]:
+def _read_predictions(
+    side: _Side, input_format: InputFormat, gaps: Gaps, expected: int
+) -> list[tuple[Tree | None, int]]:
     """Read predicted trees and their line numbers; with one tree per line, a blank line (or `()`) is a missing tree."""
     lines = list(side.lines)
-    brackets = input_format == "brackets" or (input_format == "auto" and detect_format(lines) == "brackets")
-    if brackets and len(lines) == expected:
+    found_format = detect_format(lines) if input_format == "auto" else input_format
+    if found_format in ("brackets", "discbracket") and len(lines) == expected:
         try:
             trees: list[tuple[Tree | None, int]] = []
             for number, line in lines:
-                found = (
-                    [] if line.strip() in ("", "()", "(())") else list(parse_trees([(number, line)], source=side.name))
-                )
+                alone = locate_trees([(number, line)], source=side.name, format=found_format, gaps=gaps)
+                found = [] if line.strip() in ("", "()", "(())") else list(alone)
                 if len(found) > 1:
                     break
-                trees.append((found[0] if found else None, number))
+                trees.append((found[0][0] if found else None, number))
             else:
                 return trees
         except TreeFormatError:
             pass  # perhaps trees over several lines: read them as such, and raise there if need be
-    return list(locate_trees(lines, source=side.name, format=input_format))
+    return list(locate_trees(lines, source=side.name, format=input_format, gaps=gaps))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sapwood.evaluate.bootstrap import COLUMNS, COUNTED, FIGURES, Interval, figures, intervals
+from sapwood.evaluate.bootstrap import COLUMNS, COUNTED, DISCONTINUOUS, FIGURES, Interval, figures, intervals
 from sapwood.evaluate.error_types import MISTAKES
 from sapwood.evaluate.evalb_params import EvalbParameters
 from sapwood.runtime.tables import format_table, html_table
@@ -82,6 +82,9 @@ class Summary(PRF):
     predicted: int
     matched: int
     unlabelled_matched: int
+    disc_gold: int
+    disc_predicted: int
+    disc_matched: int
     exact_sentences: int
     crossing: int
     no_crossing_sentences: int
@@ -97,7 +100,7 @@ class Summary(PRF):
             errors=number["error"],
             skipped=number["skipped"],
             failed=number["failed"],
-            **{name: sum(getattr(score, name) for score in scores) for name in _SUMS},
+            **{name: sum(getattr(score, name) for score in scores) for name in (*_SUMS, *DISCONTINUOUS)},
             exact_sentences=sum(1 for score in parsed if score.exact),
             crossing=sum(score.crossing for score in parsed),
             no_crossing_sentences=sum(1 for score in parsed if score.crossing == 0),
@@ -130,6 +133,26 @@ class Summary(PRF):
         return percent(2 * self.unlabelled_matched, self.gold + self.predicted)
 
     @property
+    def has_gaps(self) -> bool:
+        """True if any bracket is that of a phrase with gaps."""
+        return self.disc_gold + self.disc_predicted > 0
+
+    @property
+    def disc_precision(self) -> float:
+        """Percentage of predicted brackets with gaps that match."""
+        return percent(self.disc_matched, self.disc_predicted)
+
+    @property
+    def disc_recall(self) -> float:
+        """Percentage of gold brackets with gaps that match."""
+        return percent(self.disc_matched, self.disc_gold)
+
+    @property
+    def disc_f1(self) -> float:
+        """Harmonic mean of the precision and recall of brackets with gaps."""
+        return percent(2 * self.disc_matched, self.disc_gold + self.disc_predicted)
+
+    @property
     def exact(self) -> float:
         """Percentage of scored sentences in which all brackets match (EVALB's complete match)."""
         return percent(self.exact_sentences, self.scored)
@@ -157,7 +180,8 @@ class Summary(PRF):
     def to_dict(self) -> dict[str, Any]:
         """Return counts and scores as plain numbers."""
         counts = (*_COUNT_TITLES.values(), *_SUMS, "exact_sentences", "crossing")
-        return {key: getattr(self, key) for key in (*counts, *_FIGURE_TITLES.values())}
+        gaps = (*DISCONTINUOUS, *_GAP_TITLES.values()) if self.has_gaps else ()
+        return {key: getattr(self, key) for key in (*counts, *_FIGURE_TITLES.values(), *gaps)}
 
 
 # Counts of sentences to sum, and titles of the other counts and of the scores in tables.
@@ -181,6 +205,12 @@ _FIGURE_TITLES = {
     "average crossing": "average_crossing",
     "no crossing": "no_crossing",
     "2 or less crossing": "two_or_less_crossing",
+}
+# Scores of trees with gaps.
+_GAP_TITLES = {
+    "discontinuous precision": "disc_precision",
+    "discontinuous recall": "disc_recall",
+    "discontinuous F1": "disc_f1",
 }
 _LENGTH_FIGURES = ("precision", "recall", "f1", "exact")
 _LABEL_COUNTS = ("gold", "predicted", "matched")
@@ -270,6 +300,8 @@ class EvaluationResult(Summary):
     def intervals(self, *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0) -> dict[str, Interval]:
         """Return bootstrap intervals of precision, recall, F1, exact match and tag accuracy.
 
+        If there are phrases with gaps, also of the precision, recall and F1 of these alone.
+
         Parameters
         ----------
         confidence
@@ -279,7 +311,8 @@ class EvaluationResult(Summary):
         seed
             Random seed.
         """
-        return intervals(self.counts, confidence=confidence, resamples=resamples, seed=seed)
+        found = intervals(self.counts, confidence=confidence, resamples=resamples, seed=seed)
+        return {name: interval for name, interval in found.items() if self.has_gaps or not name.startswith("disc_")}
 
     def sentence_f1(self) -> Float64[Array, "sentences"]:
         """Return the F1 of each sentence; 100 for an exact one without brackets."""
@@ -359,10 +392,11 @@ class EvaluationResult(Summary):
                 rows.append([name, *(str(getattr(part, key)) for part in both)])
         if self.negative:
             rows.append(["no probability", str(self.negative), ""])
-        for name, key in _FIGURE_TITLES.items():
+        titles = {**_FIGURE_TITLES, **(_GAP_TITLES if self.has_gaps else {})}
+        for name, key in titles.items():
             rows.append([name, *(f"{getattr(part, key):.2f}" for part in both)])
         if intervals is not None:
-            known = {name: intervals[key] for name, key in _FIGURE_TITLES.items() if key in intervals}
+            known = {name: intervals[key] for name, key in titles.items() if key in intervals}
             rows[0].append(title)
             for row in rows[1:]:
                 row.append("[{:.2f}, {:.2f}]".format(*known[row[0]]) if row[0] in known else "")

@@ -22,6 +22,7 @@ from sapwood.errors import InputError
 from sapwood.evaluate.bootstrap import Interval
 from sapwood.runtime.tables import format_table
 from sapwood.storage.shapes import Array, Int64
+from sapwood.trees.formats.gaps import arrange, phrase_blocks, positions
 from sapwood.trees.punctuation import without_punctuation
 from sapwood.trees.tree import Tree
 
@@ -33,12 +34,13 @@ LENGTHS = (10, 20, 40)
 
 
 def spans_of(tree: Tree) -> set[Span]:
-    """Return the spans of two or more words of a tree, whatever their labels.
+    """Return the spans of two or more words of a tree, whatever their labels; phrases with gaps have none.
 
     >>> sorted(spans_of(Tree.parse("(ROOT (S (NP (NN time)) (VP (VBZ flies) (NP (NN now)))))")))
     [(0, 3), (1, 3)]
     """
-    return {(start, end) for start, end, _ in tree.spans() if end - start > 1}
+    spans = (blocks[0] for blocks, _ in phrase_blocks(arrange(tree)) if len(blocks) == 1)
+    return {(start, end) for start, end in spans if end - start > 1}
 
 
 class UnlabelledScorer:
@@ -99,11 +101,12 @@ class UnlabelledScorer:
 
 def _with_tags(tree: Tree, gold: Tree) -> Tree:
     """Return the tree with the tags of another over the same words, to remove the same punctuation."""
-    tags = iter(gold.tags())
+    tags = gold.tags()
     if len(tree) != len(gold):
         raise InputError(f"the words of a tree and of its prediction differ: {' '.join(gold.words())!r}")
+    own = iter([tags[position] for position in positions(tree)])
     return tree.fold(
-        lambda node, children: Tree(next(tags), word=node.word) if node.word else Tree(node.label, children)
+        lambda node, children: Tree(next(own), word=node.word) if node.word else Tree(node.label, children)
     )
 
 

@@ -8,6 +8,8 @@ that do not stand for it: without a label, intermediate ones and bare tags.
 A `Subtree` is fully specified: of the spans inside it, only those of its skeletal tree are allowed, each with its own
 symbol. Unary labels may be added above it, unless it is the tree of the whole sentence.
 
+Of a phrase `VP` with gaps, each part, `VP*`, is a phrase here (`sapwood.trees.formats.gaps.split_gaps`).
+
 `requirements` extracts these from a partial tree (`sapwood.trees.partial`).
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -147,7 +150,8 @@ class _Table:
         first, last = self._checked(part.start, part.start + len(part.tree))
         self._forbid_crossing(first, last)
         kept = (self.starts < first) | (self.ends > last)
-        skeleton = self.coarse.transform(part.tree)
+        # Phrases with gaps are given as their parts.
+        skeleton = replace(self.coarse.transform, gaps=False)(part.tree)
         begin = first
         stack = [skeleton]
         while stack:

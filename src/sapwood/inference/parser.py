@@ -429,11 +429,11 @@ class Parser:
         tree = None if chart is None else self._decode(chart, words)
         if tree is None or chart is None:
             return None
-        clean = self.grammar.transform.invert(tree)
-        marginals = marginals_of(clean, chart.label_posteriors()) if self.marginals else None
+        parts = self.grammar.transform.invert_parts(tree)
+        marginals = marginals_of(parts, chart.label_posteriors()) if self.marginals else None
         best = self._k_best(chart, words, self.alternatives) if self.alternatives else None
         score = known_log_probability(chart.log_probability)
-        result = ParseResult(words, clean, score, status, marginals, best)
+        result = ParseResult(words, self.grammar.transform.joined(parts), score, status, marginals, best)
         return with_states(result, self.compiled, leaves) if self.states else result
 
     def _tree_of_factors(self, tokens: Sentence, words: list[str], leaves: list[Leaf]) -> ParseResult | None:
@@ -510,7 +510,12 @@ class Parser:
     def _k_best(self, chart: AnyChart, words: list[str], count: int) -> KBestList:
         found = chart.k_best(words, count, self._workspace)
         invert = self.grammar.transform.invert
-        return KBestList((Derivation(invert(tree), value) for tree, value in found), found.bound)
+        best = [Derivation(invert(tree), value) for tree, value in found]
+        if self.grammar.transform.gaps:
+            # Parts without a partner become phrases, so that two derivations can have the same tree.
+            best = list({str(one.tree): one for one in reversed(best)}.values())[::-1]
+            best.sort(key=lambda one: -one.log_probability)
+        return KBestList(best, found.bound)
 
     def sample(
         self,

@@ -11,6 +11,7 @@ from sapwood.errors import InputError
 from sapwood.inference.chart.compiled import CompiledGrammar, Leaf
 from sapwood.inference.forest.kbest import Derivation
 from sapwood.trees.drawing.svg import format_svg
+from sapwood.trees.formats.gaps import phrase_blocks, split_gaps
 from sapwood.trees.heads.learned import fit_heads
 from sapwood.trees.heads.rules import HeadRules, head_positions
 from sapwood.trees.normalise import cut_function_tag
@@ -40,9 +41,9 @@ class ParsedPhrase(NamedTuple):
     label
         Its label.
     start, end
-        It has the words `start .. end - 1`.
+        It has the words `start .. end - 1`, or some of them if it has gaps.
     text
-        Its words, separated by spaces.
+        Its words, separated by spaces, with `...` for a gap.
     head, head_position
         Its head word, and the position of that word in the sentence.
     start_char, end_char
@@ -83,7 +84,8 @@ class ParseResult:
         (beyond the parser's `max_words`: also flat); `out of memory`, `timed out` (beyond its `max_memory` or
         `timeout`, or the available memory: also flat); `empty`.
     marginals
-        Marginal probability of each phrase and tag of the tree, if requested; means over several grammars.
+        Marginal probability of each phrase and tag of the tree, if requested; means over several grammars. A phrase
+        `VP` with gaps is listed by its parts, `VP*` (`sapwood.trees.formats.gaps.split_gaps`).
     alternatives
         The best trees with `log p(tree)`, if requested (see `Parser.k_best`).
     offsets
@@ -149,29 +151,34 @@ class ParseResult:
         inner = (place for place, node in zip(positions, self.tree.nodes(), strict=True) if node.word is None)
         probability = {(one.start, one.end, one.label): one.probability for one in self.marginals or ()}
         found = []
-        for (start, end, label), head in zip(self.tree.spans(), inner, strict=True):
+        for (blocks, label), head in zip(phrase_blocks(self.tree), inner, strict=True):
+            start, end = blocks[0][0], blocks[-1][1]
             if not labels or label in labels or cut_function_tag(label) in labels:
-                first = None if self.offsets is None else self.offsets[start][0]
-                last = None if self.offsets is None else self.offsets[end - 1][1]
-                text, sure = " ".join(self.words[start:end]), probability.get((start, end, label))
-                found.append(ParsedPhrase(label, start, end, text, self.words[head], head, first, last, sure))
+                begins = None if self.offsets is None else self.offsets[start][0]
+                ends = None if self.offsets is None else self.offsets[end - 1][1]
+                text = " ... ".join(" ".join(self.words[first:last]) for first, last in blocks)
+                sure = probability.get((start, end, label)) if len(blocks) == 1 else None
+                found.append(ParsedPhrase(label, start, end, text, self.words[head], head, begins, ends, sure))
         return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as lists, numbers and strings: the output of `sapwood parse --json`.
 
-        Trees are in brackets, probabilities rounded to six places, and missing values omitted.
+        Trees are in brackets, or in discbracket if they have gaps, which `gaps` says; probabilities are rounded to six
+        places, and missing values omitted.
         """
         value: dict[str, Any] = {"words": list(self.words)}
         if self.offsets is not None:
             value["offsets"] = [list(place) for place in self.offsets]
-        value["tree"] = None if self.tree is None else str(self.tree)
+        value |= {"tree": None} if self.tree is None else _tree_value(self.tree)
         value["log_probability"] = self.log_probability
         value["status"] = self.status
         if self.marginals is not None:
             value["marginals"] = [[*phrase, round(probability, 6)] for *phrase, probability in self.marginals]
         if self.alternatives is not None:
-            value["alternatives"] = [{"tree": str(tree), "log_probability": score} for tree, score in self.alternatives]
+            value["alternatives"] = [
+                {**_tree_value(tree), "log_probability": score} for tree, score in self.alternatives
+            ]
         if self.states is not None:
             value["states"] = _state_rows(self.states)
         for alternative, states in zip(value.get("alternatives", ()), self.alternative_states or (), strict=False):
@@ -194,6 +201,11 @@ class ParseResult:
         return f"<ParseResult: {shown!r}, {self.status}{score}>"
 
 
+def _tree_value(tree: Tree) -> dict[str, Any]:
+    """Return a tree as text, and whether it is discbracket because it has gaps."""
+    return {"tree": str(tree), **({"gaps": True} if tree.has_gaps else {})}
+
+
 def _state_rows(states: Sequence[NodeState]) -> list[list[Any]]:
     return [[*node, round(probability, 6)] for *node, probability in states]
 
@@ -204,9 +216,13 @@ def known_log_probability(log_probability: float) -> float | None:
 
 
 def marginals_of(tree: Tree, posterior: Mapping[tuple[int, int, str], float]) -> list[Marginal]:
-    """Return the phrases of the tree (without the root label, if it was added) and its tags with their posteriors."""
+    """Return the phrases of the tree (without the root label, if it was added) and its tags with their posteriors.
+
+    Of a phrase with gaps, these are the parts.
+    """
     tags = [(position, position + 1, label) for position, label in enumerate(tree.tags())]
-    found = [key for key in tree.spans() if key in posterior] + tags
+    spans = (split_gaps(tree) if tree.is_placed else tree).spans()
+    found = [key for key in spans if key in posterior] + tags
     return [Marginal(*key, posterior.get(key, 0.0)) for key in found]
 
 

@@ -20,6 +20,7 @@ from sapwood.errors import UsageError
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.inference import Parser, ParseResult
 from sapwood.interop.productions import model_of_productions, quoted_word
+from sapwood.trees.formats.gaps import require_no_gaps
 from sapwood.trees.tree import Tree
 
 try:
@@ -114,6 +115,7 @@ class SapwoodParser(ParserI):  # type: ignore[misc]
             yield self._converted(result.tree, score)
 
     def _converted(self, tree: Tree, log_probability: float) -> nltk.Tree:
+        require_no_gaps(tree, "NLTK")
         made = tree.fold(self._node)
         return nltk.tree.ProbabilisticTree(made.label(), list(made), logprob=log_probability / math.log(2))
 

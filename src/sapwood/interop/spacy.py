@@ -27,8 +27,9 @@ from sapwood.errors import UsageError
 from sapwood.inference import Parser, ParseResult
 from sapwood.inference.forest.kbest import Derivation
 from sapwood.model.parser_model import ParserModel
+from sapwood.trees.formats.gaps import positions, split_gaps
 from sapwood.trees.tokenise.attached import AttachedPunctuation, PlainTextWarning
-from sapwood.trees.tree import Tree
+from sapwood.trees.tree import PlacedWord, Tree
 
 try:
     from spacy.language import Language
@@ -213,8 +214,26 @@ def _sentences(doc: Doc) -> Iterator[list[int]]:
 
 def _respelled(tree: Tree, words: list[str]) -> Tree:
     """Return the tree with the document's own words."""
-    remaining = iter(words)
-    return tree.fold(lambda node, below: Tree(node.label, below, word=None if node.word is None else next(remaining)))
+    places = iter(positions(tree))
+
+    def visit(node: Tree, below: list[Tree]) -> Tree:
+        if node.word is None:
+            return Tree(node.label, below)
+        place = next(places)
+        return Tree(node.label, word=PlacedWord(words[place], place) if tree.is_placed else words[place])
+
+    return tree.fold(visit)
+
+
+def _tree_of(parse: dict[str, Any]) -> Tree:
+    """Return the tree of a parse or of an alternative."""
+    return Tree.parse(parse["tree"], format="discbracket" if parse.get("gaps") else "brackets")
+
+
+def _parts_of(parse: dict[str, Any]) -> Tree:
+    """Return the tree of a parse with phrases with gaps split into parts, which are spans."""
+    tree = _tree_of(parse)
+    return split_gaps(tree) if tree.has_gaps else tree
 
 
 def _phrases(doc: Doc) -> Iterator[tuple[int, int, str, float | None]]:
@@ -224,7 +243,7 @@ def _phrases(doc: Doc) -> Iterator[tuple[int, int, str, float | None]]:
             continue
         tokens = parse["tokens"]
         sure = {(start, end, label): value for start, end, label, value in parse.get("marginals", ())}
-        for start, end, label in Tree.parse(parse["tree"]).spans():
+        for start, end, label in _parts_of(parse).spans():
             yield tokens[start], tokens[end - 1] + 1, label, sure.get((start, end, label))
 
 
@@ -289,8 +308,8 @@ def _parse_of(span: Span) -> dict[str, Any]:
 
 
 def _tree(span: Span) -> Tree | None:
-    text = _parse_of(span)["tree"]
-    return None if text is None else Tree.parse(text)
+    parse = _parse_of(span)
+    return None if parse["tree"] is None else _tree_of(parse)
 
 
 def _alternatives(span: Span) -> list[tuple[Tree, float]]:
@@ -298,11 +317,11 @@ def _alternatives(span: Span) -> list[tuple[Tree, float]]:
 
 
 def _best(parse: dict[str, Any]) -> list[tuple[Tree, float]]:
-    return [(Tree.parse(one["tree"]), one["log_probability"]) for one in parse.get("alternatives", ())]
+    return [(_tree_of(one), one["log_probability"]) for one in parse.get("alternatives", ())]
 
 
 def _trees(doc: Doc) -> list[Tree]:
-    return [Tree.parse(parse["tree"]) for parse in doc.user_data.get(_KEY, ()) if parse["tree"] is not None]
+    return [_tree_of(parse) for parse in doc.user_data.get(_KEY, ()) if parse["tree"] is not None]
 
 
 def _all_alternatives(doc: Doc) -> list[list[tuple[Tree, float]]]:
@@ -317,7 +336,7 @@ def _parse_string(span: Span) -> str:
         if parse["tree"] is None or not tokens[0] <= start < end <= tokens[-1] + 1:
             continue
         position = 0
-        for node in Tree.parse(parse["tree"]).nodes():
+        for node in _parts_of(parse).nodes():
             size = len(node)
             if (tokens[position], tokens[position + size - 1] + 1) == (start, end):
                 return str(node)

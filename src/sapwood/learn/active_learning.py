@@ -27,6 +27,7 @@ from sapwood.inference.parser import Parser
 from sapwood.inference.result import Marginal, ParseResult
 from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.storage.shapes import Array, Float64
+from sapwood.trees.formats.gaps import split_gaps
 from sapwood.trees.partial import UNKNOWN, PartialTree
 from sapwood.trees.tokenise.attached import TOKENISE
 from sapwood.trees.tree import Tree, from_preorder
@@ -76,13 +77,15 @@ class Proposal:
         return [(one.label, one.probability, " ".join(words[one.start : one.end])) for _, one in sorted(found)]
 
     def partial(self, sure: float) -> PartialTree:
-        """Return the phrases and tags that are at least this probable, as a partial tree.
+        """Return the phrases and tags that are at least this probable, as a partial tree, with the parts of gaps.
 
         If a phrase is dropped, its children move up. The phrase above must then not count as complete, so the tag of
         one of its words is dropped as well, unless one already is; the same applies where a phrase may be missing.
         """
         tree = self.result.tree
         assert tree is not None
+        if tree.has_gaps:
+            tree = split_gaps(tree)
         probable = {(one.start, one.end, one.label): one.probability for one in self.result.marginals or []}
         kept: list[tuple[Tree, int]] = []
         gaps = [(one.start, one.end) for one in self.missing if one.probability > 1 - sure]

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from sapwood.errors import InputError, UsageError
 from sapwood.storage.files import explained, open_output
 from sapwood.trees.formats.brackets import format_tree
+from sapwood.trees.formats.discbracket import format_discbracket
 from sapwood.trees.tree import Tree
 
 # Size of a part: a number of trees (int) or a share of all trees (float).
@@ -84,7 +85,8 @@ def split_treebank(
 ) -> dict[Part, SplitPart]:
     """Split documents into `train.mrg`, `dev.mrg` and `test.mrg`, written atomically, and describe these files.
 
-    Trees keep their order and are written as read, one per line in brackets. Existing files are never replaced.
+    Trees keep their order and are written as read, one per line in brackets; if any has gaps, in discbracket, in files
+    that end in `.dbr`. Existing files are never replaced.
 
     Parameters
     ----------
@@ -95,8 +97,11 @@ def split_treebank(
     dev, test, seed, whole_documents
         As for `assign_parts`.
     """
-    paths = split_paths(folder, dev=dev, test=test)
-    texts = [[format_tree(tree) for tree in trees] for trees in documents]
+    trees_of = [list(trees) for trees in documents]
+    has_gaps = any(tree.has_gaps for trees in trees_of for tree in trees)
+    paths = split_paths(folder, dev=dev, test=test, suffix="dbr" if has_gaps else "mrg")
+    write = format_discbracket if has_gaps else format_tree
+    texts = [[write(tree) for tree in trees] for trees in trees_of]
     if not any(texts):
         raise InputError("no trees in it")
     parts = assign_parts(list(map(len, texts)), dev=dev, test=test, seed=seed, whole_documents=whole_documents)
@@ -114,10 +119,10 @@ def split_treebank(
     }
 
 
-def split_paths(folder: str | Path, *, dev: Amount, test: Amount) -> dict[Part, Path]:
-    """Return the files of a split; raises `UsageError` if one of them exists."""
+def split_paths(folder: str | Path, *, dev: Amount, test: Amount, suffix: str = "mrg") -> dict[Part, Path]:
+    """Return the files of a split, with this suffix; raises `UsageError` if one of them exists."""
     given: dict[Part, Amount] = {"train": 1, "dev": dev, "test": test}
-    paths = {part: Path(folder, f"{part}.mrg") for part in PARTS if given[part]}
+    paths = {part: Path(folder, f"{part}.{suffix}") for part in PARTS if given[part]}
     if len(paths) == 1:
         raise UsageError("there is nothing to split off; give --dev, --test or both")
     for path in paths.values():

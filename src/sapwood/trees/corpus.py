@@ -23,7 +23,7 @@ from sapwood.storage.arrays import content_digest, pack_strings, unpack_strings
 from sapwood.storage.schema import Column, Schema
 from sapwood.storage.shapes import Array, Int, Int32, Int64
 from sapwood.trees.normalise import Normaliser
-from sapwood.trees.symbols import SYMBOLS, SymbolTable
+from sapwood.trees.symbols import SYMBOLS, SymbolTable, as_symbol
 from sapwood.trees.transform import TreeTransform
 from sapwood.trees.tree import Tree, from_preorder
 
@@ -143,7 +143,8 @@ class Corpus:
     ) -> Corpus:
         """Normalise, transform and number the trees; they are read one at a time and not kept.
 
-        Trees that normalising leaves empty are skipped and counted in `dropped`.
+        Trees that normalising leaves empty are skipped and counted in `dropped`. If any tree has gaps, the transform
+        of the corpus splits phrases with gaps; no label of an earlier tree may contain a `*` then.
         """
         normaliser = normaliser or Normaliser()
         transform = transform or TreeTransform(root=normaliser.root)
@@ -161,6 +162,8 @@ class Corpus:
                 if clean is None:
                     dropped += 1
                     continue
+                if not transform.gaps and clean.is_placed:
+                    transform = _splitting(transform, (*inner_ids, *leaf_ids))
                 before = len(codes)
                 for node in transform(clean).nodes():
                     label, word = node.label, node.word
@@ -405,6 +408,17 @@ class Corpus:
             "transform": self.transform.to_dict(),
         }
         return arrays, metadata
+
+
+def _splitting(transform: TreeTransform, symbols: Iterable[str]) -> TreeTransform:
+    """Return the transform of trees with gaps, given the symbols of earlier trees, which it would not change."""
+    starred = sorted({label for symbol in symbols for label in as_symbol(symbol).parts.labels if "*" in label})
+    if starred:
+        raise InputError(
+            f"some trees have gaps, and the label {starred[0]!r} contains a '*', which marks parts of phrases: "
+            "rename it with a table of labels (--label-map), or close the gaps (--gaps close)"
+        )
+    return replace(transform, gaps=True)
 
 
 def _rule_keys(rules: np.ndarray, n_symbols: int) -> np.ndarray:

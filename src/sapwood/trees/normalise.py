@@ -25,6 +25,7 @@ from typing import Any, Literal, get_args
 from sapwood.errors import InputError, UsageError, listed, shortened
 from sapwood.storage.files import name_of, read_lines
 from sapwood.trees.formats.brackets import unescape_label
+from sapwood.trees.formats.gaps import arrange
 from sapwood.trees.tree import Tree
 
 # Traces as in the Penn Treebank (*T*-1, *-2, *ICH*-3, *?*), in Penn-style corpora of other languages (*pro*, *OP*,
@@ -119,10 +120,14 @@ class Normaliser:
         return cls(**{**settings, **lists})
 
     def __call__(self, tree: Tree) -> Tree | None:
-        """Return the normalised tree, or None if nothing is left of it."""
+        """Return the normalised tree, or None if nothing is left of it.
+
+        Without the words that are removed, the others of a tree with gaps are numbered again.
+        """
         cleaned = tree.fold(self._visit)
         if cleaned is None:
             return None
+        cleaned = arrange(cleaned)
         if not self._is_root(cleaned):
             return Tree(self.root, (cleaned,))
         while len(cleaned.children) == 1 and self._is_root(cleaned.children[0]):

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from sapwood.errors import TreeFormatError
 from sapwood.storage.files import name_of, read_lines
 from sapwood.trees.formats.brackets import TOKENS, BracketReader, OnBad, escape_label, unescape_label
+from sapwood.trees.formats.gaps import require_no_gaps
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree, from_preorder
 
@@ -227,6 +228,7 @@ def read_partial(path: str | Path, *, on_bad: OnBad | None = None) -> Iterator[P
 
 def format_partial(tree: Tree) -> str:
     """Return a partial tree on one line; words without a tag are bare unless they are the only child."""
+    require_no_gaps(tree, "partial brackets")
     pieces: list[str] = []
     # The stack holds trees to open, with whether they have siblings, and, as None, brackets to close.
     stack: list[tuple[Tree, bool] | None] = [(tree, False)]

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
+from sapwood.trees.formats.gaps import arrange
 from sapwood.trees.tree import Tree
 
 Punctuation = Literal["drop", "keep"]
@@ -59,7 +60,8 @@ def without_punctuation(tree: Tree) -> Tree | None:
         kept = [child for child in children if child is not None]
         return Tree(node.label, kept) if kept else None
 
-    return tree.fold(visit)
+    clean = tree.fold(visit)
+    return None if clean is None else arrange(clean)
 
 
 def put_back(tree: Tree | None, tokens: Sequence[Token], root: str) -> Tree:

@@ -1,7 +1,8 @@
 """Lossless transformation of normalised trees to the binary skeletal trees of an L-PCFG, and back.
 
-It has three exactly invertible steps:
+It has four exactly invertible steps:
 
+0. phrases with gaps, if the treebank has any, are split into parts (`sapwood.trees.formats.gaps.split_gaps`);
 1. unary chains become one composite symbol, `S|VP` (the papers' grammars have no unary rules); the
    root label over a single child is taken off and put back;
 2. vertical markovisation adds their ancestors to symbols, `NP^VP^S`;
@@ -19,6 +20,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from sapwood.errors import InputError, UsageError
+from sapwood.trees.formats.gaps import join_gaps, split_gaps
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.symbols import as_symbol, make_symbol
 from sapwood.trees.tree import Tree, from_preorder, plain_tree
@@ -178,6 +180,8 @@ class TreeTransform:
         Text of the head table, for `direction="head"`.
     root
         The root label, taken off and put back.
+    gaps
+        Split phrases with gaps, and join the parts again. `Corpus.from_trees` sets it if any tree has gaps.
 
     Examples
     --------
@@ -196,6 +200,7 @@ class TreeTransform:
     annotate_tags: bool = False
     heads: str = ""
     root: str = "ROOT"
+    gaps: bool = False
 
     def __post_init__(self) -> None:
         if self.vertical < 1:
@@ -211,7 +216,11 @@ class TreeTransform:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain JSON values."""
-        return asdict(self)
+        settings = asdict(self)
+        # Missing in files of grammars without gaps, and from before there were any.
+        if not self.gaps:
+            del settings["gaps"]
+        return settings
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> TreeTransform:
@@ -220,6 +229,12 @@ class TreeTransform:
 
     def __call__(self, tree: Tree) -> Tree:
         """Return the skeletal tree: binary nodes over tags over words."""
+        if self.gaps:
+            tree = split_gaps(tree)
+        elif tree.is_placed:
+            raise InputError(
+                f"the tree of {' '.join(tree.words()[:6])!r} ... has gaps, and the grammar has none: close them first"
+            )
         if tree.label == self.root and len(tree.children) == 1 and tree.children[0].label != self.root:
             tree = tree.children[0]
         tree = annotate_ancestors(collapse_unaries(tree), self.vertical, tags=self.annotate_tags)
@@ -227,7 +242,18 @@ class TreeTransform:
 
     def invert(self, tree: Tree) -> Tree:
         """Return the normalised tree of a skeletal tree."""
-        parts = [expand_symbols(part) for part in _splice(tree)]
+        return self.joined(self.invert_parts(tree))
+
+    def invert_parts(self, tree: Tree) -> Tree:
+        """Return the normalised tree of a skeletal tree, with phrases with gaps still in parts."""
+        return self._top([expand_symbols(part) for part in _splice(tree)])
+
+    def joined(self, tree: Tree) -> Tree:
+        """Return the tree with parts of phrases joined, if the treebank has phrases with gaps."""
+        return join_gaps(tree) if self.gaps else tree
+
+    def _top(self, parts: list[Tree]) -> Tree:
+        """Return the tree with these phrases below its root."""
         return parts[0] if len(parts) == 1 and parts[0].label == self.root else Tree(self.root, parts)
 
     def invert_symbols(
@@ -255,4 +281,4 @@ class TreeTransform:
                 parts = [plain_tree(label, tuple(parts), None)]
             waiting.append(parts)
         (parts,) = waiting
-        return parts[0] if len(parts) == 1 and parts[0].label == self.root else Tree(self.root, parts)
+        return self.joined(self._top(parts))

@@ -1,5 +1,8 @@
 """Constituency tree: a label over children, or a label (the tag) over one word.
 
+The words of a phrase need not be adjacent: in a tree with gaps each word has its position (`PlacedWord`), and
+`sapwood.trees.formats.gaps` works with such trees.
+
 Trees can be deeper than Python's recursion limit (a 2,000-word list, binarised), so nothing here
 recurses: `Tree.fold` visits bottom-up with an explicit stack, and the rest is built on it.
 """
@@ -7,14 +10,30 @@ recurses: `Tree.fold` visits bottom-up with an explicit stack, and the rest is b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from sapwood.errors import InputError
+from sapwood.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     import nltk
 
 T = TypeVar("T")
+
+
+class PlacedWord(str):
+    """A word of a tree with gaps, and its position in the sentence, counted from 0."""
+
+    __slots__ = ("position",)
+    position: int
+
+    def __new__(cls, word: str, position: int) -> PlacedWord:
+        """Build from a word and its position."""
+        made = super().__new__(cls, word)
+        made.position = position
+        return made
+
+    def __reduce__(self) -> tuple[type[PlacedWord], tuple[str, int]]:
+        return PlacedWord, (str(self), self.position)
 
 
 class Tree:
@@ -27,7 +46,8 @@ class Tree:
     children
         The subtrees; empty exactly when there is a word.
     word
-        The token below a tag (a *preterminal*), else None.
+        The token below a tag (a *preterminal*), else None. In a tree with gaps, a `PlacedWord`; the children of each
+        phrase are then in the order of their first words.
 
     Examples
     --------
@@ -36,6 +56,9 @@ class Tree:
     (NP (DT the) (NN dog))
     >>> tree.words()
     ['the', 'dog']
+    >>> gap = Tree.parse("(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))", format="discbracket")
+    >>> gap.words(), gap.children[0].has_gaps
+    (['is', 'John', 'rich'], True)
     """
 
     __slots__ = ("children", "label", "word")
@@ -99,20 +122,49 @@ class Tree:
             yield node
             stack.extend(reversed(node.children))
 
+    @property
+    def has_gaps(self) -> bool:
+        """True if the words of any phrase are not adjacent."""
+        if not self.is_placed:
+            return False
+        from sapwood.trees.formats.gaps import positions
+
+        found = positions(self)
+        return found != list(range(found[0], found[0] + len(found)))
+
+    @property
+    def is_placed(self) -> bool:
+        """True if the words have positions: the tree, or one that it is part of, has gaps."""
+        node = self
+        while node.children:
+            node = node.children[0]
+        return isinstance(node.word, PlacedWord)
+
     def preterminals(self) -> list[Tree]:
-        """Return the tag nodes, left to right."""
-        return [node for node in self.nodes() if node.word is not None]
+        """Return the tag nodes in the order of their words."""
+        found = [node for node in self.nodes() if node.word is not None]
+        return sorted(found, key=_position) if isinstance(found[0].word, PlacedWord) else found
 
     def words(self) -> list[str]:
-        """Return the words, left to right."""
-        return [node.word for node in self.nodes() if node.word is not None]
+        """Return the words in their order."""
+        found = [node.word for node in self.nodes() if node.word is not None]
+        if isinstance(found[0], PlacedWord):
+            return [str(node.word) for node in self.preterminals()]
+        return found
 
     def tags(self) -> list[str]:
-        """Return the part-of-speech tags, left to right."""
+        """Return the part-of-speech tags in the order of their words."""
         return [node.label for node in self.preterminals()]
 
     def spans(self) -> list[tuple[int, int, str]]:
-        """Return `(start, end, label)` of every phrase (not the tags), parents before children."""
+        """Return `(start, end, label)` of every phrase (not the tags), parents before children.
+
+        Phrases with gaps have no such spans; `sapwood.trees.formats.gaps.phrase_blocks` has theirs.
+        """
+        if self.has_gaps:
+            raise InputError(
+                "spans: the tree has gaps; `sapwood.trees.formats.gaps.phrase_blocks` returns the blocks of phrases"
+            )
         found: list[tuple[int, int, str]] = []
         position = 0
         # A frame is (node, slot in `found`); a negative slot closes the phrase.
@@ -151,26 +203,35 @@ class Tree:
             if a.label != b.label or a.word != b.word or len(a.children) != len(b.children):
                 return False
             pairs.extend(zip(a.children, b.children, strict=True))
+        if self.is_placed or other.is_placed:
+            from sapwood.trees.formats.gaps import positions
+
+            return positions(self) == positions(other)
         return True
 
     def __hash__(self) -> int:
         return hash(tuple(self._events()))
 
     def __str__(self) -> str:
-        """Return the tree on one line in Penn brackets."""
+        """Return the tree on one line in Penn brackets, or in discbracket if it has gaps."""
         from sapwood.trees.formats.brackets import format_tree
+        from sapwood.trees.formats.discbracket import format_discbracket
 
-        return format_tree(self)
+        return format_discbracket(self) if self.has_gaps else format_tree(self)
 
     def __repr__(self) -> str:
-        return f"Tree.parse({str(self)!r})"
+        return f"Tree.parse({str(self)!r}{', format=' + repr('discbracket') if self.has_gaps else ''})"
 
     @classmethod
-    def parse(cls, text: str) -> Tree:
-        """Read one tree from a string of Penn brackets."""
+    def parse(cls, text: str, *, format: Literal["brackets", "discbracket"] = "brackets") -> Tree:
+        """Read one tree from a string of Penn brackets, or of discbracket, in which trees with gaps are written."""
         from sapwood.trees.formats.brackets import parse_trees
+        from sapwood.trees.formats.discbracket import parse_discbracket
 
-        trees = list(parse_trees(text, source="<string>"))
+        read = {"brackets": parse_trees, "discbracket": parse_discbracket}.get(format)
+        if read is None:
+            raise UsageError(f"format={format!r}: choose brackets or discbracket")
+        trees = list(read(text, source="<string>"))
         if len(trees) != 1:
             raise InputError(f"expected one tree, found {len(trees)}: {text[:60]!r}")
         return trees[0]
@@ -224,8 +285,12 @@ class Tree:
             stack[-1][2].append(result)
 
     def to_nltk(self) -> nltk.Tree:
-        """Convert to an `nltk.Tree` (NLTK must be installed)."""
+        """Convert to an `nltk.Tree` (NLTK must be installed), which has no gaps."""
         import nltk
+
+        from sapwood.trees.formats.gaps import require_no_gaps
+
+        require_no_gaps(self, "NLTK")
 
         return self.fold(lambda node, below: nltk.Tree(node.label, below or [node.word]))
 
@@ -233,6 +298,13 @@ class Tree:
         """Yield `(label, word, number of children)` in preorder: a complete flat encoding."""
         for node in self.nodes():
             yield node.label, node.word, len(node.children)
+
+
+def _position(node: Tree) -> int:
+    """Return the position of a word of a tree with gaps."""
+    if not isinstance(node.word, PlacedWord):
+        raise InputError(f"the word {node.word!r} has no position, and others of its tree have one")
+    return node.word.position
 
 
 _slots: dict[str, Any] = dict(vars(Tree))

@@ -77,7 +77,7 @@ def test_a_node_is_in_the_middle_of_its_children():
 def test_as_json():
     value = lay_out(TREE).to_dict()
     assert value["boxes"][0]["text"] == "S"
-    assert set(value) == {"boxes", "width", "height", "font_size", "row_height"}
+    assert set(value) == {"boxes", "width", "height", "font_size", "row_height", "crosses"}
 
 
 @examples(300)

@@ -85,14 +85,14 @@ def test_gap_is_closed_by_keeping_the_block_of_the_head():
         "what W -- OA 500", "did V -- HD 501", "you P -- SB 501", "see I -- HD 500",
         "#500 VP -- OC 501", "#501 S -- -- 0",
     )  # fmt: skip
-    assert str(parse(text)[0]) == "(ROOT (S (W what) (V did) (P you) (VP (I see))))"
+    assert str(parse(text, gaps="close")[0]) == "(ROOT (S (W what) (V did) (P you) (VP (I see))))"
 
 
 def test_without_a_head_the_block_with_most_words_stays_and_the_leftmost_of_equals():
     text = sentence("a A -- -- 500", "b B -- -- 0", "c C -- -- 500", "d D -- -- 500", "#500 X -- -- 0")
-    assert str(parse(text)[0]) == "(ROOT (A a) (B b) (X (C c) (D d)))"
+    assert str(parse(text, gaps="close")[0]) == "(ROOT (A a) (B b) (X (C c) (D d)))"
     text = sentence("a A -- -- 500", "b B -- -- 0", "c C -- -- 500", "#500 X -- -- 0")
-    assert str(parse(text)[0]) == "(ROOT (X (A a)) (B b) (C c))"
+    assert str(parse(text, gaps="close")[0]) == "(ROOT (X (A a)) (B b) (C c))"
 
 
 def test_a_raised_child_stops_at_the_closest_ancestor_without_a_gap():
@@ -101,7 +101,7 @@ def test_a_raised_child_stops_at_the_closest_ancestor_without_a_gap():
         "a A -- HD 500", "b B -- -- 502", "c C -- -- 500", "d D -- -- 0",
         "#500 X -- -- 501", "#501 Y -- -- 502", "#502 Z -- -- 0",
     )  # fmt: skip
-    assert str(parse(text)[0]) == "(ROOT (Z (Y (X (A a))) (B b) (C c)) (D d))"
+    assert str(parse(text, gaps="close")[0]) == "(ROOT (Z (Y (X (A a))) (B b) (C c)) (D d))"
 
 
 def test_a_raised_head_is_not_the_head_of_its_new_parent():
@@ -110,7 +110,7 @@ def test_a_raised_head_is_not_the_head_of_its_new_parent():
         "a A -- HD 500", "q Q -- -- 0", "b B -- -- 501", "c C -- -- 501", "q Q -- -- 0", "d D -- HD 500",
         "#500 X -- -- 501", "#501 Y -- -- 0",
     )  # fmt: skip
-    assert str(parse(text)[0]) == "(ROOT (X (A a)) (Q q) (Y (B b) (C c)) (Q q) (D d))"
+    assert str(parse(text, gaps="close")[0]) == "(ROOT (X (A a)) (Q q) (Y (B b) (C c)) (Q q) (D d))"
 
 
 def test_punctuation_on_the_root_goes_down_into_the_phrase_around_it():
@@ -118,7 +118,7 @@ def test_punctuation_on_the_root_goes_down_into_the_phrase_around_it():
         '" $( -- -- 0', "dogs N -- -- 500", ", $, -- -- 0", "cats N -- -- 500", "sleep V -- HD 501",
         ". $. -- -- 0", "#500 NP -- SB 501", "#501 S -- -- 0",
     )  # fmt: skip
-    tree = parse(text)[0]
+    tree = parse(text, gaps="close")[0]
     assert [(child.label, len(child)) for child in tree.children] == [("$(", 1), ("S", 4), ("$.", 1)]
     assert [child.word for child in tree.children[1].children[0].children] == ["dogs", ",", "cats"]
 
@@ -128,23 +128,23 @@ def test_punctuation_that_hangs_on_a_phrase_stays_there():
         "a A -- HD 500", "b B -- -- 0", "c C -- -- 500", ", , -- -- 501", "d D -- -- 502",
         "e E -- -- 502", "#500 X -- -- 0", "#501 Y -- -- 0", "#502 Z -- -- 501",
     )  # fmt: skip
-    assert str(parse(text)[0]) == "(ROOT (X (A a)) (B b) (C c) (Y (, ,) (Z (D d) (E e))))"
+    assert str(parse(text, gaps="close")[0]) == "(ROOT (X (A a)) (B b) (C c) (Y (, ,) (Z (D d) (E e))))"
     text = text.replace(", , -- -- 501\nd D -- -- 502", "d D -- -- 502\n, , -- -- 501")
-    assert str(parse(text)[0]) == "(ROOT (X (A a)) (B b) (C c) (Y (Z (D d)) (, ,) (E e)))"
+    assert str(parse(text, gaps="close")[0]) == "(ROOT (X (A a)) (B b) (C c) (Y (Z (D d)) (, ,) (E e)))"
 
 
 def test_gaps_can_be_refused_with_number_and_line():
     text = sentence("a A -- -- 500", "b B -- -- 0", "c C -- -- 500", "#500 X -- -- 0", number=12)
-    error = error_of(text, discontinuous="error")
+    error = error_of(text, gaps="error")
     assert error.line == 5
     assert "sentence 12" in str(error)
     assert "#500 (X)" in str(error)
-    assert len(parse(SIMPLE, discontinuous="error")) == 1
+    assert len(parse(SIMPLE, gaps="error")) == 1
 
 
-def test_unknown_discontinuous_option():
-    with pytest.raises(UsageError, match="raise-nodes"):
-        parse_export("", source="x", discontinuous="sideways")  # type: ignore[arg-type]
+def test_unknown_treatment_of_gaps():
+    with pytest.raises(UsageError, match="keep, close, split"):
+        parse_export("", source="x", gaps="sideways")  # type: ignore[arg-type]
 
 
 # Errors
@@ -308,7 +308,7 @@ trees = st.builds(lambda children: Tree("ROOT", children), st.lists(subtrees, mi
 def test_what_is_written_is_read_back(written: list[Tree], start: int):
     stream = io.StringIO()
     write_export(written, stream, start=start)
-    assert parse(stream.getvalue(), discontinuous="error") == written
+    assert parse(stream.getvalue(), gaps="error") == written
     assert parse(stream.getvalue()) == written
 
 

@@ -65,12 +65,19 @@ def parse(text: str, **options) -> list[Tree]:
 
 
 def test_a_sentence_with_crossing_branches_becomes_what_it_becomes_from_export():
-    found = parse(CROSSING)
-    assert found == list(parse_export(EXPORT, source="x"))
-    assert str(found[0]).startswith("(ROOT (S (PDS Das) (VAFIN hat) (PPER sie) (PTKNEG nicht) (VP (VVPP <gesagt>")
-    assert parse(CROSSING, functions=True) == list(parse_export(EXPORT, source="x", functions=True))
+    for gaps, begins in [
+        ("close", "(ROOT (S (PDS Das) (VAFIN hat) (PPER sie) (PTKNEG nicht) (VP (VVPP <gesagt>"),
+        ("keep", "(ROOT (S (VP (PDS 0=Das) (VVPP 4=<gesagt>"),
+        ("split", "(ROOT (S (VP* (PDS Das)) (VAFIN hat) (PPER sie) (PTKNEG nicht) (VP* (VVPP <gesagt>"),
+    ]:
+        found = parse(CROSSING, gaps=gaps)
+        assert found == list(parse_export(EXPORT, source="x", gaps=gaps))
+        assert str(found[0]).startswith(begins)
+        assert parse(CROSSING, functions=True, gaps=gaps) == list(
+            parse_export(EXPORT, source="x", functions=True, gaps=gaps)
+        )
     with pytest.raises(TreeFormatError, match=r"x.xml:17: sentence s1: the words below node s1_500 \(VP\) are not adj"):
-        parse(CROSSING, discontinuous="error")
+        parse(CROSSING, gaps="error")
 
 
 def test_files_are_told_by_their_first_line(tmp_path):

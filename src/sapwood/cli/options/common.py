@@ -20,6 +20,7 @@ from sapwood.model.installed import default_model_path
 from sapwood.runtime.progress import Bars, Progress, Silent
 from sapwood.storage.files import STANDARD_STREAM, check_readable, explained, is_regular, name_of, read_lines
 from sapwood.storage.locks import claimed
+from sapwood.trees.formats.gaps import Gaps
 from sapwood.trees.formats.registry import GROUP as FORMATS
 from sapwood.trees.formats.registry import INPUT_FORMATS, BadTrees, InputFormat, read_trees
 from sapwood.trees.heads.tables import HEAD_TABLES
@@ -37,6 +38,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # The names in sapwood.inference.decode, whose import takes seconds.
 DECODERS = ("max-rule", "max-rule-sum", "recall", "f1", "max-rule-absolute", "viterbi")
+# Key of the value of --gaps in the data of a command.
+_GAPS = "sapwood.gaps"
 
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progress or messages to standard error.")
@@ -45,13 +48,40 @@ silent_option = click.option("-q", "--quiet", is_flag=True, expose_value=False, 
 seed_option = click.option("--seed", type=NATURAL, default=0, help="Random seed.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 skip_bad_option = click.option("--skip-bad", is_flag=True, help="Skip malformed trees and report their number.")
-format_option = click.option(
-    "--from",
-    "input_format",
-    type=ChoiceParam(INPUT_FORMATS, FORMATS),
-    default="auto",
-    help="Input format of the trees.",
-)
+
+
+def format_option(function: F) -> F:
+    """Add the options `--from` and `--gaps`, which say how trees are read."""
+    formats = click.option(
+        "--from",
+        "input_format",
+        type=ChoiceParam(INPUT_FORMATS, FORMATS),
+        default="auto",
+        help="Input format of the trees.",
+    )
+    gaps = click.option(
+        "--gaps",
+        type=ChoiceParam(["keep", "close", "split", "join"]),
+        default="keep",
+        expose_value=False,
+        callback=_note_gaps,
+        help="Gaps in phrases: keep or close them, split phrases into parts (VP*), or join such parts.",
+    )
+    return formats(gaps(function))
+
+
+def _note_gaps(context: click.Context, _: click.Parameter, value: Gaps) -> None:
+    """Keep the value for all readers of this command."""
+    context.meta[_GAPS] = value
+
+
+def gaps_option() -> Gaps:
+    """Return the value of `--gaps` in this command."""
+    context = click.get_current_context(silent=True)
+    found: Gaps = "keep" if context is None else context.meta.get(_GAPS, "keep")
+    return found
+
+
 threads_option = click.option(
     "--threads", type=click.IntRange(min=1, max=1024), default=None, help="Number of threads. [default: all cores]"
 )
@@ -64,7 +94,9 @@ cluster_option = click.option(
 
 
 params_option = click.option(
-    "--params", default="default", help="Evaluation parameters: default, collins, or an EVALB parameter file (.prm)."
+    "--params",
+    default="default",
+    help="Evaluation parameters: default, collins, proper, or an EVALB parameter file (.prm).",
 )
 
 
@@ -334,7 +366,7 @@ def trees_from(paths: Sequence[str], input_format: InputFormat, skip_bad: bool, 
     """Yield the trees of all files; at the end of each, report the number of skipped trees."""
     for path in paths:
         bad = BadTrees() if skip_bad else None
-        yield from read_trees(path, format=input_format, on_bad=bad)
+        yield from read_trees(path, format=input_format, on_bad=bad, gaps=gaps_option())
         if bad is not None and bad.count:
             progress.note(bad.report())
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Protocol
 
+from sapwood.cli.options import common
 from sapwood.cli.options.output import note_learned_heads
 from sapwood.runtime.progress import Progress
 from sapwood.storage.files import name_of
@@ -37,7 +38,7 @@ def read_files(
     with progress.stage(doing, unit="trees") as stage:
         for path in paths:
             bad = BadTrees() if skip_bad else None
-            for table in read_tables(path, format=input_format, on_bad=bad):
+            for table in read_tables(path, format=input_format, on_bad=bad, gaps=common.gaps_option()):
                 if unseen is not None:
                     unseen.add(table)
                 yield path, table

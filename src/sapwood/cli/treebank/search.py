@@ -64,7 +64,7 @@ def command(
     Patterns follow TGrep2 and Tregex: NP < PP is a noun phrase with a child PP, NP << PP one with a descendant PP. See
     docs/tree-search.md for all relations.
 
-    With --json, each line is an object: file, tree (its number), line (its last line), text (brackets) and matches,
+    With --json, each line is an object: file, tree (its number), line (its last line), text (the tree) and matches,
     each with label, start, end (in words), node (in the order of Tree.nodes) and names.
 
     \b

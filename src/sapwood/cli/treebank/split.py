@@ -45,7 +45,8 @@ def command(
     """Split the trees of TREEBANK files (default: standard input) at random into train.mrg, dev.mrg and test.mrg.
 
     Trees are written as they are, one per line in brackets and in their order, whether the files have one tree per
-    line, indented trees, or are compressed. The same seed gives the same files. Existing files are never replaced.
+    line, indented trees, or are compressed. If any has gaps, they are written in discbracket, to train.dbr and so on.
+    The same seed gives the same files. Existing files are never replaced.
 
     Several files count as documents, and each goes into one part as a whole: sentences of one document resemble each
     other, so that a test set from the training documents would be too easy. Sizes are then approximate.

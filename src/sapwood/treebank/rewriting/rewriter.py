@@ -114,6 +114,11 @@ class Rewriter:
 
     def tables(self, table: TreeTable, *, workers: Executor = LOCAL, source: str = "") -> Iterator[RewrittenTrees]:
         """Yield the trees of a table after rewriting, block by block; `source` is the name of its file for messages."""
+        if table.positions is not None:
+            raise InputError(
+                f"{source}: trees with gaps cannot be rewritten: split the gaps (--gaps split), rewrite the parts, and "
+                "join them again (sapwood convert --gaps join)"
+            )
         starts = range(0, len(table), _BLOCK)
         parts = (table.part(first, min(first + _BLOCK, len(table))) for first in starts)
         yield from workers.map(lambda part: self._block(part, source), parts)

@@ -3,7 +3,8 @@
 Words are in one row at the bottom, tags in the row above them, and a phrase is one row above the highest of its
 children. Each subtree has a strip of its own, as wide as its widest label or as its children side by side, and a node
 is centred over its children. So labels never touch, however long they are, and a line that goes straight up from a
-node to just below its parent crosses nothing (`Box.joint`). A sentence is laid out from right to left if most of its
+node to just below its parent crosses nothing (`Box.joint`). Trees with gaps, whose lines must cross, are laid out by
+`sapwood.trees.drawing.crossing`. A sentence is laid out from right to left if most of its
 words are in a right-to-left script. The explorer draws trees by the same algorithm (`web/static/js/layout.js`).
 """
 
@@ -16,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sapwood.errors import InputError
+from sapwood.trees.drawing.crossing import place_nodes
 from sapwood.trees.drawing.terminal import printable
 from sapwood.trees.tree import Tree
 
@@ -62,7 +64,7 @@ class Box:
     is_word
         True for a word.
     start, end
-        Its words are `start .. end - 1`.
+        Its words are `start .. end - 1`, or some of these if it has gaps.
     parent
         The number of the box above, or -1.
     joint
@@ -83,13 +85,14 @@ class Box:
 
 @dataclass(frozen=True)
 class TreeLayout:
-    """All boxes of a picture, parents before children, and its size."""
+    """All boxes of a picture, parents before children, and its size; `crosses` is True if lines cross."""
 
     boxes: tuple[Box, ...]
     width: float
     height: float
     font_size: float
     row_height: float
+    crosses: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the layout as plain JSON values."""
@@ -151,16 +154,14 @@ def lay_out(
     >>> [(box.text, round(box.y)) for box in layout.boxes]
     [('NP', 27), ('DT', 69), ('the', 110), ('NN', 69), ('dog', 110)]
     """
+    if tree.has_gaps:
+        return _lay_out_gaps(tree, measure, font_size, row_height, gap, margin)
     root = tree.fold(lambda node, below: _Strip(node, below, measure, gap))
     width = (root.width - gap + 2 * margin) * font_size
     height = (root.height * row_height + 1.4 + 2 * margin) * font_size
-    if width * height > _LARGEST:
-        raise InputError(
-            f"a tree of {root.words} words and {root.height} levels is too large for a picture; write brackets instead"
-        )
+    _check_size(width * height, root.words, root.height)
     boxes: list[Box] = []
-    words = tree.words()
-    mirrored = sum(_RIGHT_TO_LEFT.search(word) is not None for word in words) > len(words) / 2
+    mirrored = _is_mirrored(tree)
 
     def row(height: int) -> float:
         return ((root.height - height) * row_height + 0.7 + margin) * font_size
@@ -188,3 +189,52 @@ def lay_out(
             start += child.words
         waiting.extend(reversed(children))
     return TreeLayout(tuple(boxes), width, height, font_size, row_height * font_size)
+
+
+def _check_size(pixels: float, words: int, levels: int) -> None:
+    if pixels > _LARGEST:
+        raise InputError(
+            f"a tree of {words} words and {levels} levels is too large for a picture; write brackets instead"
+        )
+
+
+def _is_mirrored(tree: Tree) -> bool:
+    """Return whether most words are in a right-to-left script."""
+    words = tree.words()
+    return sum(_RIGHT_TO_LEFT.search(word) is not None for word in words) > len(words) / 2
+
+
+def _lay_out_gaps(
+    tree: Tree, measure: Callable[[str], float], font_size: float, row_height: float, gap: float, margin: float
+) -> TreeLayout:
+    """Return the positions of the nodes of a tree with gaps; parameters as for `lay_out`."""
+
+    def shown(text: str) -> float:
+        return measure(printable(text) or _NO_LABEL)
+
+    places, columns = place_nodes(tree, shown, gap)
+    highest = max(place.row for place in places)
+    width = (columns - gap + 2 * margin) * font_size
+    height = (highest * row_height + 1.4 + 2 * margin) * font_size
+    _check_size(width * height, len(tree), highest)
+    mirrored = _is_mirrored(tree)
+
+    def row(number: int) -> float:
+        return ((highest - number) * row_height + 0.7 + margin) * font_size
+
+    boxes: list[Box] = []
+    # The box of each node.
+    numbers: list[int] = []
+    for node, place in enumerate(places):
+        x = (margin - gap / 2 + place.x) * font_size
+        x, y = width - x if mirrored else x, row(place.row)
+        above = -1 if place.parent < 0 else numbers[place.parent]
+        joint = 0.0 if above < 0 else boxes[above].y + row_height * font_size / 2
+        numbers.append(len(boxes))
+        text = printable(place.node.label) or _NO_LABEL
+        boxes.append(Box(text, x, y, measure(text) * font_size, node, False, place.start, place.end, above, joint))
+        if place.node.word is not None:
+            text = printable(place.node.word)
+            size, number = measure(text) * font_size, len(boxes) - 1
+            boxes.append(Box(text, x, row(0), size, node, True, place.start, place.end, number, (y + row(0)) / 2))
+    return TreeLayout(tuple(boxes), width, height, font_size, row_height * font_size, crosses=True)

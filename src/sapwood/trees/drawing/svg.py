@@ -7,7 +7,6 @@ from html import escape
 
 from sapwood.trees.drawing.layout import Box, TreeLayout, lay_out
 from sapwood.trees.drawing.terminal import printable
-from sapwood.trees.formats.brackets import format_tree
 from sapwood.trees.tree import Tree
 
 _FONTS = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
@@ -43,7 +42,7 @@ def format_svg(trees: Tree | Sequence[Tree], *, confidences: Iterable[tuple[int,
     for tree, layout in drawn:
         font = f'font-family="{_FONTS}" font-size="{layout.font_size:g}" text-anchor="middle"'
         parts.append(f'<g transform="translate(0 {top:.1f})" {font}>')
-        parts.append(f"<title>{_safe(format_tree(tree))}</title>")
+        parts.append(f"<title>{_safe(str(tree))}</title>")
         parts.extend(_elements(layout, sure))
         parts.append("</g>")
         top += layout.height
@@ -53,12 +52,18 @@ def format_svg(trees: Tree | Sequence[Tree], *, confidences: Iterable[tuple[int,
 
 def _elements(layout: TreeLayout, sure: Mapping[tuple[int, int, str], float]) -> Iterable[str]:
     boxes = layout.boxes
-    lines = []
+    # The lines to the children of each box. Where lines cross, those of a higher box interrupt those of a lower one.
+    lines: dict[int, list[str]] = {0: []}
     for box in boxes:
         if box.parent >= 0:
             above = boxes[box.parent]
-            lines.append(_line(above, box, layout.font_size))
-    yield f'<path d="{" ".join(lines)}" fill="none" stroke="{LINE}" stroke-width="1.2" stroke-linejoin="round"/>'
+            key = box.parent if layout.crosses else 0
+            lines.setdefault(key, []).append(_line(above, box, layout.font_size))
+    for key in sorted(lines, key=lambda number: -boxes[number].y):
+        strokes = [("#ffffff", 6), (LINE, 1.2)] if layout.crosses else [(LINE, 1.2)]
+        for colour, width in strokes:
+            path = f'd="{" ".join(lines[key])}" fill="none"'
+            yield f'<path {path} stroke="{colour}" stroke-width="{width}" stroke-linejoin="round"/>'
     for box in boxes:
         probability = None if box.is_word else sure.get((box.start, box.end, box.text))
         half = layout.font_size * 0.78

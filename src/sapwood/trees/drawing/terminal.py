@@ -1,7 +1,8 @@
 """Text drawings of trees, for the terminal.
 
 `draw_tree` draws top-down, the root above and the words on the last line; `draw_indented` draws one
-node per line, for terminals narrower than the sentence. Columns are counted in display width: East
+node per line, for terminals narrower than the sentence. In a tree with gaps, lines cross, or words have their positions
+(`0=the`). Columns are counted in display width: East
 Asian wide characters take two, combining marks none.
 """
 
@@ -10,9 +11,17 @@ from __future__ import annotations
 import unicodedata
 
 from sapwood.errors import InputError
-from sapwood.trees.tree import Tree
+from sapwood.trees.drawing.crossing import place_nodes
+from sapwood.trees.tree import PlacedWord, Tree
 
 _NO_LABEL = "()"
+# Signs of lines that go left, right, up and down.
+_SIGNS = {
+    (True, True, False, False): "─", (True, True, False, True): "┬", (True, True, True, False): "┴",
+    (True, True, True, True): "┼", (False, True, False, True): "┌", (True, False, False, True): "┐",
+    (False, True, True, True): "├", (True, False, True, True): "┤", (False, True, True, False): "└",
+    (True, False, True, False): "┘",
+}  # fmt: skip
 # Maximum number of characters in a drawing.
 _LARGEST = 20_000_000
 
@@ -83,6 +92,8 @@ def draw_tree(tree: Tree, *, unicode: bool = True) -> str:
      │   │    │
     the dog barks
     """
+    if tree.has_gaps:
+        return _draw_crossing(tree, unicode)
     block = tree.fold(_Block)
     # Labels are on even lines, the connecting lines on odd ones, words on the last.
     last = 2 * tree.depth()
@@ -116,9 +127,49 @@ def draw_to_fit(tree: Tree, width: int | None = None, *, unicode: bool = True) -
 
     If that is too wide as well, levels are indented less.
     """
-    if width is not None and tree.fold(_Block).width > width:
+    if width is not None and _width(tree) > width:
         return draw_indented(tree, unicode=unicode, width=width)
     return draw_tree(tree, unicode=unicode)
+
+
+def _width(tree: Tree) -> int:
+    """Return the number of columns of a drawing."""
+    return round(place_nodes(tree, _label_width, 1)[1]) - 1 if tree.has_gaps else tree.fold(_Block).width
+
+
+def _label_width(text: str) -> int:
+    return display_width(printable(text) or _NO_LABEL)
+
+
+def _draw_crossing(tree: Tree, unicode: bool) -> str:
+    """Return a drawing of a tree with gaps: a line that goes up through that of another phrase interrupts it."""
+    places, columns = place_nodes(tree, _label_width, 1)
+    highest = max(place.row for place in places)
+    _check_size(tree, round(columns) * (2 * highest + 1))
+    # Labels are on even lines, the connecting lines on odd ones, words on the last.
+    rows: list[dict[int, str]] = [{} for _ in range(2 * highest + 1)]
+    lines = [2 * (highest - place.row) for place in places]
+    # The gap of one column is on the right of a text.
+    centres = [int(place.x - 1) for place in places]
+    below: dict[int, list[int]] = {}
+    for place, centre in zip(places, centres, strict=True):
+        below.setdefault(place.parent, []).append(centre)
+    for number, children in below.items():
+        if number >= 0:
+            joint = _joint(children, centres[number], unicode)
+            rows[lines[number] + 1] |= dict(enumerate(joint, min(*children, centres[number])))
+    bar = "│" if unicode else "|"
+    for place, centre, line in zip(places, centres, lines, strict=True):
+        for row in range(line if place.parent < 0 else lines[place.parent] + 2, line):
+            rows[row][centre] = bar
+        texts = [(line, place.node.label)]
+        if place.node.word is not None:
+            rows[-2][centre] = bar
+            texts.append((2 * highest, place.node.word))
+        for row, text in texts:
+            shown = printable(text) or _NO_LABEL
+            rows[row][centre - (display_width(shown) - 1) // 2] = shown
+    return "\n".join(_line(sorted(row.items())) for row in rows)
 
 
 def _check_size(tree: Tree, characters: int) -> None:
@@ -130,20 +181,13 @@ def _check_size(tree: Tree, characters: int) -> None:
 
 def _joint(centres: list[int], centre: int, unicode: bool) -> str:
     """Return the horizontal line that joins the children at `centres` to the parent at `centre`."""
-    first, last = centres[0], centres[-1]
+    first, last = min(*centres, centre), max(*centres, centre)
     if first == last:
         return "│" if unicode else "|"
-    if not unicode:
-        line = ["-"] * (last - first + 1)
-        for column in (*centres, centre):
-            line[column - first] = "+"
-        return "".join(line)
-    line = ["─"] * (last - first + 1)
-    for column in centres:
-        line[column - first] = "┬"
-    line[0], line[-1] = "┌", "┐"
-    up = {"─": "┴", "┬": "┼", "┌": "├", "┐": "┤"}
-    line[centre - first] = up[line[centre - first]]
+    line = ["─" if unicode else "-"] * (last - first + 1)
+    for column in (*centres, centre):
+        sides = (column > first, column < last, column == centre, column in centres)
+        line[column - first] = _SIGNS[sides] if unicode else "+"
     return "".join(line)
 
 
@@ -203,7 +247,11 @@ def draw_indented(tree: Tree, *, unicode: bool = True, width: int | None = None)
 
 def _text(node: Tree) -> str:
     label = printable(node.label) or _NO_LABEL
-    return label if node.word is None else f"{label} {printable(node.word)}"
+    if node.word is None:
+        return label
+    # In a tree with gaps, words are not in their order.
+    number = f"{node.word.position}=" if isinstance(node.word, PlacedWord) else ""
+    return f"{label} {number}{printable(node.word)}"
 
 
 def _texts(tree: Tree) -> list[tuple[int, str]]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from sapwood.errors import TreeFormatError
 from sapwood.storage.files import name_of, read_lines
 from sapwood.trees.formats.escapes import Codes, code
+from sapwood.trees.formats.gaps import require_no_gaps
 from sapwood.trees.tree import Tree
 
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
@@ -240,7 +241,8 @@ def read_brackets(path: str | Path, *, on_bad: OnBad | None = None) -> Iterator[
 
 
 def format_tree(tree: Tree) -> str:
-    """Return the tree on one line, in Penn brackets."""
+    """Return the tree on one line, in Penn brackets; an `InputError` if it has gaps."""
+    require_no_gaps(tree, "brackets")
     pieces: list[str] = []
     # The stack holds trees to open and, as None, brackets to close.
     stack: list[Tree | None] = [tree]
@@ -262,6 +264,7 @@ def format_pretty(tree: Tree, *, width: int = 100) -> str:
 
     Levels that begin beyond `width` are not indented further, so that the text grows with the tree.
     """
+    require_no_gaps(tree, "brackets")
     lengths: dict[int, int] = {}
 
     def measure(node: Tree, below: list[int]) -> int:

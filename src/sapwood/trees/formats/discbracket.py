@@ -2,8 +2,8 @@
 
 One tree per line, `(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John) (? 3=?))`: each word is preceded by its position in the
 sentence, from 0. Parentheses in words are `#LRB#` and `#RRB#`; other reserved characters are written as codes
-(`sapwood.trees.formats.escapes`), and so is a `#` that would begin one of these. Phrases of this format may have gaps,
-a `Tree` may not; `sapwood.trees.formats.discontinuous` describes how gaps are closed.
+(`sapwood.trees.formats.escapes`), and so is a `#` that would begin one of these. Phrases may have gaps
+(`sapwood.trees.formats.gaps`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 
 from sapwood.errors import TreeFormatError
 from sapwood.trees.formats.brackets import OnBad, escape_label, unescape_label
-from sapwood.trees.formats.discontinuous import NOTHING, ROOT, VIRTUAL_ROOTS, Discontinuous, Graph, Row
+from sapwood.trees.formats.discontinuous import NOTHING, ROOT, VIRTUAL_ROOTS, Graph, Row
 from sapwood.trees.formats.escapes import Codes, code
+from sapwood.trees.formats.gaps import Gaps, check_gaps, positions
 from sapwood.trees.tree import Tree
 
 # As in brackets, only ASCII white space separates tokens.
@@ -32,20 +33,28 @@ def parse_discbracket(
     *,
     source: str,
     on_bad: OnBad | None = None,
-    discontinuous: Discontinuous = "raise-nodes",
+    gaps: Gaps = "keep",
 ) -> Iterator[Tree]:
     r"""Yield the trees of a string, or of numbered lines as they arrive.
 
     The parameters are those of `sapwood.trees.formats.export.read_export`.
 
-    >>> print(*parse_discbracket("(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))", source="<string>"))
+    >>> line = "(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))"
+    >>> print(*parse_discbracket(line, source="<string>"))
+    (S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))
+    >>> print(*parse_discbracket(line, source="<string>", gaps="close"))
     (S (VP (VB is)) (NP John) (JJ rich))
     """
+    check_gaps(gaps)
+    return _parse(text, source, on_bad, gaps)
+
+
+def _parse(text: str | Iterable[tuple[int, str]], source: str, on_bad: OnBad | None, gaps: Gaps) -> Iterator[Tree]:
     for number, line in enumerate(text.split("\n"), 1) if isinstance(text, str) else text:
         if not _TOKEN.search(line):
             continue
         try:
-            yield _tree(_raw_tree(line, number, source), number, source, discontinuous)
+            yield _tree(_raw_tree(line, number, source), number, source, gaps)
         except TreeFormatError as error:
             if on_bad is None:
                 raise
@@ -96,7 +105,7 @@ class _Sentence(Graph):
         return f"{self.phrases[number].label}"
 
 
-def _tree(raw: Tree, line: int, source: str, discontinuous: Discontinuous) -> Tree:
+def _tree(raw: Tree, line: int, source: str, gaps: Gaps) -> Tree:
     """Return the tree with its words in sentence order."""
     graph = _Sentence("tree", line, source)
     is_root = raw.word is None and raw.label in VIRTUAL_ROOTS
@@ -123,7 +132,7 @@ def _tree(raw: Tree, line: int, source: str, discontinuous: Discontinuous) -> Tr
         missing = min(set(range(len(words))) - words.keys())
         raise graph.error(f"no word at the place {missing}", line)
     graph.words = [words[place] for place in range(len(words))]
-    found = graph.tree(discontinuous, functions=False)
+    found = graph.tree(gaps, functions=False)
     return Tree(raw.label, found.children) if is_root else found.children[0]
 
 
@@ -134,7 +143,7 @@ def format_discbracket(tree: Tree) -> str:
     '(NP (DT 0=the) (NN 1=#LRB#))'
     """
     pieces: list[str] = []
-    place = 0
+    places = iter(positions(tree))
     # Nodes to be written, and closing brackets.
     stack: list[Tree | None] = [tree]
     while stack:
@@ -145,8 +154,7 @@ def format_discbracket(tree: Tree) -> str:
         label = ROOT if node is tree and not node.label else escape_label(node.label)
         pieces.append(f" ({label}")
         if node.word is not None:
-            pieces.append(f" {place}={_written(node.word)})")
-            place += 1
+            pieces.append(f" {next(places)}={_written(node.word)})")
         else:
             stack += [None, *reversed(node.children)]
     return "".join(pieces).removeprefix(" ")

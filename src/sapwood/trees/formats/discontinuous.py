@@ -1,7 +1,8 @@
 """Sentence graphs, whose phrases may have gaps, and their conversion to trees.
 
-NEGRA export, TIGER XML and discbracket have such sentences; a `Tree` has no gaps.
-`discontinuous="raise-nodes"` closes the gaps of a sentence in two steps:
+NEGRA export, TIGER XML and discbracket have such sentences. `gaps` says what becomes of the gaps: `"keep"` keeps them,
+`"split"` splits phrases with gaps (both: `sapwood.trees.formats.gaps`), `"error"` refuses them, and `"close"` closes
+the gaps of a sentence in two steps:
 
 1. A token without a letter or digit that is attached to the root (where these formats put
    punctuation) moves down to the lowest phrase over both the nearest other word before it and the
@@ -17,12 +18,11 @@ A sentence without gaps is never changed, and no phrase loses all its children.
 from __future__ import annotations
 
 import itertools
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from sapwood.errors import TreeFormatError
-from sapwood.trees.tree import Tree
-
-Discontinuous = Literal["raise-nodes", "error"]
+from sapwood.trees.formats.gaps import Gaps, arrange, join_gaps, positions, split_gaps
+from sapwood.trees.tree import PlacedWord, Tree
 
 ROOT = "ROOT"
 NOTHING = "--"
@@ -75,23 +75,35 @@ class Graph:
         """Return the name of a phrase in errors."""
         return f"#{number}"
 
-    def tree(self, discontinuous: Discontinuous, functions: bool) -> Tree:
-        """Build the tree of the complete sentence."""
+    def tree(self, gaps: Gaps, functions: bool) -> Tree:
+        """Build the tree of the complete sentence, with `ROOT` at the top."""
         if not self.words:
             raise self.error("no words in it", self.line)
         order = self._order()
         gap = self._first_gap(order)
         parents = [word.parent for word in self.words]
         if gap is not None:
-            if discontinuous == "error":
+            if gaps == "error":
                 row = self.phrases[gap]
                 raise self.error(
                     f"the words below node {self.shown(gap)} ({row.label}) are not adjacent; "
-                    'discontinuous="raise-nodes" closes such gaps',
+                    'gaps="keep" keeps such gaps, "close" closes them, and "split" splits the phrase',
                     row.line,
                 )
+            if gaps != "close":
+                return _treated(self._with_gaps(order, functions), gaps)
             self._lower_punctuation(parents, order)
-        return self._build(order, parents, functions)
+        return _treated(self._build(order, parents, functions), gaps)
+
+    def _with_gaps(self, order: list[int], functions: bool) -> Tree:
+        """Build the tree with gaps."""
+        below: dict[int, list[Tree]] = {number: [] for number in order}
+        for position, word in enumerate(self.words):
+            below[word.parent].append(Tree(_with_function(word, functions), word=PlacedWord(word.text, position)))
+        for number in reversed(order[1:]):
+            row = self.phrases[number]
+            below[row.parent].append(Tree(_with_function(row, functions), below.pop(number)))
+        return arrange(Tree(ROOT, below[0]))
 
     def _order(self) -> list[int]:
         """Return the phrase numbers, the root (0) first and every parent before its children."""
@@ -182,6 +194,11 @@ class Graph:
         return Tree(ROOT, [item.tree for item in sorted(below[0])])
 
 
+def _treated(tree: Tree, gaps: Gaps) -> Tree:
+    """Return a tree with its gaps split, or its parts joined."""
+    return split_gaps(tree) if gaps == "split" else join_gaps(tree) if gaps == "join" else tree
+
+
 def _kept_block(blocks: list[list[_Item]], number: int) -> list[_Item]:
     for block in blocks:
         if any(item.edge == _HEAD_EDGE and item.parent == number for item in block):
@@ -191,3 +208,32 @@ def _kept_block(blocks: list[list[_Item]], number: int) -> list[_Item]:
 
 def _with_function(row: Row, functions: bool) -> str:
     return f"{row.label}-{row.edge}" if functions and row.edge != NOTHING else row.label
+
+
+def close_gaps(tree: Tree) -> Tree:
+    """Return the tree with its gaps closed, as `gaps="close"` does for a tree without edge labels.
+
+    >>> print(close_gaps(Tree.parse("(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))", format="discbracket")))
+    (S (VP (VB is)) (NP John) (JJ rich))
+    """
+    if not tree.has_gaps:
+        return arrange(tree)
+    graph = Graph("tree", 0, "<tree>")
+    is_root = tree.label in VIRTUAL_ROOTS
+    words: list[tuple[int, Row]] = []
+    places = iter(positions(tree))
+    # Nodes with the numbers of their parents; the root of the format has the number 0.
+    waiting = [(tree, 0)]
+    number = -1 if is_root else 0
+    while waiting:
+        node, parent = waiting.pop()
+        if node.word is not None:
+            words.append((next(places), Row(str(node.word), node.label, NOTHING, parent, 0)))
+            continue
+        number += 1
+        if number:
+            graph.phrases[number] = Row(node.label, node.label, NOTHING, parent, 0)
+        waiting.extend((child, number) for child in reversed(node.children))
+    graph.words = [row for _, row in sorted(words)]
+    found = graph.tree("close", functions=False)
+    return Tree(tree.label, found.children) if is_root else found.children[0]

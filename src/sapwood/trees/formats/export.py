@@ -9,8 +9,7 @@ from 500 up is a phrase; any other first column is a word. Reserved characters a
 (`sapwood.trees.formats.escapes`), and so is the first character of a word that would be read as a mark.
 Parent 0 is the root: the tree gets a node `ROOT` over all nodes attached there, even if there is only one.
 
-Phrases of this format may have gaps, a `Tree` may not; `sapwood.trees.formats.discontinuous` describes how gaps are
-closed.
+Phrases may have gaps (`sapwood.trees.formats.gaps`).
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from sapwood.errors import TreeFormatError, UsageError
+from sapwood.errors import TreeFormatError
 from sapwood.storage.files import name_of, read_lines
 from sapwood.trees.formats.brackets import OnBad
-from sapwood.trees.formats.discontinuous import NOTHING, VIRTUAL_ROOTS, Discontinuous, Graph, Row
+from sapwood.trees.formats.discontinuous import NOTHING, VIRTUAL_ROOTS, Graph, Row
 from sapwood.trees.formats.escapes import Codes, code
+from sapwood.trees.formats.gaps import Gaps, check_gaps, positions
 from sapwood.trees.tree import Tree
 
 _FIRST_NODE = 500
@@ -77,11 +77,11 @@ class _Sentence(Graph):
 class _Reader:
     """Fed one line at a time; `feed` returns a tree when a sentence is complete."""
 
-    def __init__(self, source: str, on_bad: OnBad | None, functions: bool, discontinuous: Discontinuous) -> None:
+    def __init__(self, source: str, on_bad: OnBad | None, functions: bool, gaps: Gaps) -> None:
         self.source = source
         self.on_bad = on_bad
         self.functions = functions
-        self.discontinuous = discontinuous
+        self.gaps = gaps
         self.version = 0
         self.sentence: _Sentence | None = None
         self.table_line = 0
@@ -137,7 +137,7 @@ class _Reader:
         try:
             if len(columns) < 2 or not _NUMBER.fullmatch(columns[1]) or int(columns[1]) != sentence.number:
                 raise sentence.error(f"expected #EOS {sentence.number}", number, line)
-            return sentence.tree(self.discontinuous, self.functions)
+            return sentence.tree(self.gaps, self.functions)
         except TreeFormatError as error:
             # The sentence has ended: nothing is left to skip.
             self.problems.append(error)
@@ -188,12 +188,11 @@ def parse_export(
     source: str,
     on_bad: OnBad | None = None,
     functions: bool = False,
-    discontinuous: Discontinuous = "raise-nodes",
+    gaps: Gaps = "keep",
 ) -> Iterator[Tree]:
     """Yield the trees of a string, or of numbered lines as they arrive; see `read_export`."""
-    if discontinuous not in ("raise-nodes", "error"):
-        raise UsageError(f'discontinuous={discontinuous!r}: choose "raise-nodes" or "error"')
-    return _parse(text, _Reader(source, on_bad, functions, discontinuous))
+    check_gaps(gaps)
+    return _parse(text, _Reader(source, on_bad, functions, gaps))
 
 
 def _parse(text: str | Iterable[tuple[int, str]], reader: _Reader) -> Iterator[Tree]:
@@ -209,7 +208,7 @@ def read_export(
     *,
     on_bad: OnBad | None = None,
     functions: bool = False,
-    discontinuous: Discontinuous = "raise-nodes",
+    gaps: Gaps = "keep",
 ) -> Iterator[Tree]:
     """Yield the trees of an export file (`-` for standard input, `.gz` allowed), streaming.
 
@@ -223,13 +222,12 @@ def read_export(
     functions
         Append the edge label to the label of phrases and tags (`NP` with edge `SB` is `NP-SB`),
         except the empty edge label `--`.
-    discontinuous
-        Treatment of phrases with gaps: `"raise-nodes"` closes them as described in
-        `sapwood.trees.formats.discontinuous`, `"error"` refuses the sentence.
+    gaps
+        Treatment of phrases with gaps: `"keep"` keeps them, `"close"` closes them as described in
+        `sapwood.trees.formats.discontinuous`, `"split"` splits them (`sapwood.trees.formats.gaps.split_gaps`), and
+        `"error"` refuses the sentence.
     """
-    return parse_export(
-        read_lines(path), source=name_of(path), on_bad=on_bad, functions=functions, discontinuous=discontinuous
-    )
+    return parse_export(read_lines(path), source=name_of(path), on_bad=on_bad, functions=functions, gaps=gaps)
 
 
 def format_export(tree: Tree, number: int) -> str:
@@ -241,14 +239,16 @@ def format_export(tree: Tree, number: int) -> str:
     """
     postorder: list[Tree] = []
     tree.fold(lambda node, _: postorder.append(node))
-    lines = [f"#BOS {number}"]
+    places = iter(positions(tree))
+    lines = [f"#BOS {number}", *[""] * len(tree)]
     phrases: list[str] = []
     # For each finished subtree still without a parent: the index of its line, and which of the two lists holds it.
     waiting: list[tuple[list[str], int]] = []
     for node in postorder:
         if node.word is not None:
-            lines.append(f"{_written(node.word)}\t{_CODES.write(node.label)}\t{NOTHING}\t{NOTHING}\t")
-            waiting.append((lines, len(lines) - 1))
+            line = next(places) + 1
+            lines[line] = f"{_written(node.word)}\t{_CODES.write(node.label)}\t{NOTHING}\t{NOTHING}\t"
+            waiting.append((lines, line))
             continue
         virtual = node is tree and node.label in VIRTUAL_ROOTS
         own = 0 if virtual else _FIRST_NODE + len(phrases)

@@ -32,6 +32,7 @@ from sapwood.trees.formats.conllu import format_conllu
 from sapwood.trees.formats.discbracket import format_discbracket, parse_discbracket
 from sapwood.trees.formats.escapes import code
 from sapwood.trees.formats.export import format_export, parse_export
+from sapwood.trees.formats.gaps import Gaps, check_gaps, join_gaps
 from sapwood.trees.formats.tiger import TIGER_FOOTER, TIGER_HEADER, format_tiger, is_tiger, parse_tiger
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.tree import Tree
@@ -66,7 +67,9 @@ class BadTrees:
         return f"skipped {self.count} malformed tree(s):{shown}{more}"
 
 
-def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad | None = None) -> Iterator[Tree]:
+def read_trees(
+    path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad | None = None, gaps: Gaps = "keep"
+) -> Iterator[Tree]:
     """Yield the trees of a file (`-` is standard input, `.gz` allowed) as they are read.
 
     Parameters
@@ -79,12 +82,20 @@ def read_trees(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad 
     on_bad
         Called with the error of each malformed tree, which is then skipped; without it, and in formats of other
         packages, the first one raises `TreeFormatError`.
+    gaps
+        Treatment of phrases with gaps in `export`, `tiger` and `discbracket`, as for
+        `sapwood.trees.formats.export.read_export`; `"join"`, in any format, joins the parts of phrases that were split.
     """
-    return _reader(format, on_bad)(read_lines(path), source=name_of(path))
+    return _reader(format, on_bad, gaps)(read_lines(path), source=name_of(path))
 
 
 def locate_trees(
-    lines: Lines, *, source: str, format: InputFormat = "auto", on_bad: OnBad | None = None
+    lines: Lines,
+    *,
+    source: str,
+    format: InputFormat = "auto",
+    on_bad: OnBad | None = None,
+    gaps: Gaps = "keep",
 ) -> Iterator[tuple[Tree, int]]:
     """Yield the trees of numbered lines, each with the number of its last line.
 
@@ -98,15 +109,22 @@ def locate_trees(
             last = line[0]
             yield line
 
-    for tree in _reader(format, on_bad)(watched(), source=source):
+    for tree in _reader(format, on_bad, gaps)(watched(), source=source):
         yield tree, last
 
 
-def _reader(format: InputFormat, on_bad: OnBad | None) -> Callable[..., Iterator[Tree]]:
+def _reader(format: InputFormat, on_bad: OnBad | None, gaps: Gaps) -> Callable[..., Iterator[Tree]]:
+    check_gaps(gaps)
     own: dict[str, Callable[..., Iterator[Tree]]] = {
-        name: partial(read, on_bad=on_bad) for name, read in _READERS.items()
+        name: partial(read, on_bad=on_bad, gaps=gaps) for name, read in _READERS.items()
     }
     return _find(format, own, "read", "input format")
+
+
+def _read_brackets(lines: Lines, *, source: str, on_bad: OnBad | None = None, gaps: Gaps = "keep") -> Iterator[Tree]:
+    """Yield the trees of brackets, which have no gaps, but may have parts to be joined."""
+    trees = parse_trees(lines, source=source, on_bad=on_bad)
+    return map(join_gaps, trees) if gaps == "join" else trees
 
 
 def detect_format(lines: Lines) -> Literal["brackets", "export", "tiger"]:
@@ -117,14 +135,14 @@ def detect_format(lines: Lines) -> Literal["brackets", "export", "tiger"]:
     return "tiger" if is_tiger(first) else "brackets"
 
 
-def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None) -> Iterator[Tree]:
+def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None, gaps: Gaps = "keep") -> Iterator[Tree]:
     lines = iter(lines)
     seen = []
     for line in lines:
         seen.append(line)
         if line[1].strip():
             break
-    return _READERS[detect_format(seen)](chain(seen, lines), source=source, on_bad=on_bad)
+    return _reader(detect_format(seen), on_bad, gaps)(chain(seen, lines), source=source)
 
 
 def format_as(tree: Tree, format: str, number: int = 1, *, heads: HeadRules | None = None) -> str:
@@ -164,7 +182,7 @@ def _line(tokens: Iterable[str]) -> str:
 
 _READERS: dict[str, Callable[..., Iterator[Tree]]] = {
     "auto": _read_any,
-    "brackets": parse_trees,
+    "brackets": _read_brackets,
     "export": parse_export,
     "tiger": parse_tiger,
     "discbracket": parse_discbracket,

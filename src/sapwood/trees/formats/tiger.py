@@ -3,8 +3,7 @@
 A sentence is a graph: `<t id= word= pos=>` for its words, `<nt id= cat=>` for phrases with an `<edge idref= label=>` to
 each child, and `<graph root=>`. Everything else (the head, lemmas, morphology, secondary edges, matches) is ignored. A
 root node `VROOT` is the whole sentence; it becomes a node `ROOT` over all nodes that are attached to it, or to nothing.
-Phrases of this format may have gaps, a `Tree` may not; `sapwood.trees.formats.discontinuous` describes how gaps are
-closed.
+Phrases may have gaps (`sapwood.trees.formats.gaps`).
 
 The XML is untrusted. It is read as it arrives, by a parser that knows the five predefined entities and character
 references, refuses all declarations of a document type (entities, defaults of attributes), refuses any other entity,
@@ -21,8 +20,9 @@ from xml.parsers import expat
 
 from sapwood.errors import TreeFormatError
 from sapwood.trees.formats.brackets import OnBad
-from sapwood.trees.formats.discontinuous import NOTHING, VIRTUAL_ROOTS, Discontinuous, Graph, Row
+from sapwood.trees.formats.discontinuous import NOTHING, VIRTUAL_ROOTS, Graph, Row
 from sapwood.trees.formats.escapes import Codes
+from sapwood.trees.formats.gaps import Gaps, check_gaps, positions
 from sapwood.trees.tree import Tree
 
 TIGER_HEADER = """<?xml version="1.0" encoding="UTF-8"?>
@@ -118,8 +118,8 @@ class _Sentence(Graph):
 class _Reader:
     """Reader fed one line at a time; collects trees and problems."""
 
-    def __init__(self, source: str, functions: bool, discontinuous: Discontinuous) -> None:
-        self.source, self.functions, self.discontinuous = source, functions, discontinuous
+    def __init__(self, source: str, functions: bool, gaps: Gaps) -> None:
+        self.source, self.functions, self.gaps = source, functions, gaps
         self.found: list[Tree | TreeFormatError] = []
         self.sentence: _Sentence | None = None
         self.skipping = False
@@ -200,7 +200,7 @@ class _Reader:
         if not self.skipping:
             try:
                 sentence.finish()
-                self.found.append(sentence.tree(self.discontinuous, self.functions))
+                self.found.append(sentence.tree(self.gaps, self.functions))
             except TreeFormatError as error:
                 self.found.append(error)
 
@@ -211,7 +211,7 @@ def parse_tiger(
     source: str,
     on_bad: OnBad | None = None,
     functions: bool = False,
-    discontinuous: Discontinuous = "raise-nodes",
+    gaps: Gaps = "keep",
 ) -> Iterator[Tree]:
     """Yield the trees of a string, or of numbered lines as they arrive.
 
@@ -224,10 +224,14 @@ def parse_tiger(
     on_bad
         Receives the `TreeFormatError` of a malformed sentence, which is then skipped, and that of malformed XML, where
         reading ends. Without it the error is raised.
-    functions, discontinuous
+    functions, gaps
         As for `sapwood.trees.formats.export.read_export`.
     """
-    reader = _Reader(source, functions, discontinuous)
+    check_gaps(gaps)
+    return _parse(text, _Reader(source, functions, gaps), on_bad)
+
+
+def _parse(text: str | Iterable[tuple[int, str]], reader: _Reader, on_bad: OnBad | None) -> Iterator[Tree]:
     lines = enumerate(text.splitlines(keepends=True), 1) if isinstance(text, str) else iter(text)
     number = 1
     while True:
@@ -267,15 +271,17 @@ def format_tiger(tree: Tree, number: int = 1) -> str:
     """
     postorder: list[Tree] = []
     tree.fold(lambda node, _: postorder.append(node))
-    words: list[str] = []
+    places = iter(positions(tree))
+    words = [""] * len(tree)
     phrases: list[str] = []
     first = max(500, len(tree) + 1)
     # For each finished subtree still without a parent: its name.
     waiting: list[str] = []
     for node in postorder:
         if node.word is not None:
-            name = f"s{number}_{len(words) + 1}"
-            words.append(f'<t id="{name}" word="{_attribute(node.word)}" pos="{_attribute(node.label)}"/>')
+            place = next(places)
+            name = f"s{number}_{place + 1}"
+            words[place] = f'<t id="{name}" word="{_attribute(node.word)}" pos="{_attribute(node.label)}"/>'
         else:
             virtual = node is tree and node.label in VIRTUAL_ROOTS
             name = f"s{number}_VROOT" if virtual else f"s{number}_{first + len(phrases)}"

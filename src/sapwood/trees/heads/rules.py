@@ -31,6 +31,7 @@ from typing import Final, NamedTuple
 
 from sapwood.errors import InputError, shortened
 from sapwood.storage.files import name_of, read_lines
+from sapwood.trees.formats.gaps import positions
 from sapwood.trees.heads.tables import HEAD_TABLES
 from sapwood.trees.tree import Tree
 
@@ -233,14 +234,13 @@ def head_positions(tree: Tree, rules: HeadRules) -> list[int]:
     """Return for each node, in the order of `tree.nodes()`, the position of its head word."""
     nodes = list(tree.nodes())
     heads = [0] * len(nodes)
-    position = len(tree)
+    places = positions(tree)
     # Nodes are visited backwards: the children of a node are on top of the stack, the first one uppermost.
     waiting: list[int] = []
     for index in range(len(nodes) - 1, -1, -1):
         node = nodes[index]
         if node.word is not None:
-            position -= 1
-            heads[index] = position
+            heads[index] = places.pop()
         else:
             children = node.children
             chosen = rules.head_index(node.label, [child.label for child in children])

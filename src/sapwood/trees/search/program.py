@@ -67,6 +67,12 @@ class PatternProgram:
         """Return the table's rows as an array."""
         return np.array(self.parts, dtype=np.int32).reshape(-1, _COLUMNS)
 
+    @property
+    def has_precedence(self) -> bool:
+        """Whether any relation depends on the order of words beyond that of sisters."""
+        numbers = {_RELATIONS.index(relation) for relation in _RELATIONS if relation[0] in ".,"}
+        return any(kind == _RELATED and relation in numbers for kind, relation, *_ in self.parts)
+
     def is_pure(self, part: PatternNode | Clause) -> bool:
         """Return whether a part's truth at a node depends on nothing else."""
         return bool(self.parts[self.numbers[id(part)]][6])

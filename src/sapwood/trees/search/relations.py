@@ -3,7 +3,8 @@
 A relation `R` maps a set of nodes `T` to the set of nodes `x` with some `y` in `T` and `x R y`. Sets are Boolean
 columns, and since nodes are in preorder each relation takes a few passes over columns: the nodes below a node are a
 range, the nodes that precede it end before its first word. So the time is proportional to the length of the pattern and
-the number of nodes, whatever the trees, without backtracking.
+the number of nodes, whatever the trees, without backtracking. A node with gaps precedes the nodes whose words all come
+after its last one; sisters are in the order of their first words.
 """
 
 from __future__ import annotations
@@ -197,13 +198,13 @@ class Relations:
 
     @cached_property
     def _first(self) -> Int[Array, "nodes"]:
-        """Number of words before each node."""
-        return self.table.words_before[:-1]
+        """Number of words before the first word of each node."""
+        return self.table.first_words
 
     @cached_property
     def _last(self) -> Int[Array, "nodes"]:
-        """Number of words before the end of each node."""
-        return self.table.words_before[self.ends]
+        """Number of words before the end of the last word of each node."""
+        return self.table.last_words
 
     @cached_property
     def _bounds(self) -> tuple[Int[Array, "nodes"], Int[Array, "nodes"]]:

@@ -151,6 +151,11 @@ class Searcher:
     ) -> _Matches:
         """Return which of the candidates match, with the nodes of the pattern's names."""
         program = self._program
+        if part.positions is not None and program.has_precedence:
+            raise UsageError(
+                "a pattern with names and relations of precedence (such as `.`) does not apply to trees with gaps: "
+                "close or split the gaps (--gaps close, --gaps split)"
+            )
         oracle = Oracle(part.spellings, program.tests, self.heads, self.clock.check)
         matching, named, too_long = match_pattern(
             program.table(), np.array(program.lists, dtype=np.int32), len(program.names), len(program.variables),
@@ -247,7 +252,7 @@ class _Before:
         is_word = bool(table.symbols[node] >= table.n_labels)
         # Words are not nodes of a `Tree`.
         number = node - begin - int(words[node] - words[begin]) - is_word
-        start, end = (int(words[at] - words[begin]) for at in (node, table.ends[node]))
+        start, end = (int(column[node] - words[begin]) for column in (table.first_words, table.last_words))
         return NodeRef(number, start, end, table.spellings[table.symbols[node]], is_word)
 
 

@@ -7,7 +7,7 @@ normalised, binarised trees that a learner sees, a table holds trees as written 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -18,8 +18,9 @@ from sapwood.errors import InputError
 from sapwood.storage.files import STANDARD_STREAM, name_of, open_binary, read_lines
 from sapwood.storage.shapes import Array, Int, Int32, Int64
 from sapwood.trees.formats.brackets import TOKENS, OnBad, escape_label, unescape_label
+from sapwood.trees.formats.gaps import Gaps, positions
 from sapwood.trees.formats.registry import InputFormat, detect_format, locate_trees
-from sapwood.trees.tree import Tree, from_preorder
+from sapwood.trees.tree import PlacedWord, Tree, from_preorder
 
 # Trees per table when built from trees, and the largest text that is scanned at once.
 _TREES = 5000
@@ -48,6 +49,9 @@ class TreeTable:
         The last line of each tree in its file; 0 without a file.
     first
         Number of trees in the file before those of this table.
+    positions
+        The position of each word in its tree, in the order of the nodes; None if no tree has gaps, so that words are in
+        their order.
     """
 
     spellings: Sequence[str]
@@ -58,6 +62,7 @@ class TreeTable:
     begins: Int64[Array, "bounds"]
     lines: Int64[Array, "trees"]
     first: int = 0
+    positions: Int64[Array, "words"] | None = None
 
     def __len__(self) -> int:
         """Return the number of trees."""
@@ -75,7 +80,11 @@ class TreeTable:
         parents: list[int] = []
         ends: list[int] = []
         begins = [0]
+        places: list[int] = []
+        has_gaps = False
         for tree in trees:
+            has_gaps = has_gaps or tree.is_placed
+            places += positions(tree)
             # A frame is a node and its parent's number, or None and the number of a node that ends.
             stack: list[tuple[Tree | None, int]] = [(tree, -1)]
             while stack:
@@ -91,14 +100,15 @@ class TreeTable:
                     stack.append((None, number))
                     stack.extend((child, number) for child in reversed(node.children))
                 else:
-                    symbols.append(-1 - words.setdefault(node.word, len(words)))
+                    symbols.append(-1 - words.setdefault(str(node.word), len(words)))
                     parents.append(number)
                     ends.append(number + 2)
             begins.append(len(symbols))
         where = np.zeros(len(begins) - 1, dtype=np.int64) if lines is None else np.array(lines, dtype=np.int64)
         numbers, parent_of, end_of = (np.array(column, dtype=np.int32) for column in (symbols, parents, ends))
         starts = np.array(begins, dtype=np.int64)
-        return cls.numbered(list(labels), list(words), numbers, parent_of, end_of, starts, where, first)
+        table = cls.numbered(list(labels), list(words), numbers, parent_of, end_of, starts, where, first)
+        return replace(table, positions=np.array(places, np.int64)) if has_gaps else table
 
     @classmethod
     def numbered(
@@ -151,6 +161,31 @@ class TreeTable:
         """Number of words before each node, and in total."""
         return np.concatenate([[0], np.cumsum(self.symbols >= self.n_labels)])
 
+    @cached_property
+    def first_words(self) -> Int64[Array, "nodes"]:
+        """Number of words before the first word of each node, in the order of trees and sentences."""
+        before = self.words_before[:-1]
+        if self.positions is None:
+            return before
+        return self._words_before_trees + self.positions[before]
+
+    @cached_property
+    def last_words(self) -> Int64[Array, "nodes"]:
+        """The same, up to and including the last word of each node."""
+        if self.positions is None:
+            return self.words_before[self.ends]
+        last = self.positions[self.words_before[:-1]]
+        for node in range(len(last) - 1, -1, -1):
+            parent = self.parents[node]
+            if parent >= 0 and last[parent] < last[node]:
+                last[parent] = last[node]
+        return self._words_before_trees + last + 1
+
+    @cached_property
+    def _words_before_trees(self) -> Int64[Array, "nodes"]:
+        """Number of words before the tree of each node."""
+        return self.words_before[self.begins[:-1]][self.trees_of_nodes]
+
     def part(self, first: int, last: int) -> TreeTable:
         """Return the table of the trees `first .. last - 1`."""
         begin, end = int(self.begins[first]), int(self.begins[last])
@@ -164,6 +199,7 @@ class TreeTable:
             self.begins[first : last + 1] - begin,
             self.lines[first:last],
             self.first + first,
+            None if self.positions is None else self.positions[self.words_before[begin] : self.words_before[end]],
         )
 
     def to_brackets(self) -> bytes:
@@ -204,17 +240,26 @@ class TreeTable:
         for parent in self.parents[node + 1 : end].tolist():
             children[parent - node] += 1
         spellings, n_labels = self.spellings, self.n_labels
+        places = None
+        if self.positions is not None:
+            tree = slice(*self.begins[self.trees_of_nodes[node] :][:2])
+            of_tree = self.positions[slice(*self.words_before[[tree.start, tree.stop]])]
+            if (np.diff(of_tree) != 1).any():
+                places = iter(self.positions[self.words_before[node] : self.words_before[end]].tolist())
         events: list[tuple[str, str | None, int]] = []
         for symbol, count in zip(symbols, children, strict=True):
             if symbol >= n_labels:
                 label, _, _ = events.pop()
-                events.append((label, spellings[symbol], 0))
+                word = spellings[symbol] if places is None else PlacedWord(spellings[symbol], next(places))
+                events.append((label, word, 0))
             else:
                 events.append((spellings[symbol], None, count))
         return from_preorder(events)
 
 
-def read_tables(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad | None = None) -> Iterator[TreeTable]:
+def read_tables(
+    path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad | None = None, gaps: Gaps = "keep"
+) -> Iterator[TreeTable]:
     """Yield the trees of a file as tables: one table if it is in well-formed brackets, else several.
 
     Parameters, trees and errors are those of `sapwood.trees.formats.registry.read_trees`.
@@ -233,7 +278,7 @@ def read_tables(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad
                 return
         del text
         lines = read_lines(path)
-    located = locate_trees(lines, source=name_of(path), format=format, on_bad=on_bad)
+    located = locate_trees(lines, source=name_of(path), format=format, on_bad=on_bad, gaps=gaps)
     first = 0
     while some := list(islice(located, _TREES)):
         trees, where = zip(*some, strict=True)

@@ -1,0 +1,111 @@
+"""Trees with gaps in commands: --gaps, and what refuses them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+LINE = "(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))"
+# Questions with a gap, and sentences without.
+TREEBANK = [LINE, "(S (NP 0=John) (VP (VB 1=is) (JJ 2=rich)))", "(S (VP (VB 0=is) (JJ 2=old)) (NP 1=Mary))"] * 4
+
+
+@pytest.fixture(scope="module")
+def run(sapwood):
+    """Return the function that runs the command with these arguments."""
+    return lambda *arguments: sapwood(arguments)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, run):
+    folder = tmp_path_factory.mktemp("gaps")
+    (folder / "x.dbr").write_text("\n".join(TREEBANK) + "\n", encoding="utf-8")
+    (folder / "x.txt").write_text("is John rich\nJohn is rich\n", encoding="utf-8")
+    made = run("train", folder / "x.dbr", "--from", "discbracket", "--method", "pcfg", "-q", "-o", folder / "x.sapwood")
+    assert made.code == 0, made.err
+    return folder
+
+
+def test_convert_keeps_closes_or_splits_gaps_or_refuses(files, run):
+    given = ["convert", files / "x.dbr", "--from", "discbracket"]
+    assert run(*given, "--to", "discbracket").out.splitlines() == TREEBANK
+    assert run(*given, "--gaps", "close").out.splitlines()[0] == "(S (VP (VB is)) (NP John) (JJ rich))"
+    assert run(*given, "--gaps", "split").out.splitlines()[0] == "(S (VP* (VB is)) (NP John) (VP* (JJ rich)))"
+    assert run(*given, "--normalise", "--to", "export").out.splitlines()[2:6] == [
+        "is\tVB\t--\t--\t500", "John\tNP\t--\t--\t501", "rich\tJJ\t--\t--\t500", "#500\tVP\t--\t--\t501",
+    ]  # fmt: skip
+    split = files / "split.mrg"
+    assert run(*given, "--gaps", "split", "-o", split).code == 0
+    assert run("convert", split, "--gaps", "join", "--to", "discbracket").out.splitlines() == TREEBANK
+    refused = run(*given)
+    assert refused.code == 3
+    assert "--gaps close, --gaps split" in refused.err
+
+
+def test_split_writes_discbracket(files, run):
+    made = run("split", files / "x.dbr", "--from", "discbracket", "--dev", "2", "--test", "0", "-o", files / "parts")
+    assert made.code == 0, made.err
+    lines = [(files / "parts" / f"{part}.dbr").read_text(encoding="utf-8").splitlines() for part in ("train", "dev")]
+    assert (len(lines[1]), sorted(lines[0] + lines[1])) == (2, sorted(TREEBANK))
+
+
+def test_parses_have_gaps_and_are_scored(files, run):
+    model = files / "x.sapwood"
+    parsed = run("parse", files / "x.txt", "-m", model)
+    assert parsed.out.splitlines() == [
+        "(ROOT (S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John)))", "(ROOT (S (NP 0=John) (VP (VB 1=is) (JJ 2=rich))))",
+    ]  # fmt: skip
+    first, second = map(
+        json.loads, run("parse", files / "x.txt", "-m", model, "--json", "--marginals").out.split("\n")[:2]
+    )
+    assert (first["gaps"], "gaps" in second) == (True, False)
+    assert second["tree"] == "(ROOT (S (NP John) (VP (VB is) (JJ rich))))"
+    assert [row[:3] for row in first["marginals"]][:3] == [[0, 3, "S"], [0, 1, "VP*"], [2, 3, "VP*"]]
+    found = json.loads(run("eval", files / "x.dbr", "--from", "discbracket", "-m", model, "--json").out)
+    assert (found["f1"], found["disc_f1"], found["disc_gold"]) == (100.0, 100.0, 8)
+    assert "disc_f1" in found["intervals"]
+    closed = json.loads(
+        run("eval", files / "x.dbr", "--from", "discbracket", "--gaps", "close", "-m", model, "--json").out
+    )
+    assert (closed["f1"] < 100, closed["disc_gold"], closed["disc_predicted"]) == (True, 0, 8)
+    out = files / "x.parsed.dbr"
+    assert run("convert", files / "x.dbr", "--from", "discbracket", "--to", "discbracket", "-o", out).code == 0
+    both = ["compare", files / "x.dbr", out, model, "--from", "discbracket"]
+    assert "discontinuous F1" in run(*both).out
+    assert json.loads(run(*both, "--json").out)["disc_f1"]["difference"] == 0.0
+
+
+def test_other_outputs_of_a_parse(files, run):
+    model = files / "x.sapwood"
+    refused = run("parse", files / "x.txt", "-m", model, "--to", "brackets")
+    assert (refused.code, "discbracket" in refused.err) == (3, True)
+    drawn = run("parse", files / "x.txt", "-m", model, "--to", "draw")
+    assert drawn.out.splitlines()[3:7] == ["┌─┴─┐", "VP  │", "├───│────┐", "VB  NP   JJ"]
+    phrases = run("parse", files / "x.txt", "-m", model, "--phrases", "VP").out.splitlines()
+    assert phrases[1].split("\t")[1:4] == ["VP", "0", "3"]
+    assert phrases[1].endswith("is ... rich")
+
+
+def test_search_follows_dominance_and_precedence(files, run):
+    def count(pattern: str, *options: str) -> str:
+        return run("search", pattern, files / "x.dbr", "--from", "discbracket", "--count", *options).out
+
+    # The phrase with a gap is above both words, and neither before nor after what stands in the gap.
+    assert count("VP < VB < JJ").startswith("12 matches")
+    assert count("VP .. NP").startswith("0 matches")
+    assert count("NP , VB").startswith("8 matches")
+    assert count("VB . NP").startswith("8 matches")
+    assert count("NP . (JJ > VP)").startswith("8 matches")
+    assert count("VP* .. NP", "--gaps", "split").startswith("8 matches")
+    assert (
+        "does not apply to trees with gaps"
+        in run("search", "NP=n . (JJ > =n)", files / "x.dbr", "--from", "discbracket").err
+    )
+    rules = files / "rules.txt"
+    rules.write_text("VP=v < VB\n\nrelabel v XP\n", encoding="utf-8")
+    refused = run("rewrite", rules, files / "x.dbr", "--from", "discbracket")
+    assert (refused.code, "--gaps split" in refused.err) == (3, True)
+    lines = run("search", "VP < JJ", files / "x.dbr", "--from", "discbracket", "--json").out.splitlines()
+    match = json.loads(lines[0])["matches"][0]
+    assert (match["start"], match["end"]) == (0, 3)
