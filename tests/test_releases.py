@@ -13,6 +13,8 @@ from packaging.version import Version
 
 import constraints
 from sapwood import __version__
+from sapwood.cli.serve import command as serve
+from sapwood.web.openapi import PROBES
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -83,6 +85,46 @@ def test_the_image_has_no_rights_and_only_what_it_needs() -> None:
         for name in line.split():
             assert (REPOSITORY / name).exists()
             assert f"!{name}" in read(".dockerignore").splitlines()
+
+
+def used_options(arguments: list[str]) -> dict[str, str]:
+    """Return the options of a command line of `sapwood serve` as the command reads them; it must know them all."""
+    assert arguments[0] == "serve"
+    known = {option.opts[-1]: option for option in serve.params}
+    found = {option.name: str(option.default) for option in serve.params}
+    for name, value in re.findall(r"(--[\w-]+)(?:[= ]([^-\s]\S*))?", " ".join(arguments)):
+        assert known[name].is_flag == (value == "")
+        found[known[name].name] = value
+    return found
+
+
+def test_the_unit_fits_the_command() -> None:
+    lines = [line for line in read("packaging/systemd/sapwood.service").splitlines() if re.match(r"\w+=", line)]
+    unit = dict(line.split("=", 1) for line in lines)
+    options = used_options(unit["ExecStart"].split()[1:])
+    assert float(unit["TimeoutStopSec"]) > float(options["drain"])
+    assert unit["KillMode"] == "mixed"  # SIGTERM to the first process alone, which stops the others in order
+    assert int(unit["LimitNOFILE"]) > int(options["max_connections"]) + 32
+
+
+def test_the_manifest_fits_the_command_and_the_image() -> None:
+    yaml = pytest.importorskip("yaml")
+    deployment, service = yaml.safe_load_all(read("packaging/kubernetes/sapwood.yaml"))
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    options = used_options(list(container["args"]))
+    assert options["port"] == str(container["ports"][0]["containerPort"])
+    sleep = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] > sleep + float(options["drain"])
+    assert options["max_connections_per_client"] == options["max_connections"]  # the proxy is the only client
+    for probe, path in (("startupProbe", "/readyz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": container["ports"][0]["name"]}
+        assert path in PROBES
+    assert container["env"][0]["name"] == "SAPWOOD_TOKEN"
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert f"USER {pod['securityContext']['runAsUser']}:" in read("Dockerfile")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"] == labels
 
 
 def test_workflows_name_what_is_there() -> None:

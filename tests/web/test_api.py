@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import re
@@ -223,6 +224,25 @@ def test_headers_of_every_answer(client):
     status, headers, body = client.ask("HEAD", "/")
     assert (status, body) == (200, b"")
     assert client.ask("GET", "/", If_None_Match=headers["etag"])[0] == 304
+
+
+def test_answers_are_compressed_for_those_who_ask(client):
+    for path in ("/", "/static/js/parse.js", "/api/symbols"):
+        plain = client.ask("GET", path)
+        status, headers, body = client.ask("GET", path, Accept_Encoding="br, gzip")
+        assert (status, headers["content-encoding"], headers["vary"]) == (200, "gzip", "accept-encoding")
+        assert gzip.decompress(body) == plain[2]
+        assert len(body) < len(plain[2])
+        assert "content-encoding" not in plain[1]
+    assert "content-encoding" not in client.ask("GET", "/healthz", Accept_Encoding="gzip")[1]
+
+
+def test_requests_have_ids(client):
+    first, second = (client.ask("GET", "/healthz")[1]["x-request-id"] for _ in range(2))
+    assert re.fullmatch("[0-9a-f]{16}", first)
+    assert first != second
+    assert client.ask("GET", "/healthz", X_Request_Id="my-1.2")[1]["x-request-id"] == "my-1.2"
+    assert client.ask("GET", "/healthz", X_Request_Id="a b")[1]["x-request-id"] not in ("a b", first)
 
 
 def test_pages_hold_no_scripts_and_name_no_other_hosts():

@@ -34,6 +34,7 @@ OPTIONS = {
     "memory": ("--max-memory", f"{DEFAULT.memory >> 20}M"),
     "queue": ("--queue", f"{DEFAULT.queue}"),
     "connections": ("--max-connections", f"{DEFAULT.connections}"),
+    "drain": ("--drain", f"{DEFAULT.drain}"),
     "connections_per_client": ("--max-connections-per-client", f"{DEFAULT.connections_per_client}"),
 }
 
@@ -65,7 +66,9 @@ def test_every_limit_has_an_option_or_a_sentence():
 def test_the_api_names_the_limits_of_requests():
     described = Service.load().describe()["limits"]
     named = {one.name: getattr(DEFAULT, one.name) for one in dataclasses.fields(Limits)}
-    assert described == {name: value for name, value in named.items() if not name.startswith(("queue", "connections"))}
+    assert described == {
+        name: value for name, value in named.items() if not name.startswith(("queue", "connections", "drain"))
+    }
 
 
 def test_the_page_names_the_limits_of_options():
@@ -78,6 +81,7 @@ def test_the_page_names_the_limits_of_options():
         "--timeout": f"{DEFAULT.sentence_seconds:.0f} s",
         "--max-memory": f"{DEFAULT.memory >> 20} MB",
         "--max-seconds": f"{DEFAULT.seconds:.0f} s",
+        "--drain": f"{DEFAULT.drain:.0f} s",
         "--queue": f"{DEFAULT.queue}",
         "--max-connections": f"{DEFAULT.connections:,}",
         "--max-connections-per-client": f"{DEFAULT.connections_per_client}",

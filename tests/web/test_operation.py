@@ -20,7 +20,7 @@ from helpers.client import Client
 from sapwood.web.application import describe_service
 from sapwood.web.messages import encode
 from sapwood.web.server import JSONFormatter
-from sapwood.web.service import ServedParser, Service
+from sapwood.web.service import Limits, ServedParser, Service
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +173,8 @@ def test_work_in_progress_at_the_end(service, caplog):
     head = (
         b"POST /api/parse HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     )
-    with serving(Service(service.models)) as address, caplog.at_level(logging.WARNING):
+    one = Service(service.models, limits=Limits(drain=1))
+    with serving(one) as address, caplog.at_level(logging.WARNING):
         host, port = Client(address).place.split(":")
         connection = socket.create_connection((host, int(port)), timeout=20)
         connection.sendall(head % len(body) + body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,19 @@ _TOKEN = "SAPWOOD_TOKEN"
     help="Maximum number of open connections from one address; behind a proxy, give as many as --max-connections.",
 )
 @click.option(
+    "--drain",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    help="Time limit in seconds for running requests to end when the server stops.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Number of processes, which share the memory of the models. --threads and the limits are those of each.",
+)
+@click.option("--watch", is_flag=True, help="Load models again when their files are replaced.")
+@click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -85,6 +99,8 @@ def command(
     threshold: float | None,
     log_format: LogFormat,
     log_texts: bool,
+    workers: int,
+    watch: bool,
     threads: int | None,
     input_format: str,
     skip_bad: bool,
@@ -104,7 +120,7 @@ def command(
       sapwood serve -m small.sapwood -m large.sapwood -m words.lm --log train.jsonl
     """
     from sapwood.trees.formats.registry import BadTrees
-    from sapwood.web.server import is_loopback, log_to_stderr, open_socket, serve
+    from sapwood.web.server import is_loopback, log_to_stderr, open_sockets, serve
     from sapwood.web.service import Service
 
     common.check_inputs(*models_to_check(models), treebank)
@@ -112,8 +128,9 @@ def command(
     progress = common.make_progress(quiet)
     bad = BadTrees() if skip_bad else None
     # At least two, so that no request takes all of them.
-    workers = max(2, common.default_threads(None)) if threads is None else threads
-    with open_socket(host, port) as listening:
+    threads = max(2, -(-common.default_threads(None) // workers)) if threads is None else threads
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(one) for one in open_sockets(host, port, workers)]
         service = Service.load(
             models,
             treebank=treebank,
@@ -121,21 +138,23 @@ def command(
             format=input_format,
             on_bad=bad,
             limits=_limits(**limits),
-            threads=workers,
+            threads=threads,
             token=token,
+            processes=workers,
             decoder=decoder,
             threshold=threshold,
         )
         if bad is not None and bad.count:
             progress.note(bad.report())
-        if not is_loopback(listening) and token is None:
+        if not is_loopback(sockets[0]) and token is None:
             progress.note("this address is reachable by others, and no token is required (--token)")
         if not quiet:
             log_to_stderr(log_format)
         serve(
             service,
-            listening,
+            sockets,
             log_texts=log_texts,
+            watch=watch,
             started=lambda address: click.echo(f"sapwood: serving at {address} (end with Ctrl-C)"),
         )
 
@@ -160,6 +179,7 @@ def _limits(
     queue: int,
     max_connections: int,
     max_connections_per_client: int,
+    drain: float,
 ) -> Limits:
     """Return the limits of requests that the options ask for."""
     from sapwood.web.service import Limits
@@ -176,6 +196,7 @@ def _limits(
         queue=queue,
         connections=max_connections,
         connections_per_client=max_connections_per_client,
+        drain=drain,
     )
 
 

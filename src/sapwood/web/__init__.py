@@ -14,8 +14,10 @@ from importlib.util import find_spec
 
 from sapwood.errors import UsageError
 
-if not all(map(find_spec, ("msgspec", "starlette", "uvicorn"))):
-    raise UsageError("the explorer needs further packages: pip install uvicorn httptools starlette msgspec")
+if not all(map(find_spec, ("msgspec", "prometheus_client", "starlette", "uvicorn"))):
+    raise UsageError(
+        "the explorer needs further packages: pip install uvicorn httptools starlette msgspec prometheus-client"
+    )
 
 from sapwood.web.service import Limits, Service
 

@@ -30,10 +30,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sapwood.errors import SapwoodError
+from sapwood.web.api.stream import PATH, describe_stream, stream_route
 from sapwood.web.connection_limits import MOST_HEAD, TOO_LARGE_HEAD, head_size
 from sapwood.web.endpoints import JSON, endpoints_of, route
 from sapwood.web.messages import BadRequest, Error, RequestTooLarge, encode
 from sapwood.web.openapi import DESCRIPTION, PROBES, describe
+from sapwood.web.operation.metrics import Metrics
 from sapwood.web.pages import Pages, explorer_pages
 from sapwood.web.scheduler import Busy, ClientGone
 from sapwood.web.service import Service
@@ -63,6 +65,7 @@ def make_application(
     *,
     hosts: Collection[str] | None = None,
     token: str | None = None,
+    metrics: Metrics | None = None,
     stop: Callable[[], None] = lambda: None,
 ) -> Starlette:
     """Return an application with these routes behind the middleware of all applications.
@@ -75,6 +78,8 @@ def make_application(
         Host names that clients may use, without ports; None: any.
     token
         Token that clients must send for paths under `/api/`, except the API's description, and for `/metrics`.
+    metrics
+        Where to count requests; `/metrics` shows what was counted.
     stop
         Called when the server stops.
     """
@@ -84,8 +89,10 @@ def make_application(
         yield
         stop()
 
-    middleware = [Middleware(_Logged), Middleware(_Protected, hosts=hosts, token=token)]
+    middleware = [Middleware(_Logged, metrics=metrics), Middleware(_Protected, hosts=hosts, token=token)]
     handlers = dict.fromkeys((HTTPException, SapwoodError, MemoryError), _answer_error)
+    if metrics is not None:
+        routes = [Route("/metrics", _metrics_page(metrics)), *routes]
     application = Starlette(
         routes=routes,
         middleware=middleware,
@@ -99,7 +106,11 @@ def make_application(
 def make_explorer(service: Service, *, hosts: Collection[str] | None = None, log_texts: bool = False) -> Starlette:
     """Return the explorer of a service; with `log_texts`, the bodies of requests are logged, too."""
     return make_application(
-        explorer_routes(service, log_texts=log_texts), hosts=hosts, token=service.token, stop=service.close
+        explorer_routes(service, log_texts=log_texts),
+        hosts=hosts,
+        token=service.token,
+        metrics=service.metrics,
+        stop=service.close,
     )
 
 
@@ -110,6 +121,7 @@ def explorer_routes(service: Service, *, log_texts: bool = False) -> list[BaseRo
     pages[DESCRIPTION] = (JSON, encode(describe_service(service)))
     return [
         *(route(endpoint, service, log_texts=log_texts) for endpoint in endpoints),
+        stream_route(service),
         *(Route(path, _probe(service, path)) for path in PROBES),
         Pages(pages),
     ]
@@ -117,7 +129,12 @@ def explorer_routes(service: Service, *, log_texts: bool = False) -> list[BaseRo
 
 def describe_service(service: Service) -> dict[str, Any]:
     """Return the description of a service's API."""
-    return describe(endpoints_of(service), names=service.names, token=service.token is not None)
+    return describe(
+        endpoints_of(service),
+        names=service.names,
+        token=service.token is not None,
+        also={PATH: describe_stream()},
+    )
 
 
 def _probe(service: Service, path: str) -> Callable[[Request], Awaitable[Response]]:
@@ -127,6 +144,13 @@ def _probe(service: Service, path: str) -> Callable[[Request], Awaitable[Respons
         if path == "/readyz" and not service.ready:
             return error_answer(503, "not ready: no models are loaded, or the server is about to stop")
         return Response(encode({"status": PROBES[path]}), media_type=JSON)
+
+    return answer
+
+
+def _metrics_page(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:  # noqa: ARG001
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return answer
 
@@ -156,10 +180,10 @@ async def _answer_error(request: Request, error: Exception) -> Response:  # noqa
 
 
 class _Logged:
-    """Middleware: an id for each request, a line in the log, and an answer even if there is a bug."""
+    """Middleware: an id for each request, a line in the log, counts, and an answer even if there is a bug."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, metrics: Metrics | None) -> None:
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -188,7 +212,9 @@ class _Logged:
                 raise
             failure = error_answer(500, "internal error: a bug in sapwood; see the server's log", _SAFETY)
             await failure(scope, receive, answer)
-        if scope["path"] not in PROBES or status != 200:
+        if status and self._metrics is not None:
+            self._metrics.count_request(scope["path"], status, time.perf_counter() - began)
+        if (scope["path"] not in PROBES and scope["path"] != "/metrics") or status != 200:
             _log_request(scope, identity, began, status, size)
 
 

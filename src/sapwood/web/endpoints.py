@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import parse_qsl
@@ -25,6 +26,9 @@ LOG = logging.getLogger("sapwood.web")
 # Time limit for a body to arrive, in seconds.
 BODY_SECONDS = 10.0
 JSON = "application/json"
+# Size of the smallest answers that are compressed, and the first bytes of compressed ones.
+LEAST_SQUEEZED = 1 << 10
+_GZIP = b"\x1f\x8b"
 _CLOSE = {"connection": "close"}
 B = TypeVar("B")
 
@@ -87,7 +91,7 @@ class Endpoint(Generic[B]):
 
     def read(self, sent: bytes) -> B:
         """Return the request in a body, or for `GET` in a query."""
-        return decode(sent, self.body) if self.method == "POST" else convert(_parameters(sent), self.body)
+        return decode(sent, self.body) if self.method == "POST" else convert(parameters(sent), self.body)
 
     def prepare(self, service: Any, sent: bytes, job: RequestJob) -> Plan:
         """Decode a request and return its work, whose result is the answer in bytes."""
@@ -119,8 +123,11 @@ class _Answering:
         request = HTTPRequest(scope, receive)
         sent = await read_body(request, service.limits.body) if endpoint.method == "POST" else scope["query_string"]
 
+        squeezed = "gzip" in request.headers.get("accept-encoding", "")
+
         def prepare(job: RequestJob) -> Plan:
-            return endpoint.prepare(service, sent, job)
+            plan = endpoint.prepare(service, sent, job)
+            return Plan(plan.steps, lambda results: _squeezed(plan.finish(results))) if squeezed else plan
 
         async with until_lost(request) as lost:
             try:
@@ -131,7 +138,14 @@ class _Answering:
         if self._log_texts and endpoint.method == "POST":
             shown, who = sent.decode("utf-8", "backslashreplace"), request.client.host if request.client else "-"
             LOG.info("%s %s", who, shown, extra={"fields": {"client": who, "text": shown}})
-        await Response(answer, media_type=JSON)(scope, receive, send)
+        headers = {"vary": "accept-encoding"}
+        if answer.startswith(_GZIP):
+            headers["content-encoding"] = "gzip"
+        await Response(answer, headers=headers, media_type=JSON)(scope, receive, send)
+
+
+def _squeezed(answer: bytes) -> bytes:
+    return gzip.compress(answer, 5, mtime=0) if len(answer) >= LEAST_SQUEEZED else answer
 
 
 async def read_body(request: HTTPRequest, most: int, kinds: tuple[str, ...] = (JSON,)) -> bytes:
@@ -162,10 +176,13 @@ def check_type(request: HTTPRequest, *kinds: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def until_lost(request: HTTPRequest) -> Any:
-    """Yield a future that is done when the client of a request, which has been read, has gone."""
+async def until_lost(request: HTTPRequest, *, read: bool = True) -> AsyncIterator[asyncio.Future[Any] | None]:
+    """Yield a future that is done when the client of a request has gone.
+
+    Where the server does not say so, None unless the request has been read.
+    """
     lost: asyncio.Future[Any] | None = request.scope.get("extensions", {}).get(LOST)
-    if lost is not None:
+    if lost is not None or not read:
         yield lost
         return
     watch = asyncio.ensure_future(_watch(request.receive))
@@ -180,7 +197,7 @@ async def _watch(receive: Receive) -> None:
         pass
 
 
-def _parameters(query: bytes) -> dict[str, str]:
+def parameters(query: bytes) -> dict[str, str]:
     """Return the values of a query; raises `BadRequest` if they are not valid text."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)

@@ -77,8 +77,8 @@ def given(value: T | UnsetType) -> T | None:
     return None if isinstance(value, UnsetType) else value
 
 
-def decode(body: bytes, kind: type[T]) -> T:
-    """Return the message in a body; raises `BadRequest` if it is not JSON, or does not fit.
+def decode(body: bytes, kind: type[T], name: str = "the body") -> T:
+    """Return the message in a body; raises `BadRequest`, naming it so, if it is not JSON or does not fit.
 
     >>> class Order(Message):
     ...     count: Natural = 1
@@ -91,7 +91,7 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError) as error:
-        raise _explained(error, _any_json(body), kind, "the body") from None
+        raise _explained(error, _any_json(body, name), kind, name) from None
 
 
 def convert(query: Mapping[str, str], kind: type[T]) -> T:
@@ -111,7 +111,7 @@ def encode(value: Any) -> bytes:
         return text.encode("utf-8", "backslashreplace")
 
 
-def _any_json(body: bytes) -> Any:
+def _any_json(body: bytes, name: str) -> Any:
     """Return a body that does not fit as JSON; raises `BadRequest` if it is not even that."""
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse)
@@ -119,11 +119,11 @@ def _any_json(body: bytes) -> Any:
     except RecursionError:
         raise BadRequest("the JSON is nested too deeply") from None
     except UnicodeDecodeError as error:
-        raise BadRequest(f"the body is not valid UTF-8 at byte {error.start + 1}") from None
+        raise BadRequest(f"{name} is not valid UTF-8 at byte {error.start + 1}") from None
     except UnicodeEncodeError:
         raise BadRequest("a string has half of a surrogate pair, which is not a character") from None
     except ValueError as error:
-        raise BadRequest(f"the body is not JSON: {error}") from None
+        raise BadRequest(f"{name} is not JSON: {error}") from None
     return value
 
 

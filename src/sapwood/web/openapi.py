@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from sapwood._version import __version__
-from sapwood.web.endpoints import Endpoint
+from sapwood.web.endpoints import JSON, Endpoint
 from sapwood.web.messages import Error, Message, Schema
 
 # Path of the description.
 DESCRIPTION = "/api/openapi.json"
-_ERRORS = {
+# Statuses of errors that all endpoints have.
+ERRORS = {
     "400": "The request does not match this description.",
     "401": "The token is missing or wrong.",
     "404": "Not found.",
@@ -31,7 +32,13 @@ _PROBE_SUMMARIES = {
 }
 
 
-def describe(endpoints: Iterable[Endpoint[Any]], *, names: Mapping[str, Sequence[str]], token: bool) -> dict[str, Any]:
+def describe(
+    endpoints: Iterable[Endpoint[Any]],
+    *,
+    names: Mapping[str, Sequence[str]],
+    token: bool,
+    also: Mapping[str, Schema] | None = None,
+) -> dict[str, Any]:
     """Return the description of these endpoints.
 
     Parameters
@@ -42,6 +49,8 @@ def describe(endpoints: Iterable[Endpoint[Any]], *, names: Mapping[str, Sequence
         Names of models by kind, which is the format of such parameters.
     token
         Whether clients must send a token.
+    also
+        Descriptions of further paths.
     """
     every = list(endpoints)
     kinds: list[Any] = [Error, *(one.body for one in every), *(one.answer for one in every)]
@@ -54,6 +63,7 @@ def describe(endpoints: Iterable[Endpoint[Any]], *, names: Mapping[str, Sequence
     for endpoint, answer in zip(every, answers, strict=True):
         operation = _operation(endpoint, answer, components)
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
+    paths |= {path: dict(item) for path, item in (also or {}).items()}
     for path, status in PROBES.items():
         paths[path] = {"get": _probe(path, status)}
     schemes = {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}} if token else {}
@@ -75,18 +85,22 @@ def _operation(endpoint: Endpoint[Any], answer: Schema, components: Mapping[str,
     found: dict[str, Any] = {
         "operationId": f"{endpoint.method.lower()}_{endpoint.path.removeprefix('/api/').replace('/', '_')}",
         "summary": endpoint.summary,
-        "responses": _responses(answer, _ERRORS),
+        "responses": responses(answer, ERRORS),
     }
     body = endpoint.body.__name__
     if endpoint.method == "POST":
         found["requestBody"] = {"required": True, "content": _json({"$ref": f"#/components/schemas/{body}"})}
     else:
-        schema = components[body]
-        found["parameters"] = [
-            {"name": name, "in": "query", "required": name in schema["required"], "schema": one}
-            for name, one in schema["properties"].items()
-        ]
+        found["parameters"] = query_parameters(components[body])
     return found
+
+
+def query_parameters(schema: Schema) -> list[dict[str, Any]]:
+    """Return the description of the parameters of a query, from the schema of an object with them."""
+    return [
+        {"name": name, "in": "query", "required": name in schema["required"], "schema": one}
+        for name, one in schema["properties"].items()
+    ]
 
 
 def _probe(path: str, status: str) -> dict[str, Any]:
@@ -101,20 +115,21 @@ def _probe(path: str, status: str) -> dict[str, Any]:
         "operationId": f"get_{path[1:]}",
         "summary": _PROBE_SUMMARIES[path],
         "security": [],
-        "responses": _responses(answer, errors),
+        "responses": responses(answer, errors),
     }
 
 
-def _responses(answer: Schema, errors: Mapping[str, str]) -> dict[str, Any]:
+def responses(answer: Schema, errors: Mapping[str, str], kind: str = JSON) -> dict[str, Any]:
+    """Return the description of responses: an answer of a media type, and errors."""
     error = _json({"$ref": "#/components/schemas/Error"})
     return {
-        "200": {"description": "The answer.", "content": _json(answer)},
+        "200": {"description": "The answer.", "content": {kind: {"schema": answer}}},
         **{code: {"description": text, "content": error} for code, text in errors.items()},
     }
 
 
 def _json(schema: Schema) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
+    return {JSON: {"schema": schema}}
 
 
 def _with_names(schema: Any, names: Mapping[str, Sequence[str]]) -> Any:

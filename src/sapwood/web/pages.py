@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Iterator, Mapping
 from importlib import resources
@@ -32,7 +33,8 @@ class Pages(BaseRoute):
 
     def __init__(self, files: Mapping[str, tuple[str, bytes]]) -> None:
         self._files = {
-            path: (kind, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"') for path, (kind, body) in files.items()
+            path: (kind, body, gzip.compress(body, mtime=0), f'W/"{hashlib.sha256(body).hexdigest()[:32]}"')
+            for path, (kind, body) in files.items()
         }
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -43,11 +45,14 @@ class Pages(BaseRoute):
         """Answer with the file of a path, or with 304 if the client has it."""
         if scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(405, headers={"allow": "GET, HEAD"})
-        kind, body, tag = self._files[_path(scope)]
-        if Headers(scope=scope).get("if-none-match") == tag:
-            response = Response(status_code=304, headers={"etag": tag})
+        kind, body, squeezed, tag = self._files[_path(scope)]
+        given, headers = Headers(scope=scope), {"etag": tag, "vary": "accept-encoding"}
+        if given.get("if-none-match") == tag:
+            response = Response(status_code=304, headers=headers)
+        elif "gzip" in given.get("accept-encoding", "") and len(squeezed) < len(body):
+            response = Response(squeezed, headers={**headers, "content-encoding": "gzip"}, media_type=kind)
         else:
-            response = Response(body, headers={"etag": tag}, media_type=kind)
+            response = Response(body, headers=headers, media_type=kind)
         await response(scope, receive, send)
 
 

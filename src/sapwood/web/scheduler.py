@@ -140,9 +140,12 @@ class WorkerPool:
         Number of threads.
     queue
         Maximum number of waiting and running jobs; further ones are refused (`Busy`).
+    note
+        Called with the number of jobs when it changes.
     """
 
-    def __init__(self, threads: int, queue: int) -> None:
+    def __init__(self, threads: int, queue: int, note: Callable[[int], None] = lambda jobs: None) -> None:  # noqa: ARG005
+        self._note = note
         self._most, self._width = queue, max(1, threads - 1)
         # Jobs with steps to run, by client; of those who have used as much time, the first is the next to be served.
         self._ready: dict[str, deque[RequestJob]] = {}
@@ -211,6 +214,7 @@ class WorkerPool:
             if displaced is not None:
                 self._dequeue(displaced)
             self.jobs += 1
+            self._note(self.jobs)
             self._jobs_of[job.client] += 1
             self._used[job.client] = max(self._used.get(job.client, 0.0), self._clock)
             self._enqueue(job)
@@ -266,6 +270,7 @@ class WorkerPool:
 
     def _forget(self, job: RequestJob) -> None:
         self.jobs -= 1
+        self._note(self.jobs)
         self._jobs_of[job.client] -= 1
         if not self._jobs_of[job.client]:
             del self._jobs_of[job.client]

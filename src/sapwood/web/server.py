@@ -6,15 +6,19 @@ import contextlib
 import ipaddress
 import json
 import logging
+import math
+import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from starlette.types import ASGIApp
 
 from sapwood.errors import InputError, UsageError
 from sapwood.web.connection_limits import MOST_HEAD, LimitedRequests, OpenConnections, limited_protocol
+from sapwood.web.operation.processes import run_processes
+from sapwood.web.operation.watch import watching
 from sapwood.web.service import Limits, Service
 
 LOG = logging.getLogger("sapwood.web")
@@ -28,8 +32,16 @@ _OTHER_FILES = 32
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
-def open_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 picks a free one."""
+def open_sockets(host: str, port: int, number: int) -> list[socket.socket]:
+    """Return listening sockets on one port, one for each process of a server; port 0 picks a free one."""
+    if number > 1 and not (hasattr(os, "fork") and hasattr(socket, "SO_REUSEPORT")):
+        raise UsageError("this system cannot share a port among processes; leave --workers out")
+    first = open_socket(host, port, shared=number > 1)
+    return [first, *(open_socket(host, first.getsockname()[1], shared=True) for _ in range(number - 1))]
+
+
+def open_socket(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Return a listening socket; port 0 picks a free one. Several `shared` ones may have the same port."""
     if _files_for(_OTHER_FILES) < _OTHER_FILES:
         raise UsageError(f"a server needs {_OTHER_FILES} open files, and this system allows fewer; raise `ulimit -n`")
     try:
@@ -39,6 +51,8 @@ def open_socket(host: str, port: int) -> socket.socket:
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(socket.socket(family, kind, protocol))
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listening.bind(address)
             listening.listen(1024)
             stack.pop_all()
@@ -112,7 +126,7 @@ def make_server_of(application: ASGIApp, limits: Limits, *, http: str = "auto") 
         ws="none",
         lifespan="on",
         timeout_keep_alive=15,
-        timeout_graceful_shutdown=3,
+        timeout_graceful_shutdown=math.ceil(limits.drain),
         h11_max_incomplete_event_size=MOST_HEAD,
     )
     settings.load()
@@ -122,23 +136,49 @@ def make_server_of(application: ASGIApp, limits: Limits, *, http: str = "auto") 
 
 def serve(
     service: Service,
-    listening: socket.socket,
+    sockets: Sequence[socket.socket],
     *,
     log_texts: bool = False,
+    watch: bool = False,
     started: Callable[[str], None] = lambda address: None,  # noqa: ARG005
 ) -> None:
-    """Serve until interrupted; `started` is called with the address once the server accepts requests."""
-    server = make_server(service, listening, log_texts=log_texts)
+    """Serve until interrupted.
+
+    Parameters
+    ----------
+    service
+        The service.
+    sockets
+        Listening sockets, each of which gets a process of its own.
+    log_texts
+        Whether to log the bodies of requests.
+    watch
+        Whether to load models again whose files are replaced.
+    started
+        Called with the address once connections are accepted.
+    """
+    _ = service.metrics  # its memory is shared by all processes
+
+    def run(number: int) -> None:
+        service.metrics.use_row(number)
+        server = make_server(service, sockets[number], log_texts=log_texts)
+        with watching(service) if watch else contextlib.nullcontext(), contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[sockets[number]])  # re-raises an interrupt after shutdown
+
     usual = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
-        started(address_of(listening))
-        with contextlib.suppress(KeyboardInterrupt):  # re-raised by uvicorn after shutdown
-            server.run(sockets=[listening])
+        started(address_of(sockets[0]))
+        if len(sockets) == 1:
+            run(0)
+        else:
+            sys.stdout.flush()
+            run_processes(len(sockets), run)
     finally:
         sys.setswitchinterval(usual)
         service.close()
-        listening.close()
+        for one in sockets:
+            one.close()
 
 
 def log_to_stderr(format: LogFormat = "text") -> None:

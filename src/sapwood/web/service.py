@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 from msgspec import Meta
 
 from sapwood._version import __version__
-from sapwood.errors import UsageError
+from sapwood.errors import SapwoodError, UsageError
 from sapwood.inference.parser import Parser
 from sapwood.loading import load
 from sapwood.model.installed import INCLUDED, default_model_path, find_model
 from sapwood.model.parser_model import ParserModel
+from sapwood.storage.arrays import read_header
 from sapwood.trees.formats.labels import explain_all
 from sapwood.trees.formats.registry import BadTrees, InputFormat
 from sapwood.web.examples import example_sentence
 from sapwood.web.messages import BadRequest
+from sapwood.web.operation.metrics import Metrics
 from sapwood.web.scheduler import WorkerPool
 
 if TYPE_CHECKING:
@@ -67,6 +69,8 @@ class Limits:
         Maximum number of waiting and running requests; further ones are told to retry later.
     connections, connections_per_client
         Maximum number of open connections, and of those of one client address.
+    drain
+        Maximum time in seconds for requests to end when the server stops.
     """
 
     body: int = 1 << 20
@@ -81,6 +85,7 @@ class Limits:
     queue: int = 128
     connections: int = 1000
     connections_per_client: int = 256
+    drain: float = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +94,7 @@ class ServedParser:
 
     name: str
     parser: Parser
+    digest: str = ""
     # Description of a model that has no other: what the pages need.
     least: ClassVar[dict[str, Any]] = {
         "kind": "grammar", "method": "unknown", "labels": [], "tags": [], "example": {"text": "", "input": "text"}
@@ -124,6 +130,7 @@ class ServedLanguageModel:
 
     name: str
     model: AnyModel
+    digest: str = ""
     least: ClassVar[dict[str, Any]] = {"kind": "language model", "method": "unknown"}
 
     def describe(self) -> dict[str, Any]:
@@ -136,6 +143,9 @@ class ServedLanguageModel:
             "states": int(about.get("states", 0)),
             "words": int(about["words"]),
         }
+
+
+ServedModel: TypeAlias = ServedParser | ServedLanguageModel
 
 
 @dataclass(eq=False)
@@ -156,14 +166,21 @@ class Service:
         Number of threads that work on requests.
     token
         Bearer token that clients must send (`Authorization: Bearer TOKEN`), if any.
+    sources
+        Files of the models, by their names.
+    processes
+        Number of processes of the server.
     """
 
-    models: list[ServedParser | ServedLanguageModel]
+    models: list[ServedModel]
     gold: ServedTreebank | None = None
     logs: list[Path] = field(default_factory=list)
     limits: Limits = field(default_factory=Limits)
     threads: int = 2
     token: str | None = field(default=None, repr=False)
+    sources: dict[str, Path] = field(default_factory=dict)
+    processes: int = 1
+    _parsing: dict[str, Any] = field(default_factory=dict, repr=False)
     closing: bool = field(default=False, init=False)
 
     @classmethod
@@ -178,6 +195,7 @@ class Service:
         limits: Limits | None = None,
         threads: int = 2,
         token: str | None = None,
+        processes: int = 1,
         **parsing: Any,
     ) -> Service:
         """Read models (without any, the included one), a treebank and logs.
@@ -191,7 +209,7 @@ class Service:
             A file of trees, of the given `format`; `on_bad` is called with malformed ones.
         logs
             Training logs; they need not exist yet.
-        limits, threads, token
+        limits, threads, token, processes
             As above.
         parsing
             Settings of the parsers (`Parser`): `decoder` and `threshold`, by default those of each model.
@@ -199,41 +217,60 @@ class Service:
         limits = limits or Limits()
         if threads < 1:
             raise UsageError(f"threads must be at least 1, not {threads}")
-        loaded = [(_name_of(name), load(find_model(name))) for name in models]
-        if not any(isinstance(thing, ParserModel) for _, thing in loaded):
-            loaded.append((_INCLUDED, load(default_model_path())))
-        found: list[ServedParser | ServedLanguageModel] = []
-        names: set[str] = set()
-        for name, thing in loaded:
+        settings = {
+            "max_words": limits.words, "max_memory": limits.memory, "timeout": limits.sentence_seconds, **parsing
+        }  # fmt: skip
+        found: list[ServedModel] = []
+        sources: dict[str, Path] = {}
+
+        def add(name: str, path: Path) -> None:
             unique = next(
-                one for n in range(1, len(loaded) + 1) if (one := name if n == 1 else f"{name}-{n}") not in names
+                one for n in range(1, len(sources) + 2) if (one := name if n == 1 else f"{name}-{n}") not in sources
             )
-            names.add(unique)
-            if isinstance(thing, ParserModel):
-                parser = Parser(
-                    thing,
-                    max_words=limits.words,
-                    max_memory=limits.memory,
-                    timeout=limits.sentence_seconds,
-                    **parsing,
-                )
-                found.append(ServedParser(unique, parser))
-            elif hasattr(thing, "next_words"):
-                found.append(ServedLanguageModel(unique, thing))  # type: ignore[arg-type]
-            else:
-                raise UsageError(f"{name}: contains neither a grammar nor a language model, so it cannot be served")
+            found.append(_served(unique, path, settings))
+            sources[unique] = path
+
+        for name in models:
+            add(_name_of(name), find_model(name))
+        if not any(isinstance(model, ServedParser) for model in found):
+            add(_INCLUDED, default_model_path())
         gold = None
         if treebank is not None:
             from sapwood.trees.search.table import read_table
             from sapwood.web.treebank import ServedTreebank
 
             gold = ServedTreebank(_shown(Path(treebank).name), read_table(treebank, format=format, on_bad=on_bad))
-        return cls(found, gold, [Path(log) for log in logs], limits, threads, token)
+        return cls(found, gold, [Path(log) for log in logs], limits, threads, token, sources, processes, settings)
+
+    def reload(self, name: str) -> None:
+        """Read the file of a model again, and serve what it contains now; raises an error if it cannot be served."""
+        served = _served(name, self.sources[name], self._parsing)
+        number = [model.name for model in self.models].index(name)
+        if type(served) is not type(self.models[number]):
+            raise UsageError(f"{name}: is now a {served.least['kind']}; restart the server to serve it")
+        self.models = [*self.models[:number], served, *self.models[number + 1 :]]
+        vars(self).pop("_descriptions", None)
+        if self.gold is not None:
+            self.gold.forget(name)
+        self.metrics.models = self._model_facts()
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """What the server counts."""
+        from sapwood.web.endpoints import endpoints_of
+
+        metrics = Metrics([endpoint.path for endpoint in endpoints_of(self)], self.processes)
+        metrics.models = self._model_facts()
+        return metrics
+
+    def _model_facts(self) -> list[dict[str, str]]:
+        """Return name, kind and digest of each model, as metrics show them."""
+        return [{"name": model.name, "kind": str(model.least["kind"]), "digest": model.digest} for model in self.models]
 
     @cached_property
     def crew(self) -> WorkerPool:
         """The threads that work on requests."""
-        return WorkerPool(self.threads, self.limits.queue)
+        return WorkerPool(self.threads, self.limits.queue, self.metrics.set_queue)
 
     @property
     def ready(self) -> bool:
@@ -304,6 +341,22 @@ class Service:
                 "memory": self.limits.memory,
             },
         }
+
+
+def _served(name: str, path: Path, settings: dict[str, Any]) -> ServedModel:
+    """Return the model in a file, ready for requests; `settings` are those of a parser."""
+    thing = load(path)
+    try:
+        digest = str(read_header(path).get("digest", ""))
+    except SapwoodError:  # a file of another program
+        digest = ""
+    if isinstance(thing, ParserModel):
+        parser = Parser(thing, **settings)
+        parser.parse_one(["a"], check_tokens=False)  # the first parse prepares what all others use
+        return ServedParser(name, parser, digest)
+    if hasattr(thing, "next_words"):
+        return ServedLanguageModel(name, thing, digest)  # type: ignore[arg-type]
+    raise UsageError(f"{name}: contains neither a grammar nor a language model, so it cannot be served")
 
 
 def _name_of(model: str) -> str:

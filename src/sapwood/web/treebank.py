@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -41,8 +41,8 @@ class ServedTreebank:
 
     def __init__(self, name: str, table: TreeTable) -> None:
         self.name, self.table = name, table
-        self._kept: dict[Hashable, Any] = {}
-        self._making: set[Hashable] = set()
+        self._kept: dict[tuple[str, ...], Any] = {}
+        self._making: set[tuple[str, ...]] = set()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -55,13 +55,13 @@ class ServedTreebank:
             labels = self.table.spellings[: self.table.n_labels]
             return {**example_patterns(self.table), "explanations": explain_all(labels[:_EXPLAINED])}
 
-        return {"name": self.name, "trees": len(self), **self.once("examples", examples)}
+        return {"name": self.name, "trees": len(self), **self.once(("patterns",), examples)}
 
     def trees(self, most: int | None = None) -> Iterator[Tree]:
         """Yield all trees, or the first N."""
         return (self.table.tree(number) for number in islice(range(len(self.table)), most))
 
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+    def once(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
         """Return a cached value, computed on first use."""
         with self._lock:
             if key not in self._kept:
@@ -69,7 +69,12 @@ class ServedTreebank:
             found: T = self._kept[key]
             return found
 
-    def soon(self, key: Hashable, make: Callable[[], T]) -> T | None:
+    def forget(self, model: str) -> None:
+        """Drop what was computed with a model."""
+        with self._lock:
+            self._kept = {key: value for key, value in self._kept.items() if key[1:] != (model,)}
+
+    def soon(self, key: tuple[str, ...], make: Callable[[], T]) -> T | None:
         """Return a cached value, computed on first use; None while another thread is computing it.
 
         For values that take seconds, so that other threads need not wait.

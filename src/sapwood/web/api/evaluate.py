@@ -94,9 +94,12 @@ def _evaluate(request: Request[EvaluateRequest]) -> Plan:
 def _parsed(request: Request[EvaluateRequest], parser: Parser, gold: Tree) -> ParseResult:
     sentence = sentence_of(gold, gold_tags=given(request.body.gold_tags) or False)
     if request.job.expired:
-        return flat_result(parser, sentence)
-    timed = parser.with_options(timeout=min(request.job.remaining, request.service.limits.sentence_seconds))
-    return timed.parse_one(sentence, check_tokens=False)
+        result = flat_result(parser, sentence)
+    else:
+        timed = parser.with_options(timeout=min(request.job.remaining, request.service.limits.sentence_seconds))
+        result = timed.parse_one(sentence, check_tokens=False)
+    request.service.metrics.count_sentence(result.status)
+    return result
 
 
 ENDPOINTS: list[Endpoint[Any]] = [

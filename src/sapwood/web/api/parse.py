@@ -18,17 +18,29 @@ from sapwood.web.api.sentences import GivenSentence, SentencesRequest, read_sent
 from sapwood.web.endpoints import Endpoint, Request, at_once
 from sapwood.web.messages import BadRequest, Message, Natural, Probability, Seed, given
 from sapwood.web.scheduler import Plan
+from sapwood.web.service import GrammarName
 
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1000)]
 R = TypeVar("R", bound=SentencesRequest)
 OutputFormat: TypeAlias = Literal[OUTPUT_FORMATS]  # type: ignore[valid-type]
 
 
+Alternatives: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
+
+
 class ParsingRequest(SentencesRequest):
     """Sentences to parse."""
 
     marginals: bool = False
-    alternatives: Annotated[int, Meta(ge=0, le=1000)] = 0
+    alternatives: Alternatives = 0
+
+
+class ParsingOptions(Message):
+    """How to parse the lines of a stream."""
+
+    model: GrammarName | UnsetType = UNSET
+    marginals: bool = False
+    alternatives: Alternatives = 0
 
 
 class KBestRequest(SentencesRequest):
@@ -73,17 +85,17 @@ class ScoredTree(Message):
     log_probability: float
 
 
-class ParsedSentence(Message):
+class ParsedSentence(Message, kw_only=True):
     """The parse of a sentence, as `sapwood parse --json` prints it."""
 
     words: list[str]
+    offsets: list[tuple[Natural, Natural]] | UnsetType = UNSET
     tree: str | None
     log_probability: NumberOrNull
     status: Annotated[
         Literal[Status, "no parse"],
         Meta(description="As in `sapwood parse`; `no parse`: no tree satisfies the constraints."),
     ]
-    offsets: list[tuple[Natural, Natural]] | UnsetType = UNSET
     marginals: Marginals | UnsetType = UNSET
     alternatives: list[ScoredTree] | UnsetType = UNSET
 
@@ -182,13 +194,16 @@ def _each(
         sentences = read_sentences(request, parser)
 
         def step(number: int, sentence: GivenSentence) -> Any:
-            if request.job.expired:
-                return expired(request, parser, sentence)
             seconds = min(request.job.remaining, limits.sentence_seconds)
             try:
-                return call(request, parser.with_options(timeout=seconds), sentence)
+                if request.job.expired:
+                    result = expired(request, parser, sentence)
+                else:
+                    result = call(request, parser.with_options(timeout=seconds), sentence)
             except UsageError as error:
                 raise UsageError(f"sentence {number}: {error}") from error
+            request.service.metrics.count_sentence(getattr(result, "status", None))
+            return result
 
         steps = [partial(step, number, sentence) for number, sentence in enumerate(sentences, 1)]
         warnings = {} if body.sentences is UNSET else _warnings(parser, sentences)
@@ -209,7 +224,7 @@ def _parse(request: Request[ParsingRequest], parser: Parser, sentence: GivenSent
     try:
         parsed = parser.with_options(**options).parse_one(sentence.tokens, phrases=sentence.phrases, check_tokens=False)
     except NoParse:
-        return ParsedSentence(words_of(sentence), None, None, "no parse")
+        return ParsedSentence(words=words_of(sentence), tree=None, log_probability=None, status="no parse")
     return _parsed(parsed, sentence)
 
 
@@ -259,12 +274,13 @@ def _format(request: Request[FormatRequest]) -> FormatAnswer:
     return FormatAnswer("\n".join(texts))
 
 
+plan_parses = _each(ParseAnswer, _parse, lambda body: body.alternatives, _parse_expired)
 ENDPOINTS: list[Endpoint[Any]] = [
     Endpoint(
         "POST",
         "/api/parse",
         "Parse sentences or raw text: the output of `sapwood parse --json` for each sentence.",
-        _each(ParseAnswer, _parse, lambda body: body.alternatives, _parse_expired),
+        plan_parses,
         ParseAnswer,
         ParsingRequest,
     ),

@@ -157,7 +157,7 @@ def _search(request: Request[SearchRequest]) -> SearchAnswer:
     matches = 0
     trees = 0
     # Head rules that fit the treebank take a moment to find, and few patterns need them.
-    heads = gold.once("heads", lambda: fit_heads(list(gold.trees(_FOR_HEADS)))) if "#" in pattern else None
+    heads = gold.once(("heads",), lambda: fit_heads(list(gold.trees(_FOR_HEADS)))) if "#" in pattern else None
     searcher = Searcher(pattern, heads=heads, timeout=request.job.remaining)
     for number, nodes in _by_tree(searcher.matches(gold.table)):
         if body.start <= trees < body.start + body.count:

@@ -1,0 +1,1 @@
+"""Running a server: metrics, several processes, replaced models."""
