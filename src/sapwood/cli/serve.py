@@ -137,6 +137,7 @@ def command(
             logs=logs,
             format=input_format,
             on_bad=bad,
+            gaps=common.gaps_option(),
             limits=_limits(**limits),
             threads=threads,
             token=token,

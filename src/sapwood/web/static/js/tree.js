@@ -2,7 +2,7 @@
 // until the rest is large enough to be read.
 
 import { element, explanations, hint, percent, shorten, shortenMiddle, svg } from "./common.js";
-import { keyOf, nodesOf } from "./brackets.js";
+import { keyOf, nodesOf, wordsOf } from "./brackets.js";
 import { isRightToLeft, layOut } from "./layout.js";
 
 // The height of a row, and of one of a deep tree.
@@ -78,10 +78,7 @@ function above(node) {
 }
 
 function wordsBelow(node) {
-  return nodesOf(node)
-    .filter((one) => one.word !== null)
-    .map((one) => one.word)
-    .join(" ");
+  return wordsOf(node).join(" ");
 }
 
 export class TreeView {
