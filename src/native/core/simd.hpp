@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-#include "core/index.hpp"
+#include "core/views.hpp"
 
 namespace sapwood {
 

@@ -6,7 +6,6 @@
 
 #include "core/module.hpp"
 #include "core/simd.hpp"
-#include "core/views.hpp"
 
 namespace sapwood {
 namespace {

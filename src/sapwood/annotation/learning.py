@@ -101,17 +101,9 @@ class BackgroundLearning:
         self._lock = threading.Lock()
         self._closing = False
         self._parser = given
-        self._taken: LearnedModel | None = None
         taken = self._read(_CURRENT)
         if taken is not None:
-            self._parser, self._taken = Parser(self.folder / taken.model), taken
-
-    @property
-    def name(self) -> str:
-        """Name of the present parser."""
-        if self._taken is not None:
-            return f"learned from {len(self._taken.trees)} trees"
-        return "right-branching" if self._parser is None else self.project.settings.model or "given"
+            self._parser = Parser(self.folder / taken.model)
 
     @property
     def parser(self) -> Parser | None:
@@ -203,7 +195,7 @@ class BackgroundLearning:
             if result.taken:
                 parser = Parser(self.folder / result.model)
                 _write_json(self.folder / _CURRENT, asdict(result))
-                self._parser, self._taken = parser, result
+                self._parser = parser
             _write_json(place / "result.json", asdict(result))
             self.last = result
             self._clean(place)

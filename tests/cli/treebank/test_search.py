@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.treebank_files import treebank
+from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.search.searcher import Searcher
 from sapwood.trees.search.table import read_table
 
@@ -53,6 +56,7 @@ def test_json_says_what_the_library_says(folder: Path, sapwood: Any) -> None:
     value = json.loads(line)
     assert {key: value[key] for key in ("file", "tree", "line")} == {"file": "trees.mrg", "tree": 4, "line": 4}
     assert value["text"] == str(table.tree(match.tree))
+    assert value["words"] == table.tree(match.tree).words()
     (found,) = value["matches"]
     names = found.pop("names")
     assert found == match.place._asdict()
@@ -149,3 +153,82 @@ def test_head_relations_of_unknown_labels_are_by_learned_rules(sapwood, tmp_path
     assert (english.out, english.err) == ("1 matches in 1 of 3 trees\n", "")
     assert sapwood(["search", "S < gv", "trees.mrg", "--count"]).err == ""
     assert sapwood(["search", "S < gv", "trees.mrg", "--to", "conllu"]).out.count("\t0\troot") == 3
+
+
+def test_samples_are_matches_in_order(folder: Path, sapwood: Any) -> None:
+    lines = run(sapwood, "NP", "trees.mrg", "--subtrees", "-n").splitlines()
+    seen = set()
+    for seed in range(12):
+        found = run(sapwood, "NP", "trees.mrg", "--subtrees", "-n", "--random", "2", "--seed", str(seed)).splitlines()
+        assert (
+            found
+            == run(sapwood, "NP", "trees.mrg", "--subtrees", "-n", "--random", "2", "--seed", str(seed)).splitlines()
+        )
+        places = [lines.index(line) for line in found]
+        assert places == sorted(places)
+        seen |= set(found)
+    assert len(seen) > 6
+    assert run(sapwood, "NP", "trees.mrg", "--random", "100") == run(sapwood, "NP", "trees.mrg")
+
+
+def test_context_is_in_comments(folder: Path, sapwood: Any) -> None:
+    words = [" ".join(tree.words()) for tree in read_trees(folder / "trees.mrg")]
+    trees = (folder / "trees.mrg").read_text().splitlines()
+    found = run(sapwood, "NP < NP", "trees.mrg", "--context", "2", "--limit", "1").splitlines()
+    assert found == [f"# {words[1]}", f"# {words[2]}", trees[3], f"# {words[4]}", f"# {words[5]}"]
+    (line,) = run(sapwood, "NP < NP", "trees.mrg", "--context", "1", "--limit", "1", "--json").splitlines()
+    assert (json.loads(line)["before"], json.loads(line)["after"]) == ([words[2]], [words[4]])
+
+
+def test_macros(folder: Path, sapwood: Any) -> None:
+    (folder / "macros.txt").write_text("@ NOUN /^NN/;\n", encoding="utf-8")
+    assert run(sapwood, "NP < @NOUN", "trees.mrg", "--macros", "macros.txt") == run(sapwood, "NP < /^NN/", "trees.mrg")
+
+
+def test_counts_by_keys(folder: Path, sapwood: Any) -> None:
+    found = [
+        json.loads(line)
+        for line in run(sapwood, "NP=x < NN=y", "trees.mrg", "--count-by", "word:y", "--json").splitlines()
+    ]
+    expected = Counter(match.names["y"].start for match in Searcher("NP=x < NN=y").matches(read_table("trees.mrg")))
+    assert sum(row["count"] for row in found) == expected.total()
+    assert [row["count"] for row in found] == sorted((row["count"] for row in found), reverse=True)
+    run(sapwood, "NP", "trees.mrg", "--count-by", "parent", "-o", "counts.csv")
+    rows = list(csv.DictReader((folder / "counts.csv").read_text(encoding="utf-8").splitlines()))
+    assert sum(int(row["count"]) for row in rows) == 13
+    run(sapwood, "NP", "trees.mrg", "--count-by", "parent", "-o", "counts.tsv", "--limit", "1")
+    assert (folder / "counts.tsv").read_text(encoding="utf-8").splitlines() == [
+        "parent\tcount\tshare\tper_thousand", "\t".join(rows[0].values())]  # fmt: skip
+    same = run(sapwood, "NP", "trees.mrg", "--count-by", "parent", "--against", "trees.mrg", "--json").splitlines()
+    assert {json.loads(line)["log_likelihood"] for line in same} == {0.0}
+    cross = run(sapwood, "NP", "trees.mrg", "--count-by", "label", "--count-by", "parent", "--cross").splitlines()
+    assert cross[0].startswith("label \\ parent")
+
+
+def test_counts_as_parquet_and_picture(folder: Path, sapwood: Any) -> None:
+    arrow = pytest.importorskip("pyarrow.parquet")
+    run(sapwood, "NP", "trees.mrg", "--count-by", "label", "-o", "counts.parquet")
+    assert arrow.read_table(folder / "counts.parquet").to_pylist()[0]["count"] == 13
+    pytest.importorskip("matplotlib")
+    run(sapwood, "NP", "trees.mrg", "--count-by", "parent", "-o", "counts.svg")
+    assert "count" in (folder / "counts.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--cross"], "requires --count-by"),
+        (["--against", "trees.mrg"], "requires --count-by"),
+        (["--count-by", "label", "--cross"], "requires two keys"),
+        (["--count-by", "label", "-v"], "cannot be used with --count-by"),
+        (["--count-by", "colour"], "not a key to count by"),
+        (["--count-by", "label", "--json", "-o", "x.csv"], "has a format of its own"),
+        (["--seed", "3"], "requires --random"),
+        (["--random", "3", "--limit", "2"], "cannot be used with --random"),
+        (["--context", "1", "--to", "export"], "--context requires"),
+    ],
+)
+def test_options_that_cannot_be_combined(folder: Path, sapwood: Any, arguments: list[str], problem: str) -> None:
+    outcome = sapwood(["search", "NP", "trees.mrg", *arguments])
+    assert outcome.code == 2
+    assert problem in outcome.err

@@ -18,11 +18,12 @@ evaluates the relations.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sapwood.trees.normalise import cut_function_tag
+from sapwood.trees.search.macros import expand_macros
 from sapwood.trees.search.regex import PatternError, Regex
 
 # Maximum length, number of nodes and bracket depth of a pattern.
@@ -201,8 +202,10 @@ class _Token(NamedTuple):
     ignore_case: bool = False
 
 
-def parse_pattern(text: str) -> Pattern:
-    """Parse a pattern; a syntax error raises a `PatternError` that names the column."""
+def parse_pattern(text: str, macros: Mapping[str, str] | None = None) -> Pattern:
+    """Parse a pattern, after the expansion of macros; a syntax error raises a `PatternError` that names the column."""
+    if macros:
+        text = expand_macros(text, macros)
     if len(text) > MOST_CHARACTERS:
         raise PatternError(f"the pattern has more than {MOST_CHARACTERS:,} characters", text, MOST_CHARACTERS)
     return Pattern(text, _Parser(text).whole())

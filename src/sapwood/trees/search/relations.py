@@ -79,7 +79,7 @@ class Relations:
         if kind == "":
             return self.has_parent
         if kind == "#":
-            return self._head_children
+            return self.head_children
         first = self.has_parent & (self.numbers == self.parents + 1)
         if kind in (",", "1"):
             return first
@@ -111,7 +111,8 @@ class Relations:
         return ranks
 
     @cached_property
-    def _head_children(self) -> Bool[Array, "nodes"]:
+    def head_children(self) -> Bool[Array, "nodes"]:
+        """The nodes that are the head child of their parent."""
         table = self.table
         heads = np.zeros(self.size, dtype=bool)
         order = self._by_parent[np.count_nonzero(~self.has_parent) :]

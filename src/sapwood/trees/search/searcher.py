@@ -110,17 +110,21 @@ class Searcher:
     def matches(self, trees: TreeTable | Iterable[Tree]) -> Iterator[PatternMatch]:
         """Yield the matches, tree by tree, in the order of the nodes."""
         for table in _tables(trees):
-            before = _Before(table)
-            for found in self._blocks(table):
-                for node, named in zip(found.nodes.tolist(), found.names.tolist(), strict=True):
-                    pairs = zip(self._program.names, named, strict=False)
-                    names = {name: before.place(at) for name, at in pairs if at >= 0}
-                    tree = int(table.trees_of_nodes[node])
-                    yield PatternMatch(table.first + tree, before.place(node), names)
+            for found in self.blocks(table):
+                yield from self.described(table, found)
+
+    def described(self, table: TreeTable, found: MatchedNodes) -> Iterator[PatternMatch]:
+        """Yield matches with the places of their nodes."""
+        before = _Before(table)
+        for node, named in zip(found.nodes.tolist(), found.names.tolist(), strict=True):
+            pairs = zip(self._program.names, named, strict=False)
+            names = {name: before.place(at) for name, at in pairs if at >= 0}
+            tree = int(table.trees_of_nodes[node])
+            yield PatternMatch(table.first + tree, before.place(node), names)
 
     def nodes(self, table: TreeTable) -> Int64[Array, "matches"]:
         """Return the numbers of the nodes in the table that match."""
-        found = [matches.nodes for matches in self._blocks(table)]
+        found = [matches.nodes for matches in self.blocks(table)]
         return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
     def count(self, trees: TreeTable | Iterable[Tree]) -> SearchSummary:
@@ -133,8 +137,8 @@ class Searcher:
             total += len(table)
         return SearchSummary(matches, matching, total)
 
-    def _blocks(self, table: TreeTable) -> Iterator[_Matches]:
-        """Yield the matches in one block of trees after another."""
+    def blocks(self, table: TreeTable) -> Iterator[MatchedNodes]:
+        """Yield the nodes that match, and those of names, in one block of trees after another."""
         accepted = {id(node.test): self._accepted(node.test, table) for node in self.pattern.nodes()}
         bounds = _cut(np.diff(table.begins), _BLOCK)
         for first, last in pairwise(bounds):
@@ -142,13 +146,13 @@ class Searcher:
             sets = _Sets(self, part, accepted)
             nodes = np.flatnonzero(sets.root)
             if not self._has_names:
-                yield _Matches(nodes + int(table.begins[first]), np.zeros((len(nodes), 0), dtype=np.int64))
+                yield MatchedNodes(nodes + int(table.begins[first]), np.zeros((len(nodes), 0), dtype=np.int64))
                 continue
             yield self._named(part, nodes, sets.held, int(table.begins[first]))
 
     def _named(
         self, part: TreeTable, nodes: Int64[Array, "candidates"], held: Bool[Array, "parts nodes"], offset: int
-    ) -> _Matches:
+    ) -> MatchedNodes:
         """Return which of the candidates match, with the nodes of the pattern's names."""
         program = self._program
         if part.positions is not None and program.has_precedence:
@@ -168,7 +172,7 @@ class Searcher:
                 f"tree {part.first + too_long + 1} has too many nodes that could be {names}; "
                 "say more about them, or refer to fewer names"
             )
-        return _Matches(matching + offset, np.where(named < 0, named, named + offset))
+        return MatchedNodes(matching + offset, np.where(named < 0, named, named + offset))
 
     def _accepted(self, test: LabelTest, table: TreeTable) -> Bool[Array, "spellings"]:
         self.clock.check()
@@ -177,7 +181,7 @@ class Searcher:
         return np.fromiter(found, dtype=bool, count=len(table.spellings))
 
 
-class _Matches(NamedTuple):
+class MatchedNodes(NamedTuple):
     """The nodes that match, and those of each name; -1 if a match has none."""
 
     nodes: Int64[Array, "matches"]

@@ -50,18 +50,10 @@ class EvaluateRequest(Message):
                 raise ValueError(f"{name} cannot be used with predicted trees")
 
 
-# Fields by the names of the figures, some of which are only for trees with gaps; the report has further ones.
-_GAP_FIGURES = tuple(name for name in FIGURES if name.startswith("disc_"))
-_ALWAYS = tuple(name for name in FIGURES if name not in _GAP_FIGURES)
+# Fields by the names of the figures; the report has further ones.
 Intervals = defstruct(
     "Intervals",
-    [
-        ("confidence", float),
-        ("resamples", int),
-        ("seed", int),
-        *((name, tuple[float, float]) for name in _ALWAYS),
-        *((name, tuple[float, float] | UnsetType, UNSET) for name in _GAP_FIGURES),
-    ],
+    [("confidence", float), ("resamples", int), ("seed", int), *((name, tuple[float, float]) for name in FIGURES)],
     forbid_unknown_fields=True,
 )
 Scores = defstruct(
@@ -71,8 +63,7 @@ Scores = defstruct(
         ("seconds", float),
         ("intervals", Intervals),
         *((name, Natural) for name in ("sentences", "scored", "failed", "errors", "skipped", "negative")),
-        *((name, float) for name in _ALWAYS),
-        *((name, float | UnsetType, UNSET) for name in _GAP_FIGURES),
+        *((name, float) for name in FIGURES),
         ("sentence_scores", list[dict[str, Any]] | UnsetType, UNSET),
     ],
 )
