@@ -419,7 +419,9 @@ def growth(make: Callable[[int], Any], use: Callable[[Any], object], size: int) 
         if slow < max(MOST_TIME * fast, 0.02):
             break
         fast, slow = max(fast, seconds(use, small)), min(slow, seconds(use, large))
-    memory = peak(use, large) / max(peak(use, small), 50_000)
+    # Tracing slows all down, and peaks vary less than times: half the size will do.
+    small, large = make(size // 2), make(2 * size)
+    memory = peak(use, large) / max(peak(use, small), 25_000)
     return memory, slow / max(fast, 0.02 / MOST_TIME)
 
 

@@ -161,6 +161,8 @@ def test_nothing_that_is_said_names_a_package_that_is_not_there() -> None:
     assert advised("(`pip install -e .`) pip install sapwood[web], pip install a.whl") == {"sapwood[web]"}
 
 
-@pytest.mark.parametrize("script", ["run", "nightly", "functions", "portability", "release", "supply", "checked"])
+@pytest.mark.parametrize(
+    "script", ["run", "nightly", "functions", "portability", "arm", "release", "supply", "checked"]
+)
 def test_scripts_are_shell(script: str) -> None:
     subprocess.run(["bash", "-n", REPOSITORY / ".ci" / script], check=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from sapwood.web.server import address_of, make_server, open_socket
+from sapwood.annotation.session import AnnotationSession
+from sapwood.web.api.annotator import AnnotationService, make_annotator
+from sapwood.web.server import address_of, hosts_of, make_server, make_server_of, open_socket
 from sapwood.web.service import Service
 
 WHY_NOT = "" if shutil.which("chromium") and shutil.which("chromedriver") else "chromium and chromedriver are missing"
@@ -19,18 +22,36 @@ WHY_NOT = "" if shutil.which("chromium") and shutil.which("chromedriver") else "
 @contextlib.contextmanager
 def serving(service: Service, **settings: Any) -> Iterator[str]:
     """Serve in a thread of this process; yields the address."""
+    with (
+        open_socket("127.0.0.1", 0) as listening,
+        running(make_server(service, listening, **settings), listening) as at,
+    ):
+        yield at
+
+
+@contextlib.contextmanager
+def annotating(session: AnnotationSession) -> Iterator[str]:
+    """Serve the annotator in a thread of this process; yields the address."""
+    service = AnnotationService(session)
     with open_socket("127.0.0.1", 0) as listening:
-        server = make_server(service, listening, **settings)
-        thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
-        thread.start()
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        try:
-            yield address_of(listening)
-        finally:
-            server.should_exit = True
-            thread.join(10)
+        application = make_annotator(service, hosts=hosts_of(listening))
+        with running(make_server_of(application, service.limits), listening) as address:
+            yield address
+
+
+@contextlib.contextmanager
+def running(server: Any, listening: socket.socket) -> Iterator[str]:
+    """Run a server in a thread; yields its address."""
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    try:
+        yield address_of(listening)
+    finally:
+        server.should_exit = True
+        thread.join(10)
 
 
 @contextlib.contextmanager

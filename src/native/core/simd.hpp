@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-#include "core/views.hpp"
+#include "core/index.hpp"
 
 namespace sapwood {
 

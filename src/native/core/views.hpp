@@ -17,11 +17,12 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
+#include "core/index.hpp"
+
 namespace sapwood {
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
-using Index = std::int64_t;
 
 // Where a triangular chart has the span (i, j).
 inline Index cell_of(Index i, Index j) { return j * (j - 1) / 2 + i; }

@@ -6,6 +6,7 @@
 
 #include "core/module.hpp"
 #include "core/simd.hpp"
+#include "core/views.hpp"
 
 namespace sapwood {
 namespace {

@@ -101,9 +101,17 @@ class BackgroundLearning:
         self._lock = threading.Lock()
         self._closing = False
         self._parser = given
+        self._taken: LearnedModel | None = None
         taken = self._read(_CURRENT)
         if taken is not None:
-            self._parser = Parser(self.folder / taken.model)
+            self._parser, self._taken = Parser(self.folder / taken.model), taken
+
+    @property
+    def name(self) -> str:
+        """Name of the present parser."""
+        if self._taken is not None:
+            return f"learned from {len(self._taken.trees)} trees"
+        return "right-branching" if self._parser is None else self.project.settings.model or "given"
 
     @property
     def parser(self) -> Parser | None:
@@ -195,7 +203,7 @@ class BackgroundLearning:
             if result.taken:
                 parser = Parser(self.folder / result.model)
                 _write_json(self.folder / _CURRENT, asdict(result))
-                self._parser = parser
+                self._parser, self._taken = parser, result
             _write_json(place / "result.json", asdict(result))
             self.last = result
             self._clean(place)

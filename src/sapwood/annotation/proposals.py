@@ -307,10 +307,13 @@ def _all_below(nodes: Sequence[MarkedNode], each: Iterable[bool]) -> list[bool]:
 def _between_children(nodes: Sequence[MarkedNode], whole: Sequence[bool]) -> set[tuple[int, int]]:
     """Return the spans of phrases that would be between a node and its confirmed children."""
     bounds: dict[int, list[int]] = {}
+    words: set[tuple[int, int]] = set()
     for one in nodes:
         if one.parent >= 0 and nodes[one.parent].mark & Mark.CHILDREN and not whole[one.parent]:
             bounds.setdefault(one.parent, [one.start]).append(one.end)
-    return {
+            if one.node.word is not None and nodes[one.parent].end - nodes[one.parent].start > 1:
+                words.add((one.start, one.end))
+    return words | {
         (start, end)
         for found in bounds.values()
         for place, start in enumerate(found)

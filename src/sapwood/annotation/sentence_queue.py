@@ -14,7 +14,6 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from sapwood.annotation.project import Project
-from sapwood.annotation.state import Mark
 from sapwood.errors import UsageError
 from sapwood.inference.parser import Parser
 from sapwood.learn.active_learning import choose, score_candidates
@@ -101,7 +100,7 @@ class SentenceQueue:
 
     def _has_doubts(self, number: int) -> bool:
         state = self.project.state(number)
-        return state is not None and bool(state.note or any(mark & Mark.UNSURE for mark in state.marks))
+        return state is not None and state.doubtful
 
     def _matching(self, pattern: str) -> set[int]:
         """Return the sentences whose trees or drafts match."""

@@ -101,6 +101,11 @@ class Annotation:
         """The words of the sentence."""
         return self.tree.words()
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether there is a note, or a node marked as unsure."""
+        return bool(self.note) or any(mark & Mark.UNSURE for mark in self.marks)
+
     def nodes(self) -> Iterator[MarkedNode]:
         """Yield the nodes in preorder, with their words and marks."""
         every = list(self.tree.nodes())

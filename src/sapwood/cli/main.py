@@ -27,6 +27,7 @@ _COMMANDS = {
     "serve": ("sapwood.cli.serve", "Explore models and treebanks in a browser."),
     "check": ("sapwood.cli.treebank.check", "Find probable annotation errors in a treebank."),
     "agree": ("sapwood.cli.treebank.agree", "Measure the agreement of two annotators."),
+    "annotate": ("sapwood.cli.treebank.annotate", "Annotate sentences in a browser, with a parser's help."),
     "select": ("sapwood.cli.treebank.select", "Select and parse the sentences to annotate next."),
     "convert": ("sapwood.cli.treebank.convert", "Convert trees between formats, normalise or binarise them."),
     "split": ("sapwood.cli.treebank.split", "Split a treebank into training, dev and test files."),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sapwood.web.server import LogFormat
     from sapwood.web.service import Limits
 
-_TOKEN = "SAPWOOD_TOKEN"
+TOKEN = "SAPWOOD_TOKEN"
 
 
 @click.command("serve", short_help="Explore models and treebanks in a browser.")
@@ -31,7 +31,7 @@ _TOKEN = "SAPWOOD_TOKEN"
 @click.option("--log", "logs", multiple=True, help="Training log to show, even while training is running. Repeatable.")
 @click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 listens on all interfaces.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, help="Port to listen on; 0 picks a free one.")
-@click.option("--token", help=f"Bearer token that API clients must send. [default: ${_TOKEN}, else none]")
+@click.option("--token", help=f"Bearer token that API clients must send. [default: ${TOKEN}, else none]")
 @common.limited_parser_options(timeout=10.0, max_memory="512M")
 @click.option("--max-words", type=POSITIVE, default=250, help="Maximum length of a sentence in words.")
 @click.option("--max-sentences", type=POSITIVE, default=1000, help="Maximum number of sentences per request.")
@@ -124,7 +124,7 @@ def command(
     from sapwood.web.service import Service
 
     common.check_inputs(*models_to_check(models), treebank)
-    token = _checked_token(token if token is not None else os.environ.get(_TOKEN))
+    token = checked_token(token if token is not None else os.environ.get(TOKEN))
     progress = common.make_progress(quiet)
     bad = BadTrees() if skip_bad else None
     # At least two, so that no request takes all of them.
@@ -137,6 +137,7 @@ def command(
             logs=logs,
             format=input_format,
             on_bad=bad,
+            gaps=common.gaps_option(),
             limits=_limits(**limits),
             threads=threads,
             token=token,
@@ -159,7 +160,7 @@ def command(
         )
 
 
-def _checked_token(token: str | None) -> str | None:
+def checked_token(token: str | None) -> str | None:
     """Return the token; raises `UsageError` if it cannot be sent in a header."""
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
         raise UsageError("--token: a token consists of printable ASCII characters, without surrounding spaces")

@@ -63,8 +63,9 @@ def _path(scope: Scope) -> str:
 
 
 def explorer_pages() -> dict[str, tuple[str, bytes]]:
-    """Return the explorer's files by path; `parse.html` is also served at the root."""
+    """Return the explorer's files by path; `parse.html` is also served at the root, and the annotator's page is not."""
     pages = read_pages(resources.files("sapwood.web") / "static")
+    del pages["/annotate"]
     pages["/"] = pages["/parse"]
     pages["/favicon.ico"] = pages["/static/icon.svg"]
     return pages

@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, cast
 
 from starlette.types import ASGIApp
@@ -93,8 +93,13 @@ def make_server(service: Service, listening: socket.socket, *, log_texts: bool =
     """Return a uvicorn server of a service's explorer."""
     from sapwood.web.application import make_explorer
 
-    hosts = _LOOPBACK_NAMES if is_loopback(listening) else None
-    return make_server_of(make_explorer(service, hosts=hosts, log_texts=log_texts), service.limits, http=http)
+    application = make_explorer(service, hosts=hosts_of(listening), log_texts=log_texts)
+    return make_server_of(application, service.limits, http=http)
+
+
+def hosts_of(listening: socket.socket) -> Collection[str] | None:
+    """Return the host names that clients of a socket may use; None: any."""
+    return _LOOPBACK_NAMES if is_loopback(listening) else None
 
 
 def make_server_of(application: ASGIApp, limits: Limits, *, http: str = "auto") -> Any:

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from helpers.browser import WHY_NOT
+from helpers.gap_trees import random_gap_tree
 from sapwood.trees.drawing.layout import lay_out
 from sapwood.trees.tree import Tree
 
@@ -43,6 +44,9 @@ def test_they_agree(page):
     english, hebrew = ["a", "dog", "antidisestablishmentarianism"], ["שלום", "עולם", "a"]
     trees = [random_tree(rng, rng.randint(0, 5), hebrew if number % 4 == 0 else english) for number in range(120)]
     trees.append(Tree.parse("(A-VERY-LONG-LABEL (X a))"))
+    gaps = [random_gap_tree(rng, rng.randint(3, 20), ("S", "NP", "A-VERY-LONG-LABEL")) for _ in range(60)]
+    assert sum(tree.has_gaps for tree in gaps) > 20
+    trees += gaps
     page.open("parse")
     found = page.driver.execute_async_script(SCRIPT, [str(tree) for tree in trees], GAP)
     assert isinstance(found, list), found

@@ -184,7 +184,7 @@ def score_unlabelled(gold: str, predicted: str, input_format: str, progress: Pro
             scorer.add(len(row.tokens), heads=(row.heads, kept_heads(one.heads, keep)))
         return scorer.result()
     normaliser = Normaliser()
-    trees = [list(read_trees(path, format=input_format)) for path in (gold, predicted)]
+    trees = [list(read_trees(path, format=input_format, gaps=common.gaps_option())) for path in (gold, predicted)]
     if len(trees[0]) != len(trees[1]):
         raise InputError(
             f"{name_of(gold)} has {len(trees[0])} trees, {name_of(predicted)} has {len(trees[1])}; they must line up"

@@ -286,9 +286,11 @@ def read_tables(
         first += len(some)
 
 
-def read_table(path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad | None = None) -> TreeTable:
+def read_table(
+    path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad | None = None, gaps: Gaps = "keep"
+) -> TreeTable:
     """Return all trees of a file in one table."""
-    tables = list(read_tables(path, format=format, on_bad=on_bad))
+    tables = list(read_tables(path, format=format, on_bad=on_bad, gaps=gaps))
     if len(tables) == 1:
         return tables[0]
     if not tables:

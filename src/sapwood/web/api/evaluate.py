@@ -50,10 +50,18 @@ class EvaluateRequest(Message):
                 raise ValueError(f"{name} cannot be used with predicted trees")
 
 
-# Fields by the names of the figures; the report has further ones.
+# Fields by the names of the figures, some of which are only for trees with gaps; the report has further ones.
+_GAP_FIGURES = tuple(name for name in FIGURES if name.startswith("disc_"))
+_ALWAYS = tuple(name for name in FIGURES if name not in _GAP_FIGURES)
 Intervals = defstruct(
     "Intervals",
-    [("confidence", float), ("resamples", int), ("seed", int), *((name, tuple[float, float]) for name in FIGURES)],
+    [
+        ("confidence", float),
+        ("resamples", int),
+        ("seed", int),
+        *((name, tuple[float, float]) for name in _ALWAYS),
+        *((name, tuple[float, float] | UnsetType, UNSET) for name in _GAP_FIGURES),
+    ],
     forbid_unknown_fields=True,
 )
 Scores = defstruct(
@@ -63,7 +71,8 @@ Scores = defstruct(
         ("seconds", float),
         ("intervals", Intervals),
         *((name, Natural) for name in ("sentences", "scored", "failed", "errors", "skipped", "negative")),
-        *((name, float) for name in FIGURES),
+        *((name, float) for name in _ALWAYS),
+        *((name, float | UnsetType, UNSET) for name in _GAP_FIGURES),
         ("sentence_scores", list[dict[str, Any]] | UnsetType, UNSET),
     ],
 )

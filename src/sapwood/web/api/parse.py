@@ -76,6 +76,7 @@ Warnings: TypeAlias = Annotated[
     list[str], Meta(description="Remarks on the sentences, such as words that are not tokens.")
 ]
 NumberOrNull: TypeAlias = float | None
+Gaps: TypeAlias = Annotated[bool | UnsetType, Meta(description="True for a tree with gaps, which is in discbracket.")]
 
 
 class ScoredTree(Message):
@@ -83,6 +84,7 @@ class ScoredTree(Message):
 
     tree: str
     log_probability: float
+    gaps: Gaps = UNSET
 
 
 class ParsedSentence(Message, kw_only=True):
@@ -91,6 +93,7 @@ class ParsedSentence(Message, kw_only=True):
     words: list[str]
     offsets: list[tuple[Natural, Natural]] | UnsetType = UNSET
     tree: str | None
+    gaps: Gaps = UNSET
     log_probability: NumberOrNull
     status: Annotated[
         Literal[Status, "no parse"],
@@ -255,7 +258,7 @@ def _marginals(request: Request[MarginalsRequest], parser: Parser, sentence: Giv
 def _k_best(request: Request[KBestRequest], parser: Parser, sentence: GivenSentence) -> BestTrees:
     words = _words_of_forest(sentence, parser)
     found = parser.k_best(sentence.tokens, request.body.count, phrases=sentence.phrases)
-    return BestTrees(words, [ScoredTree(str(tree), score) for tree, score in found])
+    return BestTrees(words, [ScoredTree(str(tree), score, tree.has_gaps or UNSET) for tree, score in found])
 
 
 def _sample(request: Request[SampleRequest], parser: Parser, sentence: GivenSentence) -> SampledTrees:

@@ -1,9 +1,33 @@
-// Trees: from brackets to nodes and back. A node has label, children or word, start and end.
+// Trees: from brackets to nodes and back. A node has label, children or word, start and end. Trees with gaps are in
+// discbracket, with the position of each word; their nodes have the words from start to end, or some of them, and their
+// root is marked by `crosses`.
 
 const PIECE = /[()]|[^()\s]+/g;
+const PLACED = /^(\d{1,9})=(.+)$/s;
 
 // Read one tree; `words`, if given, are what stands at the leaves, in place of how brackets spell them.
 export function readTree(text, words) {
+  const root = readBrackets(text, words);
+  const leaves = nodesOf(root).filter((node) => node.word !== null);
+  const found = leaves.map((node) => PLACED.exec(node.spelled));
+  const order = found.map((match) => (match ? Number(match[1]) : -1));
+  const inOrder = order.every((place, i) => place === i);
+  if (inOrder || [...order].sort((a, b) => a - b).some((place, i) => place !== i)) return root;
+  leaves.forEach((node, i) => {
+    node.start = order[i];
+    node.end = order[i] + 1;
+    node.word = words?.[order[i]] ?? found[i][2].replaceAll("#LRB#", "(").replaceAll("#RRB#", ")");
+  });
+  for (const node of nodesOf(root).reverse()) {
+    if (node.word !== null) continue;
+    node.start = Math.min(...node.children.map((child) => child.start));
+    node.end = Math.max(...node.children.map((child) => child.end));
+  }
+  root.crosses = true;
+  return root;
+}
+
+function readBrackets(text, words) {
   const stack = [];
   let root = null;
   let position = 0;
@@ -24,6 +48,7 @@ export function readTree(text, words) {
       opened = false;
     } else {
       stack.at(-1).word = words?.[position] ?? piece;
+      stack.at(-1).spelled = piece;
       position += 1;
     }
   }
@@ -42,7 +67,8 @@ export function nodesOf(root) {
   return found;
 }
 
-export const wordsOf = (root) => nodesOf(root).filter((node) => node.word !== null).map((node) => node.word);
+export const leavesOf = (root) => nodesOf(root).filter((node) => node.word !== null).sort((a, b) => a.start - b.start);
+export const wordsOf = (root) => leavesOf(root).map((node) => node.word);
 export const keyOf = (node) => `${node.start} ${node.end} ${node.label}${node.word === null ? "" : " tag"}`;
 
 // The nodes of one tree that are not in the other; the same bracket twice counts twice.

@@ -225,9 +225,9 @@ function chosenTheme() {
   return localStorage.getItem("sapwood-theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 }
 
-export async function frame() {
+// The bar at the top: the brand, links, and the choice between light and dark. Returns the place of the links.
+export function topBar() {
   document.documentElement.dataset.theme = chosenTheme();
-  const here = location.pathname === "/" ? "/parse" : location.pathname;
   const nav = element("nav", { class: "pages", "aria-label": "Pages" });
   const toggle = element("button", { class: "icon", type: "button", title: "Light or dark", "aria-label": "Switch between light and dark" });
   const paint = () => (toggle.textContent = document.documentElement.dataset.theme === "dark" ? "☀" : "☾");
@@ -243,6 +243,12 @@ export async function frame() {
     nav,
     toggle,
   );
+  return nav;
+}
+
+export async function frame() {
+  const here = location.pathname === "/" ? "/parse" : location.pathname;
+  const nav = topBar();
   const info = await api("info");
   explainBy(...info.models, info.treebank);
   nav.append(

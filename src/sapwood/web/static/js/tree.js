@@ -2,7 +2,7 @@
 // until the rest is large enough to be read.
 
 import { element, explanations, hint, percent, shorten, shortenMiddle, svg } from "./common.js";
-import { keyOf, nodesOf } from "./brackets.js";
+import { keyOf, nodesOf, wordsOf } from "./brackets.js";
 import { isRightToLeft, layOut } from "./layout.js";
 
 // The height of a row, and of one of a deep tree.
@@ -78,17 +78,15 @@ function above(node) {
 }
 
 function wordsBelow(node) {
-  return nodesOf(node)
-    .filter((one) => one.word !== null)
-    .map((one) => one.word)
-    .join(" ");
+  return wordsOf(node).join(" ");
 }
 
 export class TreeView {
   // `posterior(node)` is a number or undefined, `classes(node)` more names for a node, `act(node, event)` what a click
-  // or Enter does, `describe` the words that a screen reader gets for the whole. Nodes with classes are not folded away.
-  constructor({ height = "tall", posterior = () => undefined, classes = () => [], act, describe = "", tools = true } = {}) {
-    Object.assign(this, { posterior, classes, act, collapsed: new Set(), opened: 0, size: SIZES[height] });
+  // or Enter does, `describe` the words that a screen reader gets for the whole. `marked` nodes, by default those with
+  // classes, are not folded away.
+  constructor({ height = "tall", posterior = () => undefined, classes = () => [], marked = (node) => this.classes(node).length > 0, act, describe = "", tools = true } = {}) {
+    Object.assign(this, { posterior, classes, marked, act, collapsed: new Set(), opened: 0, size: SIZES[height] });
     this.layer = svg("g");
     this.drawing = svg("svg", { class: "tree", role: "group", "aria-label": `Tree. ${describe}` }, this.layer);
     this.frame = element("div", { class: `tree-frame ${height}` }, this.drawing);
@@ -143,7 +141,7 @@ export class TreeView {
       for (const node of inner) folded.add(node);
       // Something is seen in any case: the first phrase with several children.
       for (let at = root; at && (at === root || folded.delete(at)); ) at = at.children.length === 1 ? at.children[0] : null;
-      const marked = nodesOf(root).filter((node) => node !== root && this.classes(node).length);
+      const marked = nodesOf(root).filter((node) => node !== root && this.marked(node));
       const ways = marked.map((node) => above(node));
       const [way] = ways;
       const closed = (way ?? []).filter((node) => folded.delete(node));

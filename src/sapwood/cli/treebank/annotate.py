@@ -1,0 +1,167 @@
+"""`sapwood annotate`."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sapwood.cli.options import common
+from sapwood.cli.serve import TOKEN, checked_token, models_to_check
+from sapwood.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sapwood.inference.parser import Parser
+    from sapwood.trees.formats.registry import InputFormat
+    from sapwood.trees.tokenise.lines import Lines
+    from sapwood.trees.tree import Tree
+
+_SETTINGS = ("model", "retrain_after", "keep_tags", "layout")
+
+
+@click.command("annotate", short_help="Annotate sentences in a browser, with a parser's help.")
+@click.argument("project")
+@click.option("--text", help="Text to annotate: plain text, which is tokenised. Added to the project.")
+@click.option("--trees", help="Trees to correct. Added to the project.")
+@click.option("-m", "--model", help="Parser to begin with. [default: none; trees branch to the right]")
+@click.option(
+    "--tokeniser", help="Tokeniser of --text: penn, blanks, characters, spacy:de. [default: the model's, else penn]"
+)
+@common.lines_option
+@click.option(
+    "--retrain-after",
+    type=click.IntRange(min=0),
+    help="Train a parser after every N accepted trees; 0: only on request. [default: 10]",
+)
+@click.option("--keep-tag", "keep_tags", multiple=True, help="Function tag that parsers learn, as -SBJ. Repeatable.")
+@click.option(
+    "--layout",
+    type=click.Choice(["lines", "indented"]),
+    help="Write trees on one line each, or indented. [default: lines]",
+)
+@click.option("--annotator", help="Name in the journal. [default: the user's]")
+@click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 listens on all interfaces.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8766, help="Port to listen on; 0 picks a free one.")
+@click.option("--token", help=f"Bearer token that the page must send. [default: ${TOKEN}, else none]")
+@common.format_option
+@common.quiet_option
+def command(
+    project: str,
+    text: str | None,
+    trees: str | None,
+    model: str | None,
+    tokeniser: str | None,
+    lines: Lines | None,
+    retrain_after: int | None,
+    keep_tags: tuple[str, ...],
+    layout: str | None,
+    annotator: str | None,
+    host: str,
+    port: int,
+    token: str | None,
+    input_format: InputFormat,
+    quiet: bool,
+) -> None:
+    """Annotate the sentences of PROJECT in a browser, until Ctrl-C.
+
+    PROJECT is a folder of plain files: sentences, accepted trees (trees.mrg), and a journal of every action, which is
+    on disk before the page shows it. It is made from --text or --trees. After each correction the rest of the sentence
+    is parsed again under what is confirmed. A parser is trained in the background on the trees that were accepted, and
+    takes over when it is better. The page opens at the printed address; press ? in it for the keys.
+
+    \b
+    Examples:
+      sapwood annotate mine/ --text novel.txt
+      sapwood annotate mine/
+      sapwood annotate news/ --trees drafts.mrg -m en
+    """
+    from sapwood.annotation.project import Project
+    from sapwood.annotation.session import AnnotationSession
+    from sapwood.web.api.annotator import AnnotationService, make_annotator
+    from sapwood.web.server import address_of, hosts_of, is_loopback, make_server_of, open_socket
+
+    common.check_inputs(*models_to_check((model,) if model else ()), text, trees)
+    token = checked_token(token if token is not None else os.environ.get(TOKEN))
+    progress = common.make_progress(quiet)
+    settings = {"model": model, "retrain_after": retrain_after, "keep_tags": keep_tags or None, "layout": layout}
+    with open_socket(host, port) as listening:
+        parser = _prepare(project, text, trees, settings, tokeniser, lines, input_format)
+        with Project(project, annotator=_name() if annotator is None else annotator) as opened:
+            counted = f"{len(opened):,} sentences, {sum(1 for _ in opened.trees()):,} accepted"
+            progress.note(f"{project}: {counted}")
+            for message in opened.messages:
+                progress.note(message)
+            if not is_loopback(listening) and token is None:
+                progress.note("this address is reachable by others, and no token is required (--token)")
+            session = AnnotationSession(opened, parser)
+            try:
+                service = AnnotationService(session, token=token)
+                server = make_server_of(make_annotator(service, hosts=hosts_of(listening)), service.limits)
+                click.echo(f"sapwood: annotate at {address_of(listening)} (end with Ctrl-C)")
+                sys.stdout.flush()
+                with contextlib.suppress(KeyboardInterrupt):  # re-raised by uvicorn after shutdown
+                    server.run(sockets=[listening])
+            finally:
+                session.close()
+
+
+def _prepare(
+    project: str,
+    text: str | None,
+    trees: str | None,
+    settings: Mapping[str, object],
+    tokeniser: str | None,
+    lines: Lines | None,
+    input_format: InputFormat,
+) -> Parser | None:
+    """Make or extend a project, and return the parser to begin with."""
+    from sapwood.annotation.project import SETTINGS, Project, ProjectSettings
+    from sapwood.inference.parser import Parser
+    from sapwood.model.installed import find_model
+    from sapwood.trees.formats.registry import read_trees
+
+    path = Path(project) / SETTINGS
+    given = {name: value for name, value in settings.items() if value is not None}
+    if not path.is_file() and text is None and trees is None:
+        raise InputError(f"{project}: not an annotation project; make one with --text or --trees")
+    if tokeniser is not None and text is None:
+        raise UsageError("--tokeniser is for --text")
+    before = ProjectSettings.read(path) if path.is_file() else ProjectSettings()
+    after = ProjectSettings(**{**asdict(before), **given})
+    parser = None if after.model is None else Parser(find_model(after.model))
+    if text is not None or trees is not None or after != before:
+        drafts: Iterator[Tree] = iter(()) if trees is None else read_trees(trees, format=input_format)
+        sentences = iter(()) if text is None else _tokenised(text, tokeniser, lines, parser)
+        Project.create(project, sentences=sentences, drafts=drafts, settings=after)
+    return parser
+
+
+def _tokenised(text: str, tokeniser: str | None, lines: Lines | None, parser: Parser | None) -> Iterator[list[str]]:
+    """Yield the sentences of a file."""
+    from sapwood.storage.files import read_lines
+    from sapwood.trees.tokenise.lines import tokenise_lines
+    from sapwood.trees.tokenise.registry import PENN, find_tokeniser
+
+    read = (line for _, line in read_lines(text))
+    if tokeniser is None and parser is not None:
+        found = parser.tokenise(read, lines=lines)
+    else:
+        found = tokenise_lines(find_tokeniser(tokeniser or PENN), read, lines or "auto")
+    for tokens in found:
+        yield [token.word for token in tokens]
+
+
+def _name() -> str:
+    """Return the name of the user, if there is one."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
