@@ -29,7 +29,7 @@ slow = pytest.mark.slow
 WITH_DATA = dict.fromkeys(
     [
         "accuracy", "annotating", "crf_groups", "engine", "gaps", "half_annotated", "held_out", "kbest", "kills",
-        "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "serve", "sizes", "spectral",
+        "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "reparsing", "serve", "sizes", "spectral",
         "spectral_weights", "state_search", "table1", "table2", "tagging", "without_trees",
     ],
     "{nowhere}",
@@ -54,6 +54,12 @@ RUNS = [
             r" +2 ",
         ],
         id="engine",
+    ),
+    pytest.param(
+        "reparsing",
+        "{trees}/dev.mrg --words 2 30 --sentences 4 --corrections 1",
+        [rf"corrections +{NUMBER}", rf"p95_cpu_ms +{NUMBER}", rf"p95_wall_ms +{NUMBER}"],
+        id="reparsing",
     ),
     pytest.param(
         "sizes",
