@@ -29,7 +29,8 @@ slow = pytest.mark.slow
 WITH_DATA = dict.fromkeys(
     [
         "accuracy", "annotating", "crf_groups", "engine", "gaps", "half_annotated", "held_out", "kbest", "kills",
-        "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "reparsing", "serve", "sizes", "spectral",
+        "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "reparsing",
+        "serve", "sizes", "spectral",
         "spectral_weights", "state_search", "table1", "table2", "tagging", "without_trees",
     ],
     "{nowhere}",

@@ -1,6 +1,7 @@
 """Pictures of every page, light and dark, wide and narrow: `python tests/helpers/screenshots.py DIRECTORY`.
 
-With `--docs` those of the documentation are made: `python tests/helpers/screenshots.py --docs docs/pictures`.
+With `--docs` those of the documentation are made: `python tests/helpers/screenshots.py --docs docs/pictures`; with
+`--annotator` those of the annotator.
 """
 
 from __future__ import annotations
@@ -14,8 +15,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from helpers.browser import WHY_NOT, browsing, resize, serving
+from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.common.by import By
+
+import sapwood
+from helpers.browser import WHY_NOT, annotating, browsing, resize, serving
 from helpers.made_treebank import TEXT, made_treebank
+from sapwood.annotation.project import Project, ProjectSettings
+from sapwood.annotation.session import AnnotationSession
 from sapwood.learn.pivot import Pivot
 from sapwood.learn.spectral import Spectral
 from sapwood.lm import count_text
@@ -101,13 +108,63 @@ def show(driver: Any, address: str, page: tuple[str, str, str, str]) -> None:
     time.sleep(1.0)
 
 
+TO_ANNOTATE = [
+    "She saw the old man with the telescope in the garden .",
+    "The engineers who tested the bridge said that nobody could be sure how long it would stand .",
+    "Birds sing in the old garden .",
+    LONG.replace(",", " ,").replace(".", " ."),
+]
+
+
+def picture_annotator(folder: Path) -> None:
+    """Make the pictures of the annotator: a tree, a label that is chosen, and what a correction repairs."""
+    with tempfile.TemporaryDirectory() as place:
+        settings = ProjectSettings(model="en")
+        Project.create(f"{place}/letters", sentences=[text.split() for text in TO_ANNOTATE], settings=settings)
+        session = AnnotationSession(Project(f"{place}/letters", annotator="Anna"), sapwood.Parser())
+        session.queue.join()
+        with annotating(session) as address, browsing() as driver:
+            resize(driver, 1200, 960)
+
+            def take(name: str) -> None:
+                time.sleep(0.8)
+                driver.save_screenshot(str(folder / f"annotate-{name}.png"))
+                shrink(folder / f"annotate-{name}.png")
+
+            driver.get(f"{address}#1")
+            time.sleep(1.5)
+            take("tree")
+            words = [driver.find_element(By.CSS_SELECTOR, f'[data-at="{at}"]') for at in (2, 7)]
+            ActionChains(driver).click_and_hold(words[0]).move_to_element(words[1]).release().perform()
+            ActionChains(driver).send_keys("m").perform()
+            time.sleep(0.3)
+            ActionChains(driver).send_keys("noun").perform()
+            take("label")
+            ActionChains(driver).send_keys(Keys.ENTER).perform()
+            take("corrected")
+        session.close()
+
+
+def shrink(path: Path) -> None:
+    """Write a picture with fewer colours."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(200, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
+
+
 def main() -> None:
     """Make the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--docs", action="store_true", help="those of the documentation alone")
     parser.add_argument("--only", nargs="*", choices=[page[0] for page in PAGES], help="these pages alone")
+    parser.add_argument("--annotator", action="store_true", help="those of the annotator alone")
     options = parser.parse_args()
+    if options.annotator:
+        picture_annotator(options.directory)
+        return
     pages = [page for page in PAGES if not options.only or page[0] in options.only]
     if WHY_NOT:
         sys.exit(WHY_NOT)

@@ -1,6 +1,6 @@
 // The annotator: a list of sentences, and the tree of one, which the mouse and the keyboard edit alike.
 
-import { api, element, explainBy, find, openMenu, percent, place, Problem, save, say, shorten, show, topBar } from "./common.js";
+import { api, element, explainBy, find, hint, openMenu, percent, place, Problem, save, say, shorten, show, topBar } from "./common.js";
 import { difference, nodesOf, readTree } from "./brackets.js";
 import { CHILDREN, chooseLabel, EditorView, LABEL, UNSURE } from "./editor.js";
 
@@ -149,8 +149,9 @@ async function open(number) {
   }
 }
 
-function draw(answer, isOther) {
-  const span = isOther || !view.root ? null : `${view.current.start} ${view.current.end} ${view.current.label}`;
+// Show a sentence; of the same one, the node at `span`, by default the present one, stays chosen.
+function draw(answer, isOther, span = null) {
+  if (!isOther && view.root) span ??= `${view.current.start} ${view.current.end} ${view.current.label}`;
   sentence = answer;
   if (Number(location.hash.slice(1)) !== answer.number) history.replaceState(null, "", `#${answer.number}`);
   probable = new Map(answer.phrases.map(([from, to, label, p]) => [`${from} ${to} ${label}`, p]));
@@ -184,6 +185,7 @@ function draw(answer, isOther) {
     if (hadFocus) view.focus(view.current);
   }
   paintWords();
+  hint();
   find("#tree").dataset.revision = answer.revision;
   for (const button of find("#tools").children) button.disabled = button.dataset.edit === "undo" ? !answer.can_undo : button.dataset.edit === "redo" && !answer.can_redo;
   tell(answer.messages, answer.problem);
@@ -249,7 +251,8 @@ async function actNow(edit, needed, said) {
     const more = needed();
     if (!more) return;
     const answer = await api("annotate/act", { number: sentence.number, revision: sentence.revision, edit, window: WINDOW, ...more });
-    draw(answer, false);
+    const span = edit === "make" ? `${more.start} ${more.end} ${more.label}` : edit === "relabel" ? `${view.current.start} ${view.current.end} ${more.label}` : null;
+    draw(answer, false, span);
     if (!answer.stale) find("#saved").textContent = `saved: ${said || edit}`;
     refreshRow(answer);
   } catch (error) {

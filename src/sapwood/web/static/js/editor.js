@@ -1,6 +1,6 @@
 // The tree as it is edited: the node that is chosen, the words that are selected, and subtrees that are dragged.
 
-import { element, openMenu } from "./common.js";
+import { element, hint, openMenu } from "./common.js";
 import { keyOf, nodesOf } from "./brackets.js";
 import { TreeView } from "./tree.js";
 
@@ -51,7 +51,9 @@ export class EditorView extends TreeView {
     const had = this.frame.contains(document.activeElement) && document.activeElement.closest(".node");
     super.draw();
     this.paint();
-    if (had) this.groups.get(this.current)?.focus({ preventScroll: true });
+    if (!had) return;
+    this.groups.get(this.current)?.focus({ preventScroll: true });
+    hint(); // nobody asked for it
   }
 
   choose(node, x, y, extend = false) {
