@@ -111,7 +111,7 @@ class BackgroundLearning:
         """Name of the present parser."""
         if self._taken is not None:
             return f"learned from {len(self._taken.trees)} trees"
-        return "right-branching" if self._parser is None else self.project.settings.model or "given"
+        return "none yet: trees branch to the right" if self._parser is None else self.project.settings.model or "given"
 
     @property
     def parser(self) -> Parser | None:

@@ -24,6 +24,12 @@ from sapwood.trees.tree import Tree
 
 # A sentence counts as open in another window for this long after it was last asked for.
 _OPEN_SECONDS = 600.0
+# Labels to choose from where neither a parser nor a tree has any: those of the Penn Treebank.
+_PHRASES = ("S", "NP", "VP", "PP", "ADJP", "ADVP", "SBAR", "SBARQ", "SQ", "SINV", "WHNP", "WHPP", "WHADVP", "WHADJP",
+            "QP", "PRT", "PRN", "CONJP", "INTJ", "FRAG", "UCP", "X")  # fmt: skip
+_TAGS = ("NN", "NNS", "NNP", "NNPS", "DT", "IN", "JJ", "JJR", "JJS", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "MD",
+         "RB", "RBR", "RBS", "RP", "PRP", "PRP$", "WDT", "WP", "WP$", "WRB", "CC", "CD", "EX", "PDT", "POS", "TO", "UH",
+         "FW", "SYM", ".", ",", ":", "``", "''", "-LRB-", "-RRB-", "$")  # fmt: skip
 # Time between two attempts to write the accepted trees.
 _SAVE_SECONDS = 2.0
 
@@ -84,6 +90,8 @@ class AnnotationSession:
         # The window that has each sentence, and since when.
         self._windows: dict[int, tuple[str, float]] = {}
         self._saved = 0.0
+        # Number of accepted trees, parser, and the labels that were found with them.
+        self._labels: tuple[int, Parser | None, dict[str, list[str]]] = (-1, None, {})
         self.problem = ""
         self.queue.renew(self.learning.parser)
         self.learning.start()
@@ -200,21 +208,29 @@ class AnnotationSession:
         return {status: found[status] for status in ("new", "begun", "done", "skipped")}
 
     def labels(self) -> dict[str, list[str]]:
-        """Return the labels of phrases and the tags: those of the parser, and of the trees; frequent ones first."""
+        """Return the labels of phrases and the tags, frequent ones first: those of trees and of the parser.
+
+        Before there is a parser they are joined by those of the Penn Treebank.
+        """
+        parser = self.learning.parser
+        done = sum(1 for _ in self.project.trees())
+        if (self._labels[0], self._labels[1]) == (done, parser):
+            return self._labels[2]
         phrases, tags = Counter[str](), Counter[str]()
         for number in range(1, len(self.project) + 1):
             state = self.project.state(number)
             tree = self.project.draft(number) if state is None else state.tree
             for node in () if tree is None else tree.nodes():
                 (phrases if node.word is None else tags)[node.label] += 1
-        parser = self.learning.parser
-        known = [] if parser is None else parser.labels
-        root = "ROOT"
+        known = (_PHRASES, _TAGS) if parser is None else (parser.labels, sorted(parser.tags))
         found = {
-            "labels": [*dict.fromkeys([*(label for label, _ in phrases.most_common()), *known])],
-            "tags": [*dict.fromkeys([*(tag for tag, _ in tags.most_common()), *sorted(parser.tags if parser else ())])],
+            kind: [
+                one for one in dict.fromkeys([*(label for label, _ in counts.most_common()), *more]) if one != "ROOT"
+            ]
+            for kind, counts, more in zip(("labels", "tags"), (phrases, tags), known, strict=True)
         }
-        return {kind: [label for label in labels if label != root] for kind, labels in found.items()}
+        self._labels = done, parser, found
+        return found
 
     def export(self, to: str, *, first: int | None = None) -> str:
         """Return the accepted trees in a format of `sapwood convert`."""

@@ -201,11 +201,9 @@ def _project(request: Request[NoContent]) -> ProjectAnswer:
 def _learning(session: AnnotationSession) -> LearningAnswer:
     learning, last = session.learning, session.learning.last
     state = learning.state
-    parser = learning.parser
-    model = "" if parser is None else learning.name
     scores = (None, None, 0) if last is None else (last.before, last.after, last.new)
     trees = 0 if last is None else len(last.trees)
-    return LearningAnswer(model, trees, learning.waiting(), state.running, state.step, state.problem, *scores)
+    return LearningAnswer(learning.name, trees, learning.waiting(), state.running, state.step, state.problem, *scores)
 
 
 def _queue(request: Request[QueueRequest]) -> QueueAnswer:
