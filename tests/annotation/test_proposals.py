@@ -81,9 +81,29 @@ def test_without_a_parse_nothing_changes(parsed, monkeypatch):
         raise sapwood.errors.NoParse
 
     monkeypatch.setattr(parsed.parser, "parse_one", fail)
+    monkeypatch.setattr(parsed.parser, "posteriors", lambda *_, **__: [])
     found = parsed.propose(start)
     assert not found.parsed
     assert found.annotation is start
+
+
+def test_what_the_grammar_cannot_build_does_not_undo_the_rest():
+    trees = [
+        sapwood.Tree.parse(line)
+        for line in (
+            "(S (NP (D the) (N dog)) (VP (V saw) (NP (D the) (N cat))))",
+            "(S (NP (D the) (N man)) (VP (V ran) (PP (P with) (NP (D the) (N dog)))))",
+            "(S (NP (D a) (N cat)) (VP (V saw) (NP (D a) (N man)) (PP (P with) (NP (D a) (N dog)))))",
+        )
+    ]
+    proposer = ParserProposer(sapwood.Parser(sapwood.train(trees, method="pcfg")))
+    start = proposer.start(["the", "man", "saw", "a", "dog", "with", "the", "cat"])
+    # No rule makes such a phrase, which crosses others.
+    made = apply(start, "make", start=2, end=5, label="ADVP")
+    found = proposer.propose(made)
+    assert found.parsed
+    spans = found.annotation.tree.spans()
+    assert {(2, 5, "ADVP"), (0, 2, "NP"), (3, 5, "NP"), (5, 8, "PP"), (6, 8, "NP")} <= set(spans)
 
 
 def test_children_that_were_moved_stay(parsed):

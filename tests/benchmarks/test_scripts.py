@@ -28,9 +28,9 @@ slow = pytest.mark.slow
 # Scripts that need data, and the arguments that name data which is not there.
 WITH_DATA = dict.fromkeys(
     [
-        "accuracy", "annotating", "crf_groups", "engine", "gaps", "half_annotated", "held_out", "kbest", "kills",
-        "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "reparsing",
-        "serve", "sizes", "spectral",
+        "accuracy", "annotating", "annotation", "crf_groups", "engine", "gaps", "half_annotated", "held_out", "kbest",
+        "kills", "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "reparsing", "serve",
+        "sizes", "spectral",
         "spectral_weights", "state_search", "table1", "table2", "tagging", "without_trees",
     ],
     "{nowhere}",
@@ -313,6 +313,13 @@ RUNS = [
         "{trees} --trees 20 --more 10 --draws 0 --diversity 0.5 --results {new}/a.jsonl",
         [rf"\| 0 \| chosen 0\.5 \| 10 \| {NUMBER} \|", rf"\| 0 \| random 2 \| 10 \| {NUMBER} \|"],
         id="annotating",
+        marks=slow,
+    ),
+    pytest.param(
+        "annotation",
+        "{trees} --trees 0 20 --seeds 0 --sentences 5 --method pcfg --store {new}/a.jsonl --picture {new}/a.svg",
+        [rf"\| 0 \| 0 \| {NUMBER} \|", rf"\| 20 \| mean \| {NUMBER} \|"],
+        id="annotation",
         marks=slow,
     ),
     pytest.param(

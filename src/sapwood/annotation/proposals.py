@@ -3,19 +3,23 @@
 With a parser, everything that is confirmed becomes a requirement (`sapwood.inference.constraints`): a confirmed phrase
 is required, confirmed children forbid all phrases between them and their parent, and a whole subtree has no other
 phrases. Labels that the parser does not know are required as phrases with any label, and put in place afterwards; so
-are phrases that the grammar cannot build. In any case, **what is confirmed is in the proposal**; if there is no such
-parse, the tree stays as it is.
+are phrases that the grammar cannot build. If the grammar has no parse with everything that is confirmed, the proposal
+is the tree of the phrases that are probable under less of it (`sapwood.annotation.expected_tree`). In any case, **what
+is confirmed is in the proposal**; if there is no parse at all, the tree stays as it is.
 
 Without a parser, what is open branches to the right, under the label `X`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from sapwood.annotation.expected_tree import expected_tree
 from sapwood.annotation.state import Annotation, Mark, MarkedNode, cross, is_confirmed, nest
 from sapwood.errors import NoParse, OutOfMemory, TimedOut
 from sapwood.inference.constraints import Phrase, Requirement, Subtree
@@ -91,16 +95,21 @@ class ParserProposer:
         """Return the best parse with what is confirmed."""
         if all(is_confirmed(one) for one in annotation.nodes()):
             return ProposedAnnotation(annotation, True)
-        for tokens, required in self._requirements(annotation):
+        for number, (tokens, required) in enumerate(self._requirements(annotation)):
             try:
-                tree = self.parser.parse_one(tokens, phrases=required, check_tokens=False).tree
+                tree = None
+                if number == 0:
+                    tree = self.parser.parse_one(tokens, phrases=required, check_tokens=False).tree
+                phrases = self.parser.posteriors(tokens, phrases=required, least=_LEAST)
             except NoParse:
                 continue
             except (OutOfMemory, TimedOut):
                 break
-            assert tree is not None
+            if tree is None:
+                if not phrases:
+                    continue
+                tree = self._expected_tree(annotation, phrases)
             if (found := self._impose(annotation, tree)) is not None:
-                phrases = self.parser.posteriors(tokens, phrases=required, least=_LEAST)
                 return ProposedAnnotation(found, True, tuple(phrases))
         return ProposedAnnotation(annotation, False)
 
@@ -127,6 +136,28 @@ class ParserProposer:
                 return list(dict.fromkeys(trees))[:count]
         return []
 
+    def _expected_tree(self, annotation: Annotation, phrases: Sequence[Marginal]) -> Tree:
+        """Return the tree of the most probable phrases that has all that is confirmed."""
+        required = {
+            (one.start, one.end): one.node.label
+            for one in annotation.nodes()
+            if one.node.word is None and one.parent >= 0 and one.mark & Mark.LABEL
+        }
+        root = self.parser.grammar.transform.root
+        absent = {(one.start, one.end, one.label) for one in annotation.absent}
+        allowed = [one for one in phrases if not {(*one[:2], None), one[:3]} & absent]
+        present = {(one.start, one.end, one.node.label) for one in annotation.nodes()}
+        return expected_tree(
+            annotation.words, allowed, required=required, present=present, tags=self._tags, root=root,
+            above=self._above,
+        )  # fmt: skip
+
+    @cached_property
+    def _above(self) -> frozenset[tuple[str, str]]:
+        """Pairs of labels of which the first is over the second where they have the same words."""
+        chains = self.parser.grammar.symbols.chain
+        return frozenset(pair for chain in chains for pair in itertools.combinations(chain, 2))
+
     def _impose(self, annotation: Annotation, tree: Tree) -> Annotation | None:
         return impose(annotation, tree, self.parser.grammar.transform.root)
 
@@ -148,6 +179,8 @@ class ParserProposer:
             Phrase(start, end, None, True) for start, end in sorted(_between_children(nodes, annotation.whole()))
         )
         yield tags, [*self._exact(nodes), *(Phrase(start, end) for start, end in sorted(listed)), *absent]
+        labelled = [Phrase(one.start, one.end, self._label(one.node.label)) for one in phrases if one.mark & Mark.LABEL]
+        yield tags, [*labelled, *loose, *absent]
         yield tags, [*loose, *absent]
         free: list[tuple[str, str | None]] = [(word, None) for word, _ in tags]
         if any(tag for _, tag in tags):

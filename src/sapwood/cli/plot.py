@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from sapwood.cli.options import common
@@ -10,6 +12,9 @@ from sapwood.errors import UsageError
 from sapwood.plots.curves import XAxis
 from sapwood.plots.files import draw_files
 from sapwood.plots.pictures import check_matplotlib, picture_format
+
+# Name of the journal of an annotation project.
+JOURNAL = "journal.jsonl"
 
 
 @click.command("plot", short_help="Plot training curves, or the singular values of a model.")
@@ -30,7 +35,8 @@ def command(
     """Plot the training curves of logs: log-likelihood and, if measured, F1.
 
     Several logs, and the members of an ensemble, share the axes. For a model trained by spectral learning, plot the
-    singular values of its most frequent symbols.
+    singular values of its most frequent symbols; for the journal of an annotation project, the trees accepted over time
+    and the corrections of each.
 
     \b
     Examples:
@@ -38,6 +44,7 @@ def command(
       sapwood plot small.jsonl large.jsonl --x seconds -o curves.png
       sapwood plot train.jsonl --json
       sapwood plot model.sapwood -o spectra.svg
+      sapwood plot sagas/journal.jsonl -o progress.svg
 
     Drawing needs Matplotlib: pip install matplotlib.
     """
@@ -50,6 +57,15 @@ def command(
         check_matplotlib()
     common.check_inputs(*files)
     common.refuse_replacing({"-o": output}, files)
-    drawn = draw_files(files, output, x=x, title=title)
+    if Path(files[0]).name == JOURNAL and len(files) == 1:
+        common.refuse_given(context, ["x"], "is for training curves")
+        from sapwood.annotation.progress import draw_progress, read_progress
+
+        found = read_progress(files[0])
+        if output is not None:
+            draw_progress(found, output, title=title)
+        drawn = found.to_dict()
+    else:
+        drawn = draw_files(files, output, x=x, title=title)
     if as_json:
         common.print_json(drawn)
