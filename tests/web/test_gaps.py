@@ -22,7 +22,7 @@ def served(tmp_path_factory):
     PCFG().fit(PCFG.prepare(trees)).save(folder / "gaps.sapwood")
     (folder / "gold.dbr").write_text(f"{LINE}\n" * 3, encoding="utf-8")
     service = Service.load(
-        [str(folder / "gaps.sapwood")], treebank=str(folder / "gold.dbr"), format="discbracket", threads=1
+        [str(folder / "gaps.sapwood")], treebank=str(folder / "gold.dbr"), reading={"format": "discbracket"}, threads=1
     )
     with serving(service) as address:
         yield Client(address, describe_service(service))

@@ -43,6 +43,7 @@ from sapwood.inference.span_scorer import EncoderSource
 from sapwood.model.installed import default_model_path
 from sapwood.model.parser_model import ParserModel, Sources
 from sapwood.runtime.executor import Executor, Handle, Threads
+from sapwood.trees.formats.gaps import find_partners, lacks_partners
 from sapwood.trees.heads.learned import LEARNED
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.punctuation import is_punctuation
@@ -195,7 +196,7 @@ class Parser:
         self._cp = CompiledCP(self.grammar, self.model.cp) if factored and self.model.cp is not None else None
         self._workspace = Workspace()
         # True if only the tree is requested, which takes a single kernel call.
-        self._direct = decoder in PRODUCT_DECODERS and not marginals and not alternatives
+        self._direct = self._is_direct()
 
     @property
     def grammars(self) -> tuple[TensorGrammar, ...]:
@@ -236,7 +237,7 @@ class Parser:
         kept = {name: value for name, value in vars(self).items() if name not in ("remote", "_cut")}
         vars(other).update(kept | options)
         other._check_limits()
-        other._direct = other.decoder in PRODUCT_DECODERS and not other.marginals and not other.alternatives
+        other._direct = other._is_direct()
         return other
 
     def _check_limits(self) -> None:
@@ -410,6 +411,11 @@ class Parser:
                 f"a sentence takes longer than {self.timeout:g} seconds; raise `timeout` or `threshold`"
             ) from error
 
+    def _is_direct(self) -> bool:
+        """Return whether trees are made without a chart in Python, which only the tree is taken from."""
+        needs_chart = self.marginals or self.alternatives or self.grammar.transform.gaps
+        return self.decoder in PRODUCT_DECODERS and not needs_chart
+
     def _tree(self, attempt: Attempt, words: list[str], phrases: Sequence[Requirement]) -> ParseResult | None:
         """Parse without building a chart in Python."""
         settings = attempt.settings(self._workspace, phrases, words)
@@ -430,6 +436,8 @@ class Parser:
         if tree is None or chart is None:
             return None
         parts = self.grammar.transform.invert_parts(tree)
+        if self.grammar.transform.gaps and lacks_partners(parts):
+            parts = find_partners(parts, chart.label_posteriors())
         marginals = marginals_of(parts, chart.label_posteriors()) if self.marginals else None
         best = self._k_best(chart, words, self.alternatives) if self.alternatives else None
         score = known_log_probability(chart.log_probability)

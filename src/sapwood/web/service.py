@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +19,7 @@ from sapwood.loading import load
 from sapwood.model.installed import INCLUDED, default_model_path, find_model
 from sapwood.model.parser_model import ParserModel
 from sapwood.storage.arrays import read_header
-from sapwood.trees.formats.gaps import Gaps
 from sapwood.trees.formats.labels import explain_all
-from sapwood.trees.formats.registry import BadTrees, InputFormat
 from sapwood.web.examples import example_sentence
 from sapwood.web.messages import BadRequest
 from sapwood.web.operation.metrics import Metrics
@@ -191,9 +189,7 @@ class Service:
         *,
         treebank: str | None = None,
         logs: Sequence[str] = (),
-        format: InputFormat = "auto",
-        on_bad: BadTrees | None = None,
-        gaps: Gaps = "keep",
+        reading: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         threads: int = 2,
         token: str | None = None,
@@ -208,8 +204,9 @@ class Service:
             Paths, or names of included or installed models, which are served under these names; files, without their
             folders and `.sapwood`. A file with several grammars is one model: their product.
         treebank
-            A file of trees, of the given `format`; `on_bad` is called with malformed ones, and `gaps` says what becomes
-            of phrases with gaps.
+            A file of trees.
+        reading
+            Arguments for reading it: `format`, `on_bad` and `gaps` of `sapwood.read_trees`.
         logs
             Training logs; they need not exist yet.
         limits, threads, token, processes
@@ -242,9 +239,7 @@ class Service:
             from sapwood.trees.search.table import read_table
             from sapwood.web.treebank import ServedTreebank
 
-            gold = ServedTreebank(
-                _shown(Path(treebank).name), read_table(treebank, format=format, on_bad=on_bad, gaps=gaps)
-            )
+            gold = ServedTreebank(_shown(Path(treebank).name), read_table(treebank, **(reading or {})))
         return cls(found, gold, [Path(log) for log in logs], limits, threads, token, sources, processes, settings)
 
     def reload(self, name: str) -> None:

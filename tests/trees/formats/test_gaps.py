@@ -5,16 +5,19 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.gap_trees import gap_trees, random_gap_tree
 from helpers.treebank_files import treebank
 from sapwood.errors import InputError, UsageError
 from sapwood.trees.formats.gaps import (
     arrange,
+    find_partners,
     join_gaps,
     node_blocks,
     phrase_blocks,
@@ -150,6 +153,44 @@ def test_parts_find_their_partners_among_their_sisters() -> None:
     assert joined("(S (V* (A a)) (V* (C c)) (B b))") == "(S (V (A a) (C c)) (B b))"
     assert joined("(S (X (V* (A a))) (B b) (Y (V* (C c))))") == "(S (X (V (A a))) (B b) (Y (V (C c))))"
     assert joined("(S (V** (A a)) (B b))") == "(S (V* (A a)) (B b))"
+
+
+def test_parts_alone_find_the_most_probable_partner() -> None:
+    def found(text: str, posterior: dict[tuple[int, int, str], float]) -> str:
+        return str(find_partners(Tree.parse(text), posterior))
+
+    text = "(S (A a) (B b) (V* (C c)) (D d) (E e))"
+    # The more probable one; not one that is adjacent, improbable, of another label, or across phrases.
+    assert found(text, {(0, 1, "V*"): 0.3, (4, 5, "V*"): 0.4}) == "(S (A a) (B b) (V* (C c)) (D d) (V* (E e)))"
+    for posterior in ({(1, 2, "V*"): 0.9}, {(3, 5, "V*"): 0.9}, {(0, 1, "V*"): 0.1}, {(0, 1, "V"): 0.9}, {}):
+        assert found(text, posterior) == text
+    nested = "(S (X (A a) (B b)) (C c) (V* (D d)))"
+    assert found(nested, {(1, 2, "V*"): 0.9, (0, 2, "V*"): 0.5}) == "(S (V* (X (A a) (B b))) (C c) (V* (D d)))"
+    # Runs of several sisters; parts with partners, and runs with parts in them, stay as they are.
+    assert found("(S (A a) (B b) (C c) (V* (D d)))", {(0, 2, "V*"): 0.5}) == "(S (V* (A a) (B b)) (C c) (V* (D d)))"
+    paired = "(S (V* (A a)) (B b) (V* (C c)) (D d) (E e))"
+    assert found(paired, {(4, 5, "V*"): 0.9}) == paired
+    mixed = "(S (N* (A a)) (B b) (V* (C c)) (D d) (N* (E e)))"
+    assert found(mixed, {(0, 1, "V*"): 0.9}) == mixed
+    assert found("(S (A a) (B b))", {(0, 1, "V*"): 0.9}) == "(S (A a) (B b))"
+
+
+@given(gap_trees(), st.integers(0, 1000))
+def test_partners_keep_words_and_other_phrases(tree: Tree, seed: int) -> None:
+    rng = random.Random(seed)
+    # Some parts are gone, as a parser may predict.
+    parts = split_gaps(tree)
+    posterior = {
+        (start, end, label): rng.random()
+        for start in range(len(parts))
+        for end in range(start + 1, len(parts) + 1)
+        for label in ("VP*", "NP*", "S*")
+    }
+    found = find_partners(parts, posterior)
+    assert (found.words(), found.tags()) == (parts.words(), parts.tags())
+    before, after = Counter(parts.spans()), Counter(found.spans())
+    assert not before - after
+    assert all(posterior[span] >= 0.2 for span in after - before)
 
 
 def test_removed_words_leave_no_gap() -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -30,6 +30,8 @@ from sapwood.trees.tree import PlacedWord, Tree, from_preorder
 Blocks: TypeAlias = tuple[tuple[int, int], ...]
 # What readers do with gaps; `join` restores those that were split.
 Gaps = Literal["keep", "close", "split", "join", "error"]
+# Least posterior of the partner of a part that has none.
+PARTNER = 0.2
 # The label of a part: one star, and a number from 2 on; further stars come in pairs.
 _PART = re.compile(r"((?:[^*]|\*\*)*)\*([1-9][0-9]*)?", re.DOTALL)
 
@@ -259,3 +261,77 @@ def _unmarked(label: str) -> str:
         return label
     match = _PART.fullmatch(label)
     return (match[1] if match else label).replace("**", "*")
+
+
+def lacks_partners(tree: Tree) -> bool:
+    """Return whether a tree in parts has a part without a partner.
+
+    >>> lacks_partners(Tree.parse("(S (VP* (VB is)) (NP John))"))
+    True
+    """
+    for node in tree.nodes():
+        parts = Counter(child.label for child in node.children if _is_part(child))
+        if 1 in parts.values():
+            return True
+    return False
+
+
+def find_partners(tree: Tree, posterior: Mapping[tuple[int, int, str], float], least: float = PARTNER) -> Tree:
+    """Return a tree in parts in which parts without a partner have found the most probable one.
+
+    A part alone is nearly always part of a phrase whose other part was dropped as improbable. Its partner is the run of
+    sisters, not adjacent to it and without parts, with the highest posterior of a part of this label, at least `least`.
+
+    Parameters
+    ----------
+    tree
+        The tree, without gaps.
+    posterior
+        Posterior of `(start, end, label)`.
+    least
+        Posterior below which a part stays alone.
+
+    Examples
+    --------
+    >>> tree = Tree.parse("(S (JJ rich) (VB is) (VP* (NP John)))")
+    >>> print(find_partners(tree, {(0, 1, "VP*"): 0.3, (2, 3, "VP*"): 0.6}))
+    (S (VP* (JJ rich)) (VB is) (VP* (NP John)))
+    """
+    spans: dict[str, list[tuple[float, int, int]]] = {}
+    for (start, end, label), probability in posterior.items():
+        if probability >= least and "*" in label:
+            spans.setdefault(label, []).append((-probability, start, end))
+    for candidates in spans.values():
+        candidates.sort()
+    places = count()
+
+    def visit(node: Tree, below: list[_Piece]) -> _Piece:
+        if node.word is not None:
+            place = next(places)
+            return _Piece(place, place + 1, node)
+        parts = Counter(piece.tree.label for piece in below if _is_part(piece.tree))
+        for label in [label for label, number in parts.items() if number == 1]:
+            run = _partner(below, label, spans.get(label, []))
+            if run is not None:
+                below[run] = [_phrase(label, below[run])]
+        return _Piece(below[0].start, below[-1].end, Tree(node.label, [piece.tree for piece in below]))
+
+    return tree.fold(visit).tree
+
+
+def _is_part(node: Tree) -> bool:
+    return node.word is None and "*" in node.label and _PART.fullmatch(node.label) is not None
+
+
+def _partner(pieces: list[_Piece], label: str, candidates: Sequence[tuple[float, int, int]]) -> slice | None:
+    """Return the most probable run of sisters that can be the partner of the only part with this label."""
+    starts = {piece.start: number for number, piece in enumerate(pieces)}
+    ends = {piece.end: number for number, piece in enumerate(pieces)}
+    alone = next(number for number, piece in enumerate(pieces) if piece.tree.label == label and _is_part(piece.tree))
+    for _, start, end in candidates:
+        first, last = starts.get(start), ends.get(end)
+        if first is None or last is None or first - 1 <= alone <= last + 1:
+            continue
+        if not any(_is_part(piece.tree) for piece in pieces[first : last + 1]):
+            return slice(first, last + 1)
+    return None
