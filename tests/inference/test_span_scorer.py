@@ -69,7 +69,7 @@ def test_scores_are_those_of_the_encoder(trained):
     model, _, folder = trained
     words = ["the", "dogs", "saw", "-LRB-"]
     scorer = model.span_scorer
-    vectors = scorer.encoder.project(Encoder(folder).vectors(words, 2))
+    vectors = scorer.encoder.project(Encoder(folder).vectors(words, 2, int8=True))
     for part, wanted in zip(open_span_scorer(model).scores(words), scorer.scores(words, vectors), strict=True):
         np.testing.assert_array_equal(part, wanted)
 
@@ -98,8 +98,10 @@ def test_eight_bits_and_resuming_are_settings(trained, trees, tmp_path):
     _, _, folder = trained
     with pytest.raises(UsageError, match="an encoder requires a span scorer"):
         train(trees, method="pcfg", span_scorer=False, encoder=folder)
-    model = train(trees, method="pcfg", span_scorer=SMALL.replace(encoder_int8=True), encoder=folder)
-    assert model.span_scorer.encoder.int8
+    usual, _, _ = trained
+    assert usual.span_scorer.encoder.int8
+    model = train(trees, method="pcfg", span_scorer=SMALL.replace(encoder_int8=False), encoder=folder)
+    assert not model.span_scorer.encoder.int8
     assert model.meta["network"]["encoder"] == {"name": "tiny", "digest": Encoder(folder).digest}
     assert all(one is not None for one in parses(Parser(model), trees))
 

@@ -96,6 +96,11 @@ class Encoder:
             return list(range(1, self.n_layers + 1))
         return sorted(self._layers_of_graph)
 
+    @property
+    def has_int8(self) -> bool:
+        """True if it can run in integers of eight bits: a graph of others runs as it is."""
+        return self._bert is not None
+
     @cached_property
     def size(self) -> int:
         """Size of its vectors."""

@@ -28,7 +28,7 @@ SMALL = SpanScorerTrainer(
 class KnowingEncoder:
     """An encoder whose second layer has the tags of words, and whose other layers have noise."""
 
-    name, digest, layers = "knowing", "7" * 64, [1, 2, 3]
+    name, digest, layers, has_int8 = "knowing", "7" * 64, [1, 2, 3], False
 
     def __init__(self, corpus, fail_at: int = -1) -> None:
         self.calls, self._fail_at = 0, fail_at

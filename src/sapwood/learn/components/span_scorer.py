@@ -89,7 +89,7 @@ class SpanScorerTrainer(HasParams):
     encoder_features
         Number of principal components of its vectors.
     encoder_int8
-        Run the encoder in integers of eight bits (weights from safetensors only): faster, less exact.
+        Run the encoder in integers of eight bits, three times as fast; None: if it is read from safetensors.
     """
 
     embedding: int = integer(128, "Dimension of word embeddings.", low=1, high=LARGEST)
@@ -109,7 +109,7 @@ class SpanScorerTrainer(HasParams):
         None, "Layer of the encoder, instead of one chosen on held-out trees.", low=1, optional=True
     )
     encoder_features: int = integer(256, "Number of principal components of its vectors.", low=1, high=LARGEST)
-    encoder_int8: bool = opaque(False, "Run the encoder in integers of eight bits.", bool)
+    encoder_int8: bool | None = opaque(None, "Run the encoder in integers of eight bits.", bool)
 
     def settings(self, *, encoder: bool = False) -> dict[str, Any]:
         """Return everything besides the trees that determines the result; without an encoder, nothing about one."""
@@ -206,10 +206,13 @@ class SpanScorerTrainer(HasParams):
         if layer is None:
             layer = self._choose_layer(encoder, sentences, random_state, context)
         [features] = fit_features(
-            encoder, distinct.sentences, [layer], self.encoder_features, random_state, int8=self.encoder_int8
+            encoder, distinct.sentences, [layer], self.encoder_features, random_state, int8=self._int8(encoder)
         )
         sentences.vectors = encode_trees(encoder, features, distinct, key, context, path)
         return features
+
+    def _int8(self, encoder: Encoder) -> bool:
+        return encoder.has_int8 if self.encoder_int8 is None else self.encoder_int8
 
     def _choose_layer(self, encoder: Encoder, sentences: _Sentences, random_state: int, context: RunContext) -> int:
         """Return the layer with the lowest loss on held-out trees after a few epochs."""
@@ -220,7 +223,7 @@ class SpanScorerTrainer(HasParams):
         distinct = DistinctSentences.of(sentences.corpus, np.sort(chosen))
         short = replace(self, epochs=min(self.epochs, _LAYER_EPOCHS))
         features = fit_features(
-            encoder, distinct.sentences, layers, self.encoder_features, random_state, int8=self.encoder_int8
+            encoder, distinct.sentences, layers, self.encoder_features, random_state, int8=self._int8(encoder)
         )
         losses = {}
         with context.progress.stage("layer of the encoder", total=len(layers), unit="layers") as stage:
