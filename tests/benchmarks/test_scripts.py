@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from _requirements import require
+from helpers import tiny_encoder
 from helpers.gap_trees import placed
 from helpers.made_up import made_up_treebank
 from sapwood.trees.formats.discbracket import format_discbracket
@@ -37,6 +38,7 @@ WITH_DATA = dict.fromkeys(
 )  # fmt: skip
 WITH_DATA |= dict.fromkeys(["cluster_kills", "heads"], "{nowhere} {nowhere}")
 WITH_DATA |= {"distillation": "{nowhere} --teacher {nowhere} --text {nowhere}"}
+WITH_DATA |= {"encoders": "{nowhere} --encoder {nowhere}"}
 WITH_DATA |= {"cluster": "{nowhere} {nowhere} --json {nowhere}"}
 WITH_DATA |= {"minimising": "{nowhere} --models {nowhere} --results {nowhere}"}
 
@@ -309,6 +311,13 @@ RUNS = [
         marks=slow,
     ),
     pytest.param(
+        "encoders",
+        "{trees} --encoder {encoder} --distil {text} --trees 30 --seeds 0 --models {new}",
+        [rf"\| trees-30/encoder \| 0 \| {F1} ", rf"\| trees-30/encoder-distilled \| 0 \| {F1} "],
+        id="encoders",
+        marks=slow,
+    ),
+    pytest.param(
         "annotating",
         "{trees} --trees 20 --more 10 --draws 0 --diversity 0.5 --results {new}/a.jsonl",
         [rf"\| 0 \| chosen 0\.5 \| 10 \| {NUMBER} \|", rf"\| 0 \| random 2 \| 10 \| {NUMBER} \|"],
@@ -459,7 +468,8 @@ def test_missing_directories_and_files_are_named(main, capsys, tmp_path, monkeyp
 @pytest.mark.slow
 @pytest.mark.parametrize(("script", "arguments", "patterns"), RUNS)
 def test_run(script, arguments, patterns, main, trees, text, tmp_path, capsys):
-    words = shlex.split(arguments.format(trees=trees, text=text, new=tmp_path))
+    encoder = tiny_encoder.bert_folder(tmp_path / "tiny") if "{encoder}" in arguments else None
+    words = shlex.split(arguments.format(trees=trees, text=text, new=tmp_path, encoder=encoder))
     main(script, *words)
     printed = capsys.readouterr().out
     for pattern in patterns:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from helpers import tiny_encoder
 from helpers.made_up import made_up_treebank
 from helpers.training_helpers import Interrupted, Notes, PullThePlug
 from sapwood import Parser, train
+from sapwood.encoders.lookup import VARIABLE
 from sapwood.errors import InputError, UsageError
 from sapwood.learn.components.forest_crf import ForestCRFTrainer
 from sapwood.learn.components.span_scorer import SpanScorerTrainer
@@ -118,3 +120,20 @@ def test_what_does_not_fit_is_refused(arguments, message):
 def test_a_text_without_sentences_is_refused():
     with pytest.raises(InputError, match="no sentence for"):
         train(GOLD, teacher="en", self_train_on=[["a"]], **CHECKED)
+
+
+def test_a_teacher_needs_its_encoder(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    monkeypatch.delenv(VARIABLE, raising=False)
+    trees, folder = made_up_treebank(30), tiny_encoder.bert_folder(tmp_path / "tiny")
+    small = SpanScorerTrainer(embedding=4, hidden=4, layers=1, span_hidden=4, epochs=1, encoder_layer=1)
+    teacher = tmp_path / "teacher"
+    train(trees, method="pcfg", span_scorer=small, encoder=folder, output=teacher)
+    given = {"method": "pcfg", "teacher": teacher, "text": [tree.words() for tree in trees]}
+    with pytest.raises(InputError, match="is not complete: the encoder tiny .* is missing"):
+        train(trees, **given)
+    monkeypatch.setenv(VARIABLE, str(folder))
+    student = train(trees, **given)
+    assert student.grammar.info["read"] == len(trees)
+    assert student.span_scorer is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from sapwood.errors import InputError, UsageError
 from sapwood.inference.forest.packed import ParseRequest, parse_best
 from sapwood.inference.parser import Parser
+from sapwood.inference.span_scorer import SpanScorerWarning
 from sapwood.learn.semi_supervised.data import corpus_as_is
 from sapwood.model.parser_model import ParserModel, Sources
 from sapwood.pipeline.record import SILVER
@@ -176,8 +178,16 @@ class SilverSource:
 def predict_trees(
     model: ParserModel, sentences: Sequence[Sequence[str]], workers: Executor, progress: Progress
 ) -> list[Tree]:
-    """Return the best trees of those sentences that a model has a parse of."""
-    parser = Parser(model, workers=workers)
+    """Return the best trees of those sentences that a model has a parse of.
+
+    A model without its encoder is refused: its trees would be worse than they could be.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SpanScorerWarning)
+            parser = Parser(model, workers=workers)
+    except SpanScorerWarning as warning:
+        raise InputError(f"the model that parses the text is not complete: {warning}") from warning
     found = parse_best(parser, map(ParseRequest, sentences))
     shown = track(found, progress, "parsing text", len(sentences), "sentences")
     return [tree for tree in shown if tree is not None]
