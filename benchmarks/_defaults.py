@@ -23,8 +23,9 @@ from sapwood.pipeline.compress import run_compression
 from sapwood.pipeline.recipe import Recipe, make_recipe
 from sapwood.pipeline.self_training import SentenceSampler, self_training_recipes
 
-# Settings that results do not depend on, and the seed, which records have separately.
-_NO_DEFAULTS = {"random_state", "threads", "workers", "progress"}
+# Settings that results do not depend on, the seed, which records have separately, and where an encoder is, which models
+# of defaults have none of.
+_NO_DEFAULTS = {"random_state", "threads", "workers", "progress", "encoder"}
 
 
 def digest_of(defaults: Mapping[str, Any]) -> str:
