@@ -64,6 +64,9 @@ def _minimise() -> dict[str, Any]:
 
 def _recipe(recipe: Recipe) -> dict[str, Any]:
     preparation = [dataclasses.asdict(learner.preparation) for learner in recipe.learners]
+    for one in preparation:
+        if not one["gaps"]:  # trees are prepared as before there were gaps
+            del one["gaps"]
     return {"settings": _without_seeds(recipe.settings()), "methods": recipe.method, "preparation": preparation}
 
 
