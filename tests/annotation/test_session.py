@@ -227,3 +227,20 @@ def test_views(folder, english):
     assert session.export("tokens").split() == TREES[0].words()
     (folder / "trees.mrg").unlink()
     session.close()
+
+
+def test_accepted_trees_with_probable_errors_are_a_queue(tmp_path):
+    lines = ["(S (NP (N rain)) (VP (V fell)))"] * 12
+    lines += ["(S (NP (N rain)) (V fell))", "(S (NPP (N snow)) (VP (V fell)))", "(S (X (N hail)) (VP (V fell)))"]
+    Project.create(tmp_path / "project", drafts=[Tree.parse(line) for line in lines])
+    nobody = RightBranching()
+    with Project(tmp_path / "project") as project:
+        queue = SentenceQueue(project)
+        assert queue.numbers("errors") == []
+        for number in range(1, 15):  # all but the last
+            project.act(number, project.revision(number, project.open(number, nobody)), "accept", {}, nobody)
+        # A label that is seen once, a phrase that is missing, and the same words as there; the last is not accepted.
+        found = queue.numbers("errors")
+        assert found[:2] == [14, 13]
+        assert set(found[2:]) <= set(range(1, 13))
+        assert 15 not in found

@@ -2,7 +2,8 @@
 
 `teaching` puts first what teaches the parser most (`sapwood.learn.active_learning`): a sample of the sentences that
 nobody has begun is parsed in the background whenever there is a new parser. Sentences that were begun come before
-those, and those too short, too long or not in the sample after them, as in the file.
+those, and those too short, too long or not in the sample after them, as in the file. `errors` lists accepted trees with
+probable errors (`sapwood.evaluate.consistency`): rare labels, then words with several analyses, then rare rules.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import numpy as np
 
 from sapwood.annotation.project import Project
 from sapwood.errors import UsageError
+from sapwood.evaluate.consistency import Source, check_consistency
 from sapwood.inference.parser import Parser
 from sapwood.learn.active_learning import choose, score_candidates
 from sapwood.trees.search.searcher import Searcher
 
-QueueOrder: TypeAlias = Literal["teaching", "file", "doubts"]
+QueueOrder: TypeAlias = Literal["teaching", "file", "doubts", "errors"]
 # Sentences to parse for the order, and the number of them to choose.
 _SAMPLE, _CHOSEN = 400, 40
 # Time limit of a search, in seconds.
@@ -86,6 +88,8 @@ class SentenceQueue:
             return list(every)
         if order == "doubts":
             return [number for number in every if self._has_doubts(number)]
+        if order == "errors":
+            return self._probable_errors()
         begun = [number for number in every if self.project.status(number) == "begun"]
         chosen = [number for number in self._chosen if self.project.status(number) == "new"]
         first = dict.fromkeys([*begun, *chosen])
@@ -101,6 +105,21 @@ class SentenceQueue:
     def _has_doubts(self, number: int) -> bool:
         state = self.project.state(number)
         return state is not None and state.doubtful
+
+    def _probable_errors(self) -> list[int]:
+        """Return the sentences whose accepted trees have probable errors, the most probable first."""
+        accepted = [(tree, Source("", number, 0)) for number, tree in self.project.trees()]
+        report = check_consistency(accepted, checks=("labels", "variations", "rules"))
+        labels = [place for label in report.labels for place in label.places]
+        # The rarest analysis first.
+        variations = [
+            place
+            for variation in report.variations
+            for places in reversed(variation.places.values())
+            for place in places
+        ]
+        rules = [place for rule in report.rules if not rule.relatives for place in rule.places]
+        return list(dict.fromkeys(report.sources[place.tree].number for place in (*labels, *variations, *rules)))
 
     def _matching(self, pattern: str) -> set[int]:
         """Return the sentences whose trees or drafts match."""
