@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import copy
 import difflib
+import functools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -91,12 +92,15 @@ def find_mutants(path: str, source: str) -> list[Mutant]:
     return finder.found
 
 
+_mutants_of = functools.cache(find_mutants)
+
+
 def draw_mutants(root: Path, packages: list[str], number: int, seed: int) -> list[Mutant]:
     """Return random mutants of these packages of `src/sapwood`, as many of each kind as can be."""
     kinds: dict[str, list[Mutant]] = {}
     for package in packages:
         for path in sorted((root / "src" / "sapwood" / package).rglob("*.py")):
-            for mutant in find_mutants(str(path.relative_to(root)), path.read_text()):
+            for mutant in _mutants_of(str(path.relative_to(root)), path.read_text()):
                 kinds.setdefault(mutant.operator, []).append(mutant)
     rng = random.Random(seed)
     for operator in sorted(kinds):

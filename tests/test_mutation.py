@@ -94,9 +94,10 @@ def test_drawn_mutants_of_all_packages():
     assert drawn == draw_mutants(REPOSITORY, PACKAGES, 120, seed=5) != draw_mutants(REPOSITORY, PACKAGES, 120, seed=6)
     assert len({mutant.name for mutant in drawn}) == 120
     assert set(Counter(mutant.operator for mutant in drawn).values()) == {20}
+    sources = {path: (REPOSITORY / path).read_text() for path in {mutant.path for mutant in drawn}}
+    trees = {path: ast.dump(ast.parse(source)) for path, source in sources.items()}
     for mutant in drawn:
-        source = (REPOSITORY / mutant.path).read_text()
-        assert ast.dump(ast.parse(mutant.apply(source))) != ast.dump(ast.parse(source))
+        assert ast.dump(ast.parse(mutant.apply(sources[mutant.path]))) != trees[mutant.path]
 
 
 def test_tests_that_run_a_mutants_lines():
