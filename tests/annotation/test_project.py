@@ -217,6 +217,20 @@ def test_a_file_of_trees_that_was_removed_is_written_again(folder):
         assert (folder / "trees.mrg").exists()
 
 
+def test_saving_what_is_written_costs_nothing(folder, monkeypatch):
+    with Project(folder) as project:
+        act(project, 1, "accept")
+        project.save()
+        before = (folder / "journal.jsonl").read_bytes(), (folder / "trees.mrg").stat()
+        act(project, 2, "make", start=0, end=2, label="NP")  # of no consequence for the accepted trees
+        project.save()
+        assert (folder / "trees.mrg").stat() == before[1]
+        monkeypatch.setattr(Project, "trees", None)
+        project.save()
+        monkeypatch.undo()
+        assert (folder / "journal.jsonl").read_bytes().startswith(before[0])
+
+
 def test_a_journal_that_was_replaced(folder):
     with Project(folder) as project:
         act(project, 1, "accept")

@@ -489,9 +489,12 @@ class Project:
         with self._lock:
             if self._present_stat() != self._stat:
                 self.refresh()
+            elif self._stat is not None and not self._before:
+                return  # nothing changed on either side
             show = format_pretty if self.settings.layout == "indented" else format_tree
             data = "".join(f"# {number}\n{show(tree)}\n" for number, tree in self.trees()).encode()
             if self._digests and _digest(data) == self._digests[-1] and self._stat is not None:
+                self._before.clear()
                 return
             self._note_digest(data)
             with atomic_write(self.folder / TREES) as stream:
