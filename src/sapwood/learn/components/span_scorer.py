@@ -89,7 +89,7 @@ class SpanScorerTrainer(HasParams):
     encoder_features
         Number of principal components of its vectors.
     encoder_int8
-        Run the encoder in integers of eight bits, three times as fast; None: if it is read from safetensors.
+        Run the encoder in integers of eight bits, more than twice as fast; None: if it is read from safetensors.
     """
 
     embedding: int = integer(128, "Dimension of word embeddings.", low=1, high=LARGEST)
