@@ -22,7 +22,7 @@ def small_graph() -> tuple[bytes, str, str]:
     """Return a model with two outputs, and the names of tensors on the way to each."""
     graph = GraphBuilder({"x": ("float32", ["n", 2])})
     one = graph.add("MatMul", ["x", graph.constant("w", np.array([[1, 2], [3, 4]], np.float32))], name="one")
-    two = graph.add("LayerNormalization", [one, graph.constant("g", np.ones(2, np.float32))], axis=-1, epsilon=1e-3)
+    two = graph.add("LayerNormalization", [one, graph.constant("gain", np.ones(2, np.float32))], axis=-1, epsilon=1e-3)
     three = graph.add("ReduceMean", [two], axes=[0, 1], keepdims=0)
     return graph.model([three]), one, two
 
@@ -46,6 +46,8 @@ def test_a_cut_graph_has_what_its_outputs_need():
     assert [outputs for _, outputs, _ in again.nodes] == [[one]]
     assert b"LayerNormalization" in content
     assert b"LayerNormalization" not in cut
+    assert b"gain" in content
+    assert b"gain" not in cut
     both = run(graph.cut([two, one]), x=x)
     np.testing.assert_allclose(both[1], [[2.5, 4.0]])
     assert both[0].sum() == pytest.approx(0, abs=1e-5)
