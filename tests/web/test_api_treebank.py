@@ -17,6 +17,8 @@ from sapwood.evaluate.error_types import Confusion, count_confusions
 from sapwood.lm import count_text
 from sapwood.lm.latent.aggregate import AggregateMarkov
 from sapwood.runtime.log import TrainingLog
+from sapwood.treebank.counts import count_matches
+from sapwood.treebank.keys import KeyExpression
 from sapwood.trees.search.searcher import Searcher
 from sapwood.trees.search.table import TreeTable
 from sapwood.web.api.treebank import SearchRequest, _search, pattern_of_words
@@ -75,6 +77,44 @@ def test_search_is_that_of_the_library(served, files):
     assert status == 422
     assert "column" in found["error"]
     assert served.post("/api/search", {"pattern": "  "})[0] == 400
+
+
+def test_counts_lead_to_their_trees(served, files):
+    table = TreeTable.from_trees(list(sapwood.read_trees(files / "gold.mrg")))
+    searcher = Searcher("NP=x < /^N/=y")
+    expected = count_matches(searcher, [("gold.mrg", table)], [KeyExpression.parse("word:y")])
+    status, found = served.post("/api/counts", {"pattern": "NP=x < /^N/=y", "keys": ["word:y"], "count": 3})
+    assert (status, found["matches"], found["values"]) == (200, expected.total, len(expected.counts))
+    rows = [[*row["values"], row["count"], row["share"], row["per_thousand"]] for row in found["rows"]]
+    assert rows == expected.table(3).rows
+    for word, count, *_ in rows:
+        request = {"pattern": "NP=x < /^N/=y", "key": "word:y", "value": word, "count": 100}
+        status, found = served.post("/api/search", request)
+        assert (status, found["matches"]) == (200, count)
+        assert all(word in one["words"] for one in found["results"])
+    assert served.post("/api/search", {"pattern": "NP", "key": "word", "value": "zebra"})[1]["matches"] == 0
+    status, found = served.post("/api/counts", {"pattern": "NP", "keys": ["head", "parent"]})
+    assert (status, len(found["rows"][0]["values"])) == (200, 2)
+    for keys in (["colour"], ["label:x"], [], ["label"] * 3):
+        assert served.post("/api/counts", {"pattern": "NP", "keys": keys})[0] in (400, 422), keys
+
+
+def test_rewriting_is_previewed(served, files):
+    trees = list(sapwood.read_trees(files / "gold.mrg"))
+    rules = "% nouns\nNN=x\nrelabel x N\n"
+    expected = [
+        (number, str(old), str(new))
+        for number, (old, new) in enumerate(zip(trees, sapwood.rewrite(trees, rules), strict=True), 1)
+        if old != new
+    ]
+    status, found = served.post("/api/rewrite", {"rules": rules, "start": 1, "count": 4})
+    assert (status, found["changed"], found["trees"]) == (200, len(expected), len(trees))
+    assert [(one["number"], one["before"], one["after"]) for one in found["results"]] == expected[1:5]
+    assert found["rules"] == [{"line": 2, "rewrites": sum(tree.tags().count("NN") for tree in trees)}]
+    status, found = served.post("/api/rewrite", {"rules": "NP=x\nprune x"})
+    assert status == 422
+    assert "changes the words" in found["error"]
+    assert served.post("/api/rewrite", {"rules": "NP=x <# __=y !> Q\ncreateSubtree Q x", "count": 1})[0] == 200
 
 
 def test_words_in_a_row(served, files):

@@ -26,7 +26,10 @@ std::tuple<Array<int64_t>, Array<int64_t, 2>, int64_t> match_pattern(
         matcher.enter(tree, reinterpret_cast<const uint8_t *>(held.data) + begin, held.shape[1]);
         try {
             for (; at < candidates.size() && candidates[at] < end; ++at) {
-                if (!matcher.matches(static_cast<int32_t>(candidates[at] - begin))) continue;
+                const int64_t before = matcher.steps();
+                const bool matches = matcher.matches(static_cast<int32_t>(candidates[at] - begin));
+                known.work(matcher.steps() - before);
+                if (!matches) continue;
                 found.push_back(candidates[at]);
                 for (const int32_t node : matcher.names) names.push_back(node == no_node ? -1 : begin + node);
             }

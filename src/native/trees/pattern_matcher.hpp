@@ -114,6 +114,14 @@ class Spellings {
         return static_cast<std::size_t>(number) < groups.size() ? groups[static_cast<std::size_t>(number)] : -1;
     }
 
+    // Count work; now and then, let Python interrupt it.
+    void work(int64_t steps) {
+        if ((worked_ += steps) < 5'000'000) return;
+        worked_ = 0;
+        nb::gil_scoped_acquire lock;
+        oracle_.attr("check")();
+    }
+
     const std::string &value(int32_t number) const { return values_[static_cast<std::size_t>(number)]; }
 
     // The index of the head among children with these symbols below a label.
@@ -179,6 +187,7 @@ class Spellings {
 
     nb::object oracle_;
     Index n_labels_, size_;
+    int64_t worked_ = 0;
     std::vector<std::string> texts_, values_;
     std::vector<std::pair<std::string, bool>> made_;
     std::unordered_map<std::string, int32_t> numbers_[2], value_numbers_;

@@ -79,6 +79,8 @@ class TreeEditor {
         : tables_(tables), constants_(std::move(constants)), spellings_(spellings) {}
 
     LinkedTree tree;
+    // Number of nodes visited by operations.
+    int64_t visited = 0;
 
     void begin() { largest_index_.reset(); }
 
@@ -144,7 +146,7 @@ class TreeEditor {
     }
 
     void detach(int32_t top) {
-        for (int32_t node = top; node != no_node; node = tree.following(node, top)) tree.attached[at(node)] = 0;
+        for (int32_t node = top; node != no_node; node = tree.following(node, top)) ++visited, tree.attached[at(node)] = 0;
     }
 
     void apply_one() {
@@ -213,6 +215,7 @@ class TreeEditor {
         }
         while (tree.first[at(bottom)] != no_node) {
             const int32_t child = tree.first[at(bottom)];
+            ++visited;
             tree.unlink(child);
             tree.insert(child, tree.parents[at(top)], top);
         }
@@ -317,7 +320,7 @@ class TreeEditor {
             return;
         }
         int32_t end = from;
-        while (end != no_node && end != to) end = tree.next[at(end)];
+        while (end != no_node && end != to) ++visited, end = tree.next[at(end)];
         if (end == no_node) refuse(not_sisters, to);
         tree.insert(made, tree.parents[at(from)], from);
         for (int32_t node = from;;) {
@@ -344,6 +347,7 @@ class TreeEditor {
         }
         while (tree.first[at(node)] != no_node) {
             const int32_t child = tree.first[at(node)];
+            ++visited;
             tree.unlink(child);
             tree.append(child, foot);
         }
@@ -509,8 +513,8 @@ class Rewriter {
   public:
     Rewriter(const RuleTables &tables, std::vector<std::string> constants, Spellings &spellings, int64_t most_rewrites,
              int64_t most_steps, bool allow_word_changes)
-        : editor(tables, std::move(constants), spellings), tables_(tables), most_rewrites_(most_rewrites),
-          most_steps_(most_steps), allow_word_changes_(allow_word_changes) {
+        : editor(tables, std::move(constants), spellings), tables_(tables), spellings_(spellings),
+          most_rewrites_(most_rewrites), most_steps_(most_steps), allow_word_changes_(allow_word_changes) {
         matchers_.reserve(static_cast<std::size_t>(tables.name_counts.size()));
         for (Index rule = 0; rule < tables.name_counts.size(); ++rule) {
             const Index first = tables.part_bounds[rule], last = tables.part_bounds[rule + 1];
@@ -535,7 +539,9 @@ class Rewriter {
         for (rule = 0; rule < static_cast<Index>(matchers_.size()); ++rule) {
             PatternMatcher &matcher = matchers_[static_cast<std::size_t>(rule)];
             matcher.enter(editor.tree);
+            editor.visited = 0;
             const int64_t done = run_rule(matcher, before, total == 0);
+            spellings_.work(matcher.steps() + editor.visited);
             rewrites[static_cast<std::size_t>(rule)] += done;
             total += done;
         }
@@ -560,6 +566,7 @@ class Rewriter {
                     if (untouched && total == 1 && !allow_word_changes_) before = words_of(tree);
                     editor.apply(first, last, matcher.names, matcher.variables);
                     matcher.change();
+                    if (editor.visited > most_steps_) throw Refused{too_many_steps, -1, -1};
                     again = true;
                 }
             }
@@ -577,6 +584,7 @@ class Rewriter {
     }
 
     const RuleTables tables_;
+    Spellings &spellings_;
     const int64_t most_rewrites_, most_steps_;
     const bool allow_word_changes_;
     std::vector<PatternMatcher> matchers_;

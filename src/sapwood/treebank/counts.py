@@ -20,7 +20,7 @@ import numpy as np
 
 from sapwood.storage.shapes import Array, Int64
 from sapwood.treebank.keys import KeyExpression, NodeKeys
-from sapwood.trees.search.searcher import Searcher
+from sapwood.trees.search.searcher import MatchedNodes, Searcher
 from sapwood.trees.search.table import TreeTable
 
 
@@ -172,6 +172,21 @@ def count_nodes(
         yield tuple(texts[number] for number, (_, texts) in zip(row, found, strict=True)), count
 
 
+def having_value(
+    searcher: Searcher, table: TreeTable, found: MatchedNodes, key: KeyExpression, value: str, file: str = ""
+) -> MatchedNodes:
+    """Return the matches whose key has a value."""
+    node_keys = NodeKeys(table, searcher.heads, file)
+    numbers, texts = node_keys.values(key, _nodes_of(searcher, found, key))
+    wanted = texts.index(value) if value in texts else -1
+    return MatchedNodes(found.nodes[numbers == wanted], found.names[numbers == wanted])
+
+
+def _nodes_of(searcher: Searcher, found: MatchedNodes, key: KeyExpression) -> Int64[Array, "matches"]:
+    """Return the nodes that a key is about: those with its name, or those that match."""
+    return found.names[:, searcher.pattern.names.index(key.name)] if key.name else found.nodes
+
+
 def count_matches(
     searcher: Searcher, tables: Iterable[tuple[str, TreeTable]], keys: Sequence[KeyExpression]
 ) -> CountTable:
@@ -189,15 +204,7 @@ def count_matches(
     for file, table in tables:
         node_keys = NodeKeys(table, searcher.heads, file)
         blocks = list(searcher.blocks(table))
-        names = searcher.pattern.names
-        columns = [
-            np.concatenate(
-                [
-                    np.zeros(0, dtype=np.int64),
-                    *(block.names[:, names.index(key.name)] if key.name else block.nodes for block in blocks),
-                ]
-            )
-            for key in keys
-        ]
+        nothing = np.zeros(0, dtype=np.int64)
+        columns = [np.concatenate([nothing, *(_nodes_of(searcher, block, key) for block in blocks)]) for key in keys]
         counted.add(file, int(table.words_before[-1]), count_nodes(keys, node_keys, columns))
     return counted

@@ -98,6 +98,7 @@ PAGES = {
     "anchors": ("states#model=pivot&symbol=" + quote(LABELS[0]), ".card[data-state]"),
     "search": ("treebank#pattern=" + quote("__ < __"), ".card .matched"),
     "search for nonsense": ("treebank#pattern=" + quote(IMAGE), "main"),
+    "one value": ("treebank#key=words&value=" + quote(IMAGE) + "&pattern=" + quote("__"), "#group"),
     "mistakes": ("treebank#tab=mistakes", ".pairs"),
     "words": ("words", "#topics .card"),
     "training": ("training", "svg.plot"),

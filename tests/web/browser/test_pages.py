@@ -53,6 +53,33 @@ def test_the_treebank_is_searched(shown):
     shown.wait(".card .matched")
 
 
+def test_counts_lead_to_their_trees(shown):
+    shown.open("treebank#pattern=NP+%3C+NN%3Dx")
+    shown.wait(".card .matched")
+    shown.type("#key", "word:x")
+    shown.find("#counting button").click()
+    shown.wait("#counts tbody tr")
+    value, number = shown.text("#counts tbody button"), shown.text("#counts tbody .number")
+    shown.find("#counts tbody button").click()
+    shown.wait("#group")
+    shown.wait_for(lambda: shown.text("#summary").startswith(f"{number} match"))
+    assert value in shown.text("#group")
+    assert value in shown.text(".card .sentence")
+    shown.find("#group button").click()
+    shown.wait_for(lambda: shown.count("#group") == 0)
+
+
+def test_rewriting_is_previewed(shown):
+    shown.open("treebank#tab=rewrite")
+    shown.wait("#rules")
+    shown.type("#rules", "NN=x\nrelabel x NOUN")
+    shown.find("#content form .main").click()
+    shown.wait("#rewritten .matched")
+    assert "trees change" in shown.text("#summary")
+    assert "rule of line 1" in shown.text("#rewritten ul")
+    assert shown.complaints() == []
+
+
 def test_a_wrong_pattern_is_explained(shown):
     shown.open("treebank")
     shown.wait(".card .node")

@@ -161,13 +161,13 @@ class RewriteOracle(Oracle):
 
     def replaced(self, regex: int, text: bytes) -> list[bytes]:
         """Return a label or word after the replacement of all matches."""
-        self._check()
+        self.check()
         expression, replacement = self.regexes[regex]
         return [encode(expression.replace(decode(text), lambda groups: expand(replacement, groups)))]
 
     def split(self, regex: int, text: bytes) -> list[bytes]:
         """Return the groups of a match of the whole word; nothing if they are not all of it."""
-        self._check()
+        self.check()
         spelled = decode(text)
         groups = [group or "" for group in texts_of(spelled, self.regexes[regex][0].find(spelled) or [])[1:]]
         return [encode(group) for group in groups] if all(groups) and "".join(groups) == spelled else []

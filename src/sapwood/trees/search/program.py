@@ -142,13 +142,13 @@ class Oracle:
     heads
         Head rules.
     check
-        Called before each answer; may raise to stop.
+        Called before each answer, and now and then between them; may raise to stop.
     """
 
     def __init__(
         self, spellings: Sequence[str], tests: Sequence[LabelTest], heads: HeadRules, check: Callable[[], object]
     ) -> None:
-        self._spellings, self._tests, self._heads, self._check = spellings, tests, heads, check
+        self._spellings, self._tests, self._heads, self.check = spellings, tests, heads, check
 
     def texts(self) -> list[bytes]:
         """Return all spellings."""
@@ -156,12 +156,12 @@ class Oracle:
 
     def accepts(self, test: int, text: bytes, is_word: bool) -> bool:
         """Return whether a label or word passes a test."""
-        self._check()
-        return self._tests[test].accepts(decode(text), is_word, self._check)
+        self.check()
+        return self._tests[test].accepts(decode(text), is_word, self.check)
 
     def groups(self, test: int, text: bytes) -> list[bytes | None]:
         """Return the match of a test's regular expression and its groups; nothing without a match."""
-        self._check()
+        self.check()
         spelled = cut_function_tag(decode(text)) if self._tests[test].basic else decode(text)
         found = self._tests[test].regexes[0].find(spelled)
         return [None if each is None else encode(each) for each in texts_of(spelled, found or [])]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated, Any, Literal, TypeAlias
 
+import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from sapwood.evaluate.error_types import Confusion
+from sapwood.treebank.counts import count_matches, having_value
+from sapwood.treebank.keys import parse_keys
+from sapwood.treebank.rewriting.rewriter import Rewriter
+from sapwood.treebank.rewriting.rules import RewriteRules
 from sapwood.trees.heads.learned import fit_heads
-from sapwood.trees.search.searcher import PatternMatch, Searcher
+from sapwood.trees.heads.rules import HeadRules
+from sapwood.trees.search.searcher import MatchedNodes, Searcher
 from sapwood.trees.search.unseen import UnseenLabels
 from sapwood.web.endpoints import Endpoint, Request, at_once
 from sapwood.web.messages import BadRequest, Message, Natural, Positive, given
@@ -31,11 +36,34 @@ class Page(Message):
     count: Annotated[int, Meta(ge=1, le=100)] = 20
 
 
-class SearchRequest(Page, kw_only=True):
+class PatternRequest(Message, kw_only=True):
     """A pattern or, with `words`, words in a row."""
 
     pattern: Annotated[str, Meta(max_length=2000)]
     words: bool = False
+
+
+class SearchRequest(PatternRequest, kw_only=True):
+    """A pattern or words; with `key`, only the matches whose key has that value, as in a table of counts."""
+
+    start: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    count: Annotated[int, Meta(ge=1, le=100)] = 20
+    key: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET
+    value: Annotated[str, Meta(max_length=10_000)] | UnsetType = UNSET
+
+
+class CountRequest(PatternRequest, kw_only=True):
+    """A pattern or words, one or two keys to count by, and the number of rows."""
+
+    keys: Annotated[list[Annotated[str, Meta(max_length=500)]], Meta(min_length=1, max_length=2)]
+    count: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class RewriteRequest(Page, kw_only=True):
+    """Rules, and the part of the changed trees to return."""
+
+    rules: Annotated[str, Meta(max_length=20_000)]
+    allow_word_changes: bool = False
 
 
 class MistakesRequest(Page):
@@ -78,6 +106,51 @@ class SearchAnswer(Message):
     trees: Natural
     results: list[MatchingTree]
     remarks: Annotated[list[str], Meta(description="Labels and words of the pattern that no tree has.")]
+
+
+class CountRow(Message):
+    """The values of the keys, how often they occur, as a share and per thousand words."""
+
+    values: list[str]
+    count: Positive
+    share: float
+    per_thousand: float
+
+
+class CountAnswer(Message):
+    """Matches by keys, the most frequent first."""
+
+    pattern: str
+    keys: list[str]
+    matches: Natural
+    values: Annotated[int, Meta(ge=0, description="Number of rows in all.")]
+    rows: list[CountRow]
+
+
+class RewrittenTree(Message):
+    """A tree that rules change, before and after."""
+
+    number: Positive
+    words_before: list[str]
+    words: list[str]
+    before: str
+    after: str
+
+
+class RuleUse(Message):
+    """How often a rule was applied; `line` is where it begins."""
+
+    line: Positive
+    rewrites: Natural
+
+
+class RewriteAnswer(Message):
+    """What rules would change in the treebank."""
+
+    changed: Natural
+    trees: Natural
+    rules: list[RuleUse]
+    results: list[RewrittenTree]
 
 
 class ConfusionCount(Message):
@@ -148,28 +221,51 @@ def _escaped(found: re.Match[str]) -> str:
     return "\\" + found[1]
 
 
-def _search(request: Request[SearchRequest]) -> SearchAnswer:
+def _searcher(request: Request[Any], by_heads: bool = False) -> Searcher:
+    """Return the searcher of a request with a pattern."""
     gold, body = _gold(request), request.body
     pattern = pattern_of_words(body.pattern, any_case=True) if body.words else body.pattern
     if not pattern.strip():
         raise BadRequest("the pattern is empty")
+    heads = _heads(gold) if by_heads or "#" in pattern else None
+    return Searcher(pattern, heads=heads, timeout=request.job.remaining)
+
+
+def _heads(gold: ServedTreebank) -> HeadRules:
+    """Return head rules that fit the treebank: finding them takes a moment, and few patterns need them."""
+    heads: HeadRules = gold.once(("heads",), lambda: fit_heads(list(gold.trees(_FOR_HEADS))))
+    return heads
+
+
+def _needs_heads(keys: list[str]) -> bool:
+    return any(key.startswith("head") for key in keys)
+
+
+def _search(request: Request[SearchRequest]) -> SearchAnswer:
+    gold, body = _gold(request), request.body
+    keys = [] if isinstance(body.key, UnsetType) else [body.key]
+    searcher = _searcher(request, _needs_heads(keys))
+    expressions = parse_keys(keys, searcher.pattern.names)
     found: list[MatchingTree] = []
-    matches = 0
-    trees = 0
-    # Head rules that fit the treebank take a moment to find, and few patterns need them.
-    heads = gold.once(("heads",), lambda: fit_heads(list(gold.trees(_FOR_HEADS)))) if "#" in pattern else None
-    searcher = Searcher(pattern, heads=heads, timeout=request.job.remaining)
-    for number, nodes in _by_tree(searcher.matches(gold.table)):
-        if body.start <= trees < body.start + body.count:
+    matches = trees = 0
+    for block in searcher.blocks(gold.table):
+        if expressions:
+            block = having_value(searcher, gold.table, block, expressions[0], given(body.value) or "", gold.name)
+        numbers, firsts = np.unique(gold.table.trees_of_nodes[block.nodes], return_index=True)
+        bounds = [*firsts.tolist(), len(block.nodes)]
+        for place in range(max(body.start - trees, 0), min(body.start + body.count - trees, len(numbers))):
+            number, chosen = int(numbers[place]), slice(*bounds[place : place + 2])
+            part = MatchedNodes(block.nodes[chosen], block.names[chosen])
+            nodes = [match.place.node for match in searcher.described(gold.table, part)]
             tree = gold.table.tree(number)
             found.append(MatchingTree(number + 1, tree.words(), str(tree), nodes))
-        trees += 1
-        matches += len(nodes)
+        trees += len(numbers)
+        matches += len(block.nodes)
     unseen = UnseenLabels(searcher.pattern)
     if not matches and not body.words:
         unseen.add(gold.table)
     return SearchAnswer(
-        pattern=pattern,
+        pattern=searcher.pattern.text,
         matches=matches,
         matching_trees=trees,
         trees=len(gold),
@@ -178,17 +274,44 @@ def _search(request: Request[SearchRequest]) -> SearchAnswer:
     )
 
 
-def _by_tree(matches: Iterator[PatternMatch]) -> Iterator[tuple[int, list[int]]]:
-    """Yield the number of each tree with matches, and its matching nodes; a word stands for its tag."""
-    number, nodes = -1, list[int]()
-    for match in matches:
-        if match.tree != number and nodes:
-            yield number, nodes
-            nodes = []
-        number = match.tree
-        nodes.append(match.place.node)
-    if nodes:
-        yield number, nodes
+def _counts(request: Request[CountRequest]) -> CountAnswer:
+    gold, body = _gold(request), request.body
+    searcher = _searcher(request, _needs_heads(body.keys))
+    keys = parse_keys(body.keys, searcher.pattern.names)
+    counted = count_matches(searcher, [(gold.name, gold.table)], keys)
+    rows = counted.table(body.count).rows
+    size = len(keys)
+    return CountAnswer(
+        pattern=searcher.pattern.text,
+        keys=body.keys,
+        matches=counted.total,
+        values=len(counted.counts),
+        rows=[CountRow(row[:size], *row[size : size + 3]) for row in rows],
+    )
+
+
+def _rewritten(request: Request[RewriteRequest]) -> RewriteAnswer:
+    gold, body = _gold(request), request.body
+    rules = RewriteRules.parse(body.rules)
+    heads = _heads(gold) if any("#" in rule.pattern.text for rule in rules.rules) else None
+    rewriter = Rewriter(rules, heads=heads, allow_word_changes=body.allow_word_changes, timeout=request.job.remaining)
+    changed = 0
+    uses = np.zeros(len(rules.rules), dtype=np.int64)
+    results: list[RewrittenTree] = []
+    for part in rewriter.tables(gold.table, source=gold.name):
+        uses += part.uses
+        touched = np.flatnonzero(part.rewrites)
+        for number in touched[max(body.start - changed, 0) : max(body.start + body.count - changed, 0)].tolist():
+            before, after = part.before.tree(number), part.after.tree(number)
+            place = part.before.first + number + 1
+            results.append(RewrittenTree(place, before.words(), after.words(), str(before), str(after)))
+        changed += len(touched)
+    return RewriteAnswer(
+        changed=changed,
+        trees=len(gold),
+        rules=[RuleUse(rule.line, count) for rule, count in zip(rules.rules, uses.tolist(), strict=True)],
+        results=results,
+    )
 
 
 def _comparison(request: Request[MistakesRequest]) -> ParseDiff:
@@ -241,6 +364,22 @@ ENDPOINTS: list[Endpoint[Any]] = [
         at_once(_search),
         SearchAnswer,
         SearchRequest,
+    ),
+    Endpoint(
+        "POST",
+        "/api/counts",
+        "Count the matches of a pattern in the treebank by keys (as `sapwood search --count-by` does).",
+        at_once(_counts),
+        CountAnswer,
+        CountRequest,
+    ),
+    Endpoint(
+        "POST",
+        "/api/rewrite",
+        "Return the trees that rules would change (as `sapwood rewrite --check` does); the treebank stays as it is.",
+        at_once(_rewritten),
+        RewriteAnswer,
+        RewriteRequest,
     ),
     Endpoint(
         "GET",

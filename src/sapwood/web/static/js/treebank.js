@@ -1,12 +1,16 @@
 // The treebank: search it, and see where a parser differs from it.
 
-import { api, count, element, explainBy, find, frame, percent, shorten, show } from "./common.js";
+import { api, count, element, explainBy, find, frame, percent, save, shorten, show } from "./common.js";
+import { countForm } from "./counts.js";
 import { difference, nodesOf, readTree } from "./brackets.js";
+import { drawRewriting } from "./rewrite.js";
 import { isLong, TreeView } from "./tree.js";
 
 const MORE = 12;
 const FIGURES = [["f1", "F1"], ["precision", "precision"], ["recall", "recall"], ["exact", "exact"], ["tag_accuracy", "tags"]];
-const view = { tab: "search", pattern: "", words: false, model: null, chosen: null };
+const view = { tab: "search", pattern: "", words: false, key: "", value: "", model: null, chosen: null };
+const TABS = ["search", "rewrite", "mistakes"];
+const rewriting = {};
 let info;
 let timer;
 
@@ -29,9 +33,11 @@ const grammars = () => info.models.filter((model) => model.kind === "grammar");
 
 function readLink() {
   const given = new URLSearchParams(location.hash.slice(1));
-  view.tab = given.get("tab") === "mistakes" ? "mistakes" : "search";
+  view.tab = TABS.includes(given.get("tab")) ? given.get("tab") : "search";
   view.pattern = given.get("pattern") ?? "";
   view.words = given.get("words") === "1";
+  view.key = given.get("key") ?? "";
+  view.value = given.get("value") ?? "";
   view.model = grammars().find((model) => model.name === given.get("model"))?.name ?? grammars()[0].name;
   view.chosen = given.has("kind") ? { kind: given.get("kind"), gold: given.get("gold"), predicted: given.get("predicted") } : null;
 }
@@ -40,6 +46,7 @@ function writeLink() {
   const values = { tab: view.tab };
   if (view.pattern) values.pattern = view.pattern;
   if (view.words) values.words = "1";
+  if (view.key) [values.key, values.value] = [view.key, view.value];
   if (view.model !== grammars()[0].name) values.model = view.model;
   if (view.tab === "mistakes" && view.chosen) {
     for (const name of ["kind", "gold", "predicted"]) if (view.chosen[name] !== null) values[name] = view.chosen[name];
@@ -57,12 +64,13 @@ function draw() {
     element(
       "div",
       { class: "bar" },
-      element("div", { class: "tabs", role: "tablist" }, tab("search", "Search"), tab("mistakes", "Gold against parsed")),
+      element("div", { class: "tabs", role: "tablist" }, tab("search", "Search"), tab("rewrite", "Rewrite"), tab("mistakes", "Gold against parsed")),
       element("span", { class: "note", text: `${info.treebank.name}: ${count(info.treebank.trees)} trees` }),
     ),
     body,
   );
   if (view.tab === "search") drawSearch(body);
+  else if (view.tab === "rewrite") drawRewriting(body, rewriting);
   else drawMistakes(body);
 }
 
@@ -81,6 +89,7 @@ function drawSearch(body) {
       onsubmit(event) {
         event.preventDefault();
         view.pattern = input.value;
+        view.key = view.value = "";
         writeLink();
         search(results);
       },
@@ -159,11 +168,32 @@ async function search(results) {
 }
 
 async function searched(results) {
-  const ask = (start) => api("search", { pattern: view.pattern, words: view.words, start, count: MORE });
+  const request = { pattern: view.pattern, words: view.words };
+  const chosen = view.key ? { key: view.key, value: view.value } : {};
+  const ask = (start, most = MORE) => api("search", { ...request, ...chosen, start, count: most });
   const first = await ask(0);
   const summary = element("p", { id: "summary", text: `${count(first.matches)} matches in ${count(first.matching_trees)} of ${count(first.trees)} trees (${percent(first.matching_trees / Math.max(1, first.trees))})` });
   const remarks = first.remarks.map((text) => element("p", { class: "warning", text }));
-  await listed(results, [summary, ...remarks], first.results, first.matching_trees, async (start) => (await ask(start)).results);
+  const choose = (key, value) => {
+    [view.key, view.value] = [key, value];
+    writeLink();
+    search(results);
+  };
+  const all = () => choose("", "");
+  const group = view.key ? element("p", { id: "group" }, element("span", { class: "mono", dir: "auto", text: `${view.key}: ${view.value} ` }), element("button", { type: "button", text: "All matches", onclick: all })) : null;
+  const tools = first.matches ? [...countForm(request, view.key, choose), element("div", { class: "bar" }, element("button", { type: "button", text: "Save trees", onclick: () => saveTrees(ask).catch(show) }))] : [];
+  await listed(results, [group, summary, ...remarks, ...tools].filter(Boolean), first.results, first.matching_trees, async (start) => (await ask(start)).results);
+}
+
+// Save the trees of a search, the first thousand.
+async function saveTrees(ask) {
+  const lines = [];
+  for (let start = 0; start < 1000; start += 100) {
+    const found = (await ask(start, 100)).results;
+    lines.push(...found.map((tree) => `${tree.tree}\n`));
+    if (found.length < 100) break;
+  }
+  save("trees.mrg", new Blob(lines, { type: "text/plain" }));
 }
 
 async function browsed(results) {
