@@ -47,7 +47,9 @@ def parse_arguments(sentence) -> dict:
         "cells": np.full(n * (n + 1) // 2, kernels.FREE, np.int32), "allowed": np.zeros((0, 0), bool),
         "prune_cells": False,
         "decoder": kernels.Decoder.max_rule, "crf": native_crf(ensemble.crf, ensemble.joint),
-        "words": ensemble.crf.table(words), "spans": nothing, "tags": nothing, "workspace": Workspace().native,
+        "words": ensemble.crf.table(words), "spans": nothing, "tags": nothing,
+        "span_scorer": None, "features": np.zeros((0, 0), np.int32), "prune_below": 0.0,
+        "workspace": Workspace().native,
     }  # fmt: skip
 
 
@@ -59,14 +61,18 @@ def parse_arguments(sentence) -> dict:
         ("words", np.zeros((1, kernels.WORD_COLUMNS), np.uint32)),
         ("words", np.zeros((0, 3), np.uint32)),
         ("tags", np.zeros((1, 4), np.float32)),
+        ("features", np.zeros((1, 4), np.int32)),
     ],
 )
 def test_parse(sentence, name, wrong):
     engine, arguments = sentence[0]._engine, parse_arguments(sentence)
     assert engine.parse(**arguments) is not None
+    n = len(sentence[1])
     if name == "tags":
-        n = len(sentence[1])
         arguments["spans"] = np.zeros((n * (n + 1) // 2, 1), np.float32)
+    if name == "features":
+        embeddings, weights = np.zeros((3, 1), np.float32), np.zeros(30, np.float32)
+        arguments["span_scorer"] = kernels.SpanScorer(embeddings, weights, 1, 1, 1, 1, 1, 0)
     with pytest.raises(ValueError, match=f"^{name} has the shape .*, expected "):
         engine.parse(**arguments | {name: wrong})
 

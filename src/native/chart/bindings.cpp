@@ -282,18 +282,32 @@ auto phrase_scores(const Forest &forest, const CoarseGrammar &grammar, Vector<co
     return std::pair{std::move(leaf_score), std::move(gain)};
 }
 
-// The tree's symbols in preorder and the logarithm of the sentence's probability, or None.
+// The tree's symbols in preorder and the logarithm of the sentence's probability, or None. `spans` and `tags` are those of
+// another scorer, or empty; or a span scorer, which sees the words as `features`, computes them. Cells with a posterior below
+// `prune_below` by them are closed, unless `cells` says which are.
 template <class Real>
-std::optional<std::pair<Array<int32_t>, double>> parse(const Engine<Real> &engine, const Leaves &leaves, double threshold,
-                                                       double level, double negligible, double unseen,
-                                                       Vector<const int32_t> cells, Matrix<const bool> allowed,
-                                                       bool prune_cells, Decoder decoder, const ForestCRF *crf,
-                                                       Matrix<const uint32_t> words, Matrix<const float> spans,
-                                                       Matrix<const float> tags, Workspace &workspace) {
-    const SentenceView sentence{words, spans, tags};
-    const Constraints constraints{cells, allowed, prune_cells};
-    constraints.check(static_cast<Index>(leaves.size()), engine.coarse->n_symbols);
-    if (crf) sentence.check(static_cast<Index>(leaves.size()));
+std::optional<std::pair<Array<int32_t>, double>> parse(
+    const Engine<Real> &engine, const Leaves &leaves, double threshold, double level, double negligible, double unseen,
+    Vector<const int32_t> cells, Matrix<const bool> allowed, bool prune_cells, Decoder decoder, const ForestCRF *crf,
+    Matrix<const uint32_t> words, Matrix<const float> spans, Matrix<const float> tags, const SpanScorer *span_scorer,
+    Matrix<const int32_t> features, double prune_below, Workspace &workspace) {
+    const Index n = static_cast<Index>(leaves.size());
+    SentenceView sentence{words, spans, tags};
+    Constraints constraints{cells, allowed, prune_cells};
+    constraints.check(n, engine.coarse->n_symbols);
+    if (crf) sentence.check(n);
+    if (crf && span_scorer) {
+        check_shape("features", features, n + 2, any_size);
+        workspace.budget.check_time();
+        SpanScorerMemory &memory = workspace.span_scorer;
+        span_scorer->score(features, {}, memory);
+        sentence.spans = {memory.spans.data(), {n * (n + 1) / 2, span_scorer->labels}};
+        sentence.tags = {memory.tags.data(), {n, span_scorer->tags}};
+    }
+    if (crf && prune_below > 0 && cells.size() == 0 && sentence.tags.size() > 0) {
+        prune_spans(sentence.spans, n, prune_below, workspace.span_scorer);
+        constraints.cells = {workspace.span_scorer.cells.data(), {n * (n + 1) / 2}};
+    }
     auto found = engine.parse(leaves, {threshold, level, negligible, unseen}, constraints, decoder, {crf, sentence}, workspace);
     if (!found) return std::nullopt;
     return std::pair{to_array(found->symbols), found->log_probability};
@@ -347,12 +361,14 @@ template <class Real> uint32_t above(Vector<const Real> values, Vector<const Rea
 
 template <class Real> void bind_precision(nb::module_ &module, const char *grammar, const char *engine) {
     nb::class_<FineGrammar<Real>>(module, grammar)
-        .def_prop_ro("n_pairs", [](const FineGrammar<Real> &g) { return g.pairs.empty() ? 0 : g.pairs.size() - 1; })
-        .def_prop_ro("n_weights", [](const FineGrammar<Real> &g) { return g.weights.size(); })
+        .def_prop_ro("n_pairs",
+                     [](const FineGrammar<Real> &g) { return g.row_pairs.size() + (g.pairs.empty() ? 0 : g.pairs.size() - 1); })
+        .def_prop_ro("n_weights", [](const FineGrammar<Real> &g) { return g.weights.size() + g.n_in_rows; })
         .def_prop_ro("n_dense", [](const FineGrammar<Real> &g) { return g.dense.size(); });
     nb::class_<Engine<Real>>(module, engine)
         .def("parse", &parse<Real>, "leaves"_a, "threshold"_a, "level"_a, "negligible"_a, "unseen"_a, "cells"_a, "allowed"_a,
-             "prune_cells"_a, "decoder"_a, "crf"_a.none(), "words"_a, "spans"_a, "tags"_a, "workspace"_a, unlocked());
+             "prune_cells"_a, "decoder"_a, "crf"_a.none(), "words"_a, "spans"_a, "tags"_a, "span_scorer"_a.none(), "features"_a,
+             "prune_below"_a, "workspace"_a, unlocked());
     module.def("fine_grammar", &make_fine<Real>, "arrays"_a, "least"_a, "owner"_a, nb::keep_alive<0, 3>());
     module.def("add_level", &add_level<Real>, "leaf"_a, "level"_a, "fine_offsets"_a, "level_offsets"_a, unlocked());
     module.def("fine_chart", &fine_chart<Real>, "grammar"_a, "leaves"_a, "row"_a, "forest"_a, "negligible"_a, "workspace"_a,

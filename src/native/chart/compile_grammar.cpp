@@ -10,6 +10,9 @@ namespace {
 // Tensors with fewer zeros than this share are taken whole, if they have this many weights.
 constexpr double mostly_zero = 0.75;
 constexpr Index worth_it = 64;
+// Others are rows if each pair of children has weights of this share of the parent's states, of which there must be some.
+constexpr double mostly_used = 0.25;
+constexpr int32_t worth_rows = 4;
 
 template <class Real> class Layout {
   public:
@@ -21,6 +24,7 @@ template <class Real> class Layout {
         g.root = copied(in.root);
         const Index n_rules = in.fine_offsets.size() - 1;
         g.pair_offsets.assign(1, 0);
+        g.row_offsets.assign(1, 0);
         g.dense_offsets.assign(1, 0);
         if (std::all_of(g.vector_sizes.begin(), g.vector_sizes.end(), [](int64_t size) { return size <= 4; }) &&
             std::any_of(g.vector_sizes.begin(), g.vector_sizes.end(), [](int64_t size) { return size > 1; }))
@@ -29,17 +33,21 @@ template <class Real> class Layout {
         for (Index r = 0; r < n_rules; ++r) {
             for (Index f = in.fine_offsets[r]; f < in.fine_offsets[r + 1]; ++f) add_tensor(f, totals_of(r, f));
             g.pair_offsets.push_back(static_cast<int64_t>(g.pairs.size()));
+            g.row_offsets.push_back(static_cast<int64_t>(g.rows.size()));
             g.dense_offsets.push_back(static_cast<int64_t>(g.dense.size()));
         }
         g.pairs.push_back({0, 0, static_cast<int64_t>(g.weights.size())});
         g.weights.shrink_to_fit();
         g.pairs.shrink_to_fit();
+        g.row_pairs.shrink_to_fit();
+        g.row_weights.shrink_to_fit();
     }
 
   private:
     const FineArrays<Real> &in;
     const double least;
     FineGrammar<Real> &g;
+    std::vector<Index> used;
     std::vector<double> totals;  // over all states, by coarse symbol: what each has in all
 
     // What the parent states of a fine rule have in all, or would if weights had no sign.
@@ -70,15 +78,39 @@ template <class Real> class Layout {
             g.widest = std::max(g.widest, size);
             return;
         }
-        for (int32_t b = 0; b < m_b; ++b)
-            for (int32_t c = 0; c < m_c; ++c) {
-                const auto first = static_cast<int64_t>(g.weights.size());
+        used.clear();  // the pairs of children that have weights
+        for (Index y = 0; y < size; ++y) {
+            int32_t a = 0;
+            while (a < m_a && !counts(a, tensor[a * size + y])) ++a;
+            if (a < m_a) used.push_back(y);
+        }
+        const auto n_pairs = static_cast<int32_t>(used.size());
+        if (m_a >= worth_rows && static_cast<double>(kept) >= mostly_used * m_a * n_pairs && kept > 0) {
+            const auto at = static_cast<int64_t>(g.row_weights.size());
+            const Index by_pair = n_pairs * row_width(m_a), by_parent = m_a * row_width(n_pairs);
+            g.rows.push_back({place_a, m_a, n_pairs, static_cast<int64_t>(g.row_pairs.size()), at, at + by_pair});
+            g.row_weights.resize(at + by_pair + by_parent);
+            for (Index p = 0; p < n_pairs; ++p) {
+                const Index y = used[p];
+                g.row_pairs.push_back({static_cast<int32_t>(place_b + y / m_c), static_cast<int32_t>(place_c + y % m_c)});
                 for (int32_t a = 0; a < m_a; ++a) {
-                    const Real weight = tensor[a * size + b * m_c + c];
-                    if (counts(a, weight)) g.weights.push_back({place_a + a, weight});
+                    const Real weight = tensor[a * size + y];
+                    if (!counts(a, weight)) continue;
+                    g.row_weights[at + p * row_width(m_a) + a] = weight;
+                    g.row_weights[at + by_pair + a * row_width(n_pairs) + p] = weight;
                 }
-                if (static_cast<int64_t>(g.weights.size()) > first) g.pairs.push_back({place_b + b, place_c + c, first});
             }
+            g.n_in_rows += kept;
+            g.widest = std::max(g.widest, row_width(n_pairs));
+            g.longest = std::max(g.longest, row_width(m_a));
+            return;
+        }
+        for (const Index y : used) {
+            g.pairs.push_back({static_cast<int32_t>(place_b + y / m_c), static_cast<int32_t>(place_c + y % m_c),
+                               static_cast<int64_t>(g.weights.size())});
+            for (int32_t a = 0; a < m_a; ++a)
+                if (counts(a, tensor[a * size + y])) g.weights.push_back({place_a + a, tensor[a * size + y]});
+        }
     }
 
     void fill_small(Index n_rules) {

@@ -10,6 +10,7 @@
 #include "chart/fine/fine.hpp"
 #include "chart/grammar.hpp"
 #include "forest_crf/forest_crf.hpp"
+#include "span_scorer/span_scorer.hpp"
 
 namespace sapwood {
 
@@ -21,6 +22,7 @@ struct Workspace {
     FineMemory<double> fine_double;
     DecodeMemory decoding;
     CRFMemory crf;
+    SpanScorerMemory span_scorer;
     Forest first, second;
     // Sums over the members of an ensemble: of posteriors, of their logarithms, and whether any was positive.
     Buffer<double> total_nodes, log_nodes, total_edges, log_edges;
@@ -39,6 +41,7 @@ struct Workspace {
             fine_double.for_each_buffer(visit);
         decoding.for_each_buffer(visit);
         crf.for_each_buffer(visit);
+        span_scorer.for_each_buffer(visit);
         for (auto *b : {&total_nodes, &log_nodes, &total_edges, &log_edges}) visit(*b);
         for (auto *b : {&seen_nodes, &seen_edges}) visit(*b);
     }

@@ -64,6 +64,20 @@ struct StatePair {
     int64_t first;
 };
 
+// A rule tensor in which many pairs of child states have no weight, and those that have one have weights of many parent
+// states: `by_pair` has them as (pairs, parent states), and `by_parent` the other way round, rows in whole vectors of
+// `row_width` numbers. Pairs stand in the order of their places.
+struct RowTensor {
+    int32_t place_a, m_a, n_pairs;
+    int64_t first_pair, by_pair, by_parent;
+};
+
+struct PlacePair {
+    int32_t left, right;
+};
+
+constexpr Index row_width(Index size) { return (size + 7) / 8 * 8; }
+
 // A rule tensor (m_a, m_b, m_c) that is better taken whole, and the places of its states in the nodes' vectors.
 template <class Real> struct DenseTensor {
     int32_t place_a, place_b, place_c, m_a, m_b, m_c;
@@ -72,16 +86,35 @@ template <class Real> struct DenseTensor {
 
 // A grammar with states over the coarse grammar's rules. A node's vector holds the states of all symbols that its
 // coarse symbol stands for. Rule tensors are lists of weights by pairs of child states, those of coarse rule r from pair
-// `pair_offsets[r]` on; each list ends where the next pair's begins. Tensors without many zeros stand in `dense`.
+// `pair_offsets[r]` on; each list ends where the next pair's begins. Others stand in `rows`, or without many zeros in `dense`.
 template <class Real> struct FineGrammar {
     std::vector<int64_t> vector_sizes, symbol_offsets;  // (S), (S + 1)
     std::vector<Real> root;                             // over all states, by coarse symbol
     std::vector<int64_t> pair_offsets;                  // (R + 1)
     std::vector<StatePair> pairs;                       // one more than there are
     std::vector<Weight<Real>> weights;
+    std::vector<int64_t> row_offsets;  // (R + 1)
+    std::vector<RowTensor> rows;
+    std::vector<PlacePair> row_pairs;
+    std::vector<Real> row_weights;
+    std::size_t n_in_rows = 0;           // weights in `rows`
     std::vector<int64_t> dense_offsets;  // (R + 1)
     std::vector<DenseTensor<Real>> dense;
-    Index widest = 1;  // the largest m_b m_c among the dense
+    Index widest = 1, longest = 1;  // the most pairs of a tensor that is not a list, the most parent states of `rows`
+    // Call `visit(a, b, c, weight)` for each weight of coarse rule r but those in `dense`, given places in the nodes' vectors.
+    template <class Visit> void for_each_weight(Index r, Visit visit) const {
+        for (Index p = pair_offsets[r]; p < pair_offsets[r + 1]; ++p)
+            for (Index x = pairs[p].first; x < pairs[p + 1].first; ++x)
+                visit(weights[x].parent, pairs[p].left, pairs[p].right, weights[x].value);
+        for (Index t = row_offsets[r]; t < row_offsets[r + 1]; ++t)
+            for (int32_t p = 0; p < rows[t].n_pairs; ++p)
+                for (int32_t a = 0; a < rows[t].m_a; ++a) {
+                    const PlacePair pair = row_pairs[rows[t].first_pair + p];
+                    const Real weight = row_weights[rows[t].by_pair + p * row_width(rows[t].m_a) + a];
+                    if (weight != 0) visit(rows[t].place_a + a, pair.left, pair.right, weight);
+                }
+    }
+
     // If no vector has more than four states: all tensors as (R, 4, 4, 4), child states first, parents last.
     std::vector<Real> small;
 };

@@ -205,12 +205,7 @@ template <class Real> class GrammarScorer {
                 if (tensor[y] > 0) target[y % 4] += tensor[y] * left[y / 16] * right[y / 4 % 4];
             return;
         }
-        for (Index p = g.pair_offsets[r]; p < g.pair_offsets[r + 1]; ++p) {
-            const double met = left[g.pairs[p].left] * right[g.pairs[p].right];
-            if (met == 0) continue;
-            for (Index x = g.pairs[p].first; x < g.pairs[p + 1].first; ++x)
-                target[g.weights[x].parent] += g.weights[x].value * met;
-        }
+        g.for_each_weight(r, [&](Index a, Index b, Index c, Real weight) { target[a] += weight * (left[b] * right[c]); });
         for (Index d = g.dense_offsets[r]; d < g.dense_offsets[r + 1]; ++d) {
             const DenseTensor<Real> &t = g.dense[d];
             const Real *weight = t.values;

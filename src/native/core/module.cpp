@@ -10,6 +10,7 @@ NB_MODULE(SAPWOOD_MODULE, module) {
     bind_pattern_matcher(module);
     bind_tree_rewriter(module);
     bind_emissions(module);
+    bind_panels(module);
     bind_span_scorer(module);
     bind_anchor_nmf(module);
     bind_simplex(module);

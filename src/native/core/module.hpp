@@ -11,6 +11,7 @@ void bind_bracket_writer(nanobind::module_ &module);
 void bind_pattern_matcher(nanobind::module_ &module);
 void bind_tree_rewriter(nanobind::module_ &module);
 void bind_emissions(nanobind::module_ &module);
+void bind_panels(nanobind::module_ &module);
 void bind_span_scorer(nanobind::module_ &module);
 void bind_anchor_nmf(nanobind::module_ &module);
 void bind_simplex(nanobind::module_ &module);

@@ -123,6 +123,32 @@ template <class T> inline void outer(const T *x, Index n, const T *__restrict y,
 
 namespace detail {
 
+// Add to N numbers; see `add_rows`.
+template <int N, class T>
+inline void add_columns(T *__restrict target, const T *__restrict factors, const T *__restrict rows, Index count, Index width) {
+    T sums[N];
+    for (int i = 0; i < N; ++i) sums[i] = target[i];
+    for (Index x = 0; x < count; ++x) {
+        const T factor = factors[x];
+#pragma omp simd
+        for (int i = 0; i < N; ++i) sums[i] += factor * rows[x * width + i];
+    }
+    for (int i = 0; i < N; ++i) target[i] = sums[i];
+}
+
+}  // namespace detail
+
+// Add multiples of rows (count, width) to `target` (width, a multiple of eight), by `factors` (count), one after the other.
+template <class T>
+inline void add_rows(T *__restrict target, const T *__restrict factors, const T *__restrict rows, Index count, Index width) {
+    Index i = 0;
+    for (; i + 32 <= width; i += 32) detail::add_columns<32>(target + i, factors, rows + i, count, width);
+    for (; i + 16 <= width; i += 16) detail::add_columns<16>(target + i, factors, rows + i, count, width);
+    for (; i < width; i += 8) detail::add_columns<8>(target + i, factors, rows + i, count, width);
+}
+
+namespace detail {
+
 // Add to M rows and N columns of C; see `gemm`.
 template <int M, int N, class T>
 inline void add_tile(const T *a, Index row, Index column, const T *__restrict b, T *__restrict c, Index k, Index n) {

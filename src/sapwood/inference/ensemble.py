@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -40,7 +40,7 @@ from sapwood.inference.forest_crf import CRFChart, CRFInput, native_crf, rescore
 from sapwood.inference.span_scorer import AnySpanScorer
 from sapwood.model.cell_pruner import CellPruner
 from sapwood.model.forest_crf import ForestCRF
-from sapwood.model.span_scorer import SpanScores
+from sapwood.model.span_scorer import SpanScorer, SpanScores
 from sapwood.storage.shapes import Array, Float, Int
 from sapwood.trees.tree import Tree
 
@@ -48,6 +48,10 @@ from sapwood.trees.tree import Tree
 # computed), or the smallest positive number: very unlikely, but not forbidden as long as another member has it.
 _UNSEEN = 1e-3
 _TINY = float(np.finfo(float).tiny)
+# Size of the cache of words.
+_KEPT_WORDS = 1 << 15
+# Used without a span scorer.
+_NO_FEATURES = np.zeros((0, 0), np.int32)
 _NATIVE_DECODERS = {
     "max-rule": kernels.Decoder.max_rule,
     "max-rule-sum": kernels.Decoder.max_rule_sum,
@@ -166,6 +170,7 @@ class Ensemble:
         self.crf, self.span_scorer = crf, span_scorer
         self.prune_below = 0.0 if span_scorer is None else span_scorer.prune_below
         self._native_crf = None if crf is None else native_crf(crf, self.joint, span_scorer)
+        self._stand_in = lru_cache(_KEPT_WORDS)(self.joint.grammar.lexicon.stand_in)
         self._counted = [member.grammar.probabilistic for member in self.members]
         self._engine = kernels.engine(
             self.joint.native_coarse, [member.native for member in self.members], levels, self._counted
@@ -199,11 +204,18 @@ class Ensemble:
 
         Equivalent to `chart` and a decoder of `PRODUCT_DECODERS`, without intermediate results.
         """
-        given = self._crf_input(words, workspace)
-        constraints = self._constraints(phrases, given, len(leaves), threshold, prune_cells)
+        constraints = compile_constraints(phrases, len(leaves), self.joint.coarse, prune_cells=prune_cells)
+        scorer, features = self.span_scorer, _NO_FEATURES
+        if self.crf is not None and isinstance(scorer, SpanScorer):  # the kernel calls it
+            words = self._known(words)
+            given, native = CRFInput(self._native_crf, self.crf.table(words)), scorer.native
+            features = scorer.encode(words)
+        else:
+            given, native = self._crf_input(words, workspace), None
         found = self._engine.parse(
             leaves, threshold, LEVEL_THRESHOLD_FACTOR * threshold, NEGLIGIBLE * threshold, _floor(threshold),
-            *constraints, _NATIVE_DECODERS[decoder], *given, workspace.native,
+            *constraints, _NATIVE_DECODERS[decoder], *given, native, features,
+            self._prune_below(phrases, threshold, prune_cells), workspace.native,
         )  # fmt: skip
         return None if found is None else (found[0].tolist(), found[1])
 
@@ -237,14 +249,23 @@ class Ensemble:
     ) -> Constraints:
         """Return the constraints on cells: those of the phrases, or else of the span scorer, if cells may be pruned."""
         constraints = compile_constraints(phrases, n_words, self.joint.coarse, prune_cells=prune_cells)
-        if phrases or not (prune_cells and self.prune_below and threshold) or not len(given.tags):
+        prune_below = self._prune_below(phrases, threshold, prune_cells)
+        if not prune_below or not len(given.tags):
             return constraints
-        return constraints._replace(cells=SpanScores(given.spans, given.tags).prune(self.prune_below))
+        return constraints._replace(cells=SpanScores(given.spans, given.tags).prune(prune_below))
+
+    def _prune_below(self, phrases: Sequence[Requirement], threshold: float, prune_cells: bool) -> float:
+        """Return the posterior under the span scorer below which cells are pruned; 0 prunes none."""
+        return self.prune_below if prune_cells and threshold and not phrases else 0.0
+
+    def _known(self, words: Sequence[str]) -> list[str]:
+        """Return the words, known punctuation in place of unknown."""
+        return list(map(self._stand_in, words))
 
     def _crf_input(self, words: Sequence[str], workspace: Workspace) -> CRFInput:
         if self.crf is None:
             return CRFInput(None)
-        words = list(map(self.joint.grammar.lexicon.stand_in, words))
+        words = self._known(words)
         seen = self.crf.table(words)
         if self.span_scorer is None:
             return CRFInput(self._native_crf, seen)

@@ -84,17 +84,33 @@ def rewrite_trees(
 def emission_row(
     columns: object, terminals: _Vector[numpy.int64], weights: _Vector[numpy.float64], n_tags: int
 ) -> NDArray[numpy.float64]: ...
-def span_scorer_scores(
-    embeddings: _Matrix[numpy.float32],
-    weights: _Vector[numpy.float32],
-    features: _Matrix[numpy.int32],
-    hidden: int,
-    layers: int,
-    span_hidden: int,
-    labels: int,
-    tags: int,
-    vectors: _Matrix[numpy.float32],
-) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32]]: ...
+def has_wide_vectors() -> bool: ...
+def matrix_product(
+    a: _Matrix[numpy.float32],
+    transpose_a: bool,
+    b: _Matrix[numpy.float32],
+    transpose_b: bool,
+    out: _Matrix[numpy.float32],
+    add: bool,
+    wide: bool,
+) -> None: ...
+
+class SpanScorer:
+    def __init__(
+        self,
+        embeddings: _Matrix[numpy.float32],
+        weights: _Vector[numpy.float32],
+        hidden: int,
+        layers: int,
+        span_hidden: int,
+        labels: int,
+        tags: int,
+        encoder: int,
+    ) -> None: ...
+    def scores(
+        self, features: _Matrix[numpy.int32], vectors: _Matrix[numpy.float32]
+    ) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32]]: ...
+
 def affine_map(
     vectors: _Matrix[numpy.float32], weights: _Matrix[numpy.float32], shift: _Vector[numpy.float32]
 ) -> NDArray[numpy.float32]: ...
@@ -900,6 +916,9 @@ class EngineSingle:
         words: _Matrix[numpy.uint32],
         spans: _Matrix[numpy.float32],
         tags: _Matrix[numpy.float32],
+        span_scorer: SpanScorer | None,
+        features: _Matrix[numpy.int32],
+        prune_below: float,
         workspace: Workspace,
     ) -> tuple[NDArray[numpy.int32], float] | None: ...
 
@@ -1068,6 +1087,9 @@ class EngineDouble:
         words: _Matrix[numpy.uint32],
         spans: _Matrix[numpy.float32],
         tags: _Matrix[numpy.float32],
+        span_scorer: SpanScorer | None,
+        features: _Matrix[numpy.int32],
+        prune_below: float,
         workspace: Workspace,
     ) -> tuple[NDArray[numpy.int32], float] | None: ...
 

@@ -198,8 +198,6 @@ class SpanScores(NamedTuple):
 
         Trees are weighted by the exponentials of their scores, summed over all their labellings.
         """
-        if not self.spans.shape[1]:
-            return np.full(len(self.spans), -1, np.int32)
         return kernels.prune_cells(self.spans, len(self.tags), threshold)
 
 
@@ -282,46 +280,55 @@ class SpanScorer:
         return f"<SpanScorer: {n_weights:,} weights, {len(self.word_features):,} word features{encoder}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        # The cache is neither copied nor sent to workers.
-        return {name: value for name, value in vars(self).items() if name not in ("_rows", "_numbers")}
+        # Caches are neither copied nor sent to workers.
+        return {name: value for name, value in vars(self).items() if name not in ("_rows", "_numbers", "native")}
+
+    @cached_property
+    def native(self) -> kernels.SpanScorer:
+        """Span scorer as a kernel object."""
+        dims = self.dims
+        return kernels.SpanScorer(
+            self.embeddings, self.weights, dims.hidden, dims.layers, dims.span_hidden, dims.labels, dims.tags,
+            dims.encoder,
+        )  # fmt: skip
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {feature: idx for idx, feature in enumerate(self.word_features, EOS + 1)}
 
     @cached_property
-    def _rows(self) -> dict[str, list[int]]:
+    def _rows(self) -> dict[str, bytes]:
         return {}  # cache of rows
 
     def encode(self, words: Sequence[str]) -> Int32[Array, "steps features"]:
         """Return the feature indices of a sentence's words, including the two sentence boundaries."""
-        rest = [PAD] * (n_word_features(self.classes) - 1)
-        rows = [[BOS, *rest]]
+        size = n_word_features(self.classes)
+        rows = [self._row([BOS], size)]
         for word in words:
             row = self._rows.get(word)
             if row is None:
                 if len(self._rows) >= _KEPT_ROWS:
                     self._rows.clear()
                 features = word_features(word, self.classes)
-                row = self._rows[word] = [self._numbers.get(feature, PAD) for feature in features]
+                row = self._rows[word] = self._row([self._numbers.get(feature, PAD) for feature in features], size)
             rows.append(row)
-        return np.array([*rows, [EOS, *rest]], np.int32)
+        rows.append(self._row([EOS], size))
+        return np.frombuffer(b"".join(rows), np.int32).reshape(-1, size)
+
+    @staticmethod
+    def _row(numbers: list[int], size: int) -> bytes:
+        """Return the bytes of a row of features, padded."""
+        return np.array(numbers + [PAD] * (size - len(numbers)), np.int32).tobytes()
 
     def scores(
         self, words: Sequence[str], vectors: Float32[Array, "vectors_given encoder_features"] = NO_VECTORS
     ) -> SpanScores:
         """Return the score of each symbol over each span of a sentence, given the projected vectors of its words."""
-        dims = self.dims
-        if vectors.shape[1] != dims.encoder:
+        if vectors.shape[1] != self.dims.encoder:
             raise UsageError(
-                f"the span scorer needs {dims.encoder} numbers of an encoder for each word, not {vectors.shape[1]}"
+                f"the span scorer needs {self.dims.encoder} numbers of an encoder for each word, not {vectors.shape[1]}"
             )
-        return SpanScores(
-            *kernels.span_scorer_scores(
-                self.embeddings, self.weights, self.encode(words), dims.hidden, dims.layers, dims.span_hidden,
-                dims.labels, dims.tags, vectors,
-            )
-        )  # fmt: skip
+        return SpanScores(*self.native.scores(self.encode(words), vectors))
 
     def scores_size(self, n_words: int) -> int:
         """Return the size in bytes of the scores of a sentence."""

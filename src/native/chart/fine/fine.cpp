@@ -9,12 +9,15 @@
 #include <cmath>
 
 #include "core/scaling.hpp"
+#include "core/simd.hpp"
 
 namespace sapwood {
 namespace {
 
 constexpr int64_t no_exponent = -(int64_t{1} << 38);
 constexpr uint8_t unknown = 2;
+// How many groups ahead weights are fetched.
+constexpr Index ahead = 3;
 
 template <class Real> class FinePass {
   public:
@@ -27,6 +30,7 @@ template <class Real> class FinePass {
         inside = memory.inside.acquire(offsets[f.n_nodes()] + 1);
         outside = memory.outside.acquire(offsets[f.n_nodes()] + 1);
         meeting = memory.meeting.acquire(g.widest);
+        parent_vector = memory.parent.acquire(g.longest);
         std::fill_n(inside, offsets[f.n_nodes()], Real(0));
         std::fill_n(outside, offsets[f.n_nodes()], Real(0));
         std::fill_n(exponent, f.n * (f.n + 1) / 2, no_exponent);
@@ -60,7 +64,10 @@ template <class Real> class FinePass {
             if (reference > no_exponent / 2) {
                 for (Index e = f.group_offsets[first]; e < f.group_offsets[last]; ++e)
                     factor[e] = scale_of(below(e) - reference);
-                for (Index group = first; group < last; ++group) inside_group(group);
+                for (Index group = first; group < last; ++group) {
+                    if (group >= ahead) prefetch(group - ahead);
+                    inside_group(group);
+                }
                 exponent[cell] = rescale(cell, reference);
             }
             last = first;
@@ -90,6 +97,7 @@ template <class Real> class FinePass {
             if (worth[parent] == unknown) worth[parent] = above != no_exponent && mass_of(parent) > negligible;
             if (!worth[parent]) continue;
             for (Index e = f.group_offsets[group]; e < f.group_offsets[group + 1]; ++e) factor[e] = scale_of(below(e) - above);
+            if (group + ahead < f.n_groups()) prefetch(group + ahead);
             outside_group(group);
         }
     }
@@ -108,7 +116,7 @@ template <class Real> class FinePass {
     const Forest &f;
     const Budget *budget;
     int64_t *offsets, *exponent;
-    Real *factor, *inside, *outside, *meeting;
+    Real *factor, *inside, *outside, *meeting, *parent_vector;
     double *posterior;
     uint8_t *worth;  // whether a node is to be expanded
 
@@ -144,6 +152,22 @@ template <class Real> class FinePass {
         return reference + shift;
     }
 
+    // Ask for the weights of a group's rule, wherever they are: they are needed a few groups later.
+    void prefetch(Index group) const {
+#if defined(__GNUC__)
+        const int32_t r = f.group_rule[group];
+        const auto fetch = [](const void *first, Index bytes) {
+            for (Index x = 0; x < bytes; x += 64) __builtin_prefetch(static_cast<const char *>(first) + x);
+        };
+        if (!g.small.empty()) fetch(g.small.data() + 64 * r, 64 * sizeof(Real));
+        else if (g.row_offsets[r] < g.row_offsets[r + 1]) {
+            const RowTensor &t = g.rows[g.row_offsets[r]];
+            fetch(g.row_pairs.data() + t.first_pair, std::min<Index>(t.n_pairs * sizeof(PlacePair), 256));
+            fetch(g.row_weights.data() + t.by_pair, std::min<Index>(t.n_pairs * row_width(t.m_a) * sizeof(Real), 1024));
+        }
+#endif
+    }
+
     void inside_group(Index group) {
         const Index first = f.group_offsets[group], last = f.group_offsets[group + 1];
         const int32_t r = f.group_rule[group];
@@ -157,6 +181,7 @@ template <class Real> class FinePass {
             if (total == 0) continue;
             for (Index x = pair.first; x < g.pairs[p + 1].first; ++x) target[g.weights[x].parent] += g.weights[x].value * total;
         }
+        for (Index t = g.row_offsets[r]; t < g.row_offsets[r + 1]; ++t) inside_rows(first, last, g.rows[t], target);
         for (Index d = g.dense_offsets[r]; d < g.dense_offsets[r + 1]; ++d) inside_dense(first, last, g.dense[d], target);
     }
 
@@ -178,7 +203,52 @@ template <class Real> class FinePass {
                 outside[left] += for_left;
             }
         }
+        for (Index t = g.row_offsets[r]; t < g.row_offsets[r + 1]; ++t) outside_rows(first, last, g.rows[t], source);
         for (Index d = g.dense_offsets[r]; d < g.dense_offsets[r + 1]; ++d) outside_dense(first, last, g.dense[d], source);
+    }
+
+    void inside_rows(Index first, Index last, const RowTensor &t, Real *target) {
+        const PlacePair *pairs = g.row_pairs.data() + t.first_pair;
+        Real *__restrict met = meeting;
+        for (Index e = first; e < last; ++e) {
+            const Real *left = inside + left_of(e), *right = inside + right_of(e), scale = factor[e];
+            if (e == first)
+                for (Index p = 0; p < t.n_pairs; ++p) met[p] = scale * left[pairs[p].left] * right[pairs[p].right];
+            else
+                for (Index p = 0; p < t.n_pairs; ++p) met[p] += scale * left[pairs[p].left] * right[pairs[p].right];
+        }
+        const Index width = row_width(t.m_a);
+        std::copy_n(target + t.place_a, t.m_a, parent_vector);
+        std::fill_n(parent_vector + t.m_a, width - t.m_a, Real(0));
+        add_rows(parent_vector, met, g.row_weights.data() + t.by_pair, t.n_pairs, width);
+        std::copy_n(parent_vector, t.m_a, target + t.place_a);
+    }
+
+    void outside_rows(Index first, Index last, const RowTensor &t, const Real *source) {
+        const PlacePair *pairs = g.row_pairs.data() + t.first_pair;
+        const Index width = row_width(t.n_pairs);
+        Real *given = meeting;
+        std::fill_n(given, width, Real(0));
+        add_rows(given, source + t.place_a, g.row_weights.data() + t.by_parent, t.m_a, width);
+        for (Index e = first; e < last; ++e) {
+            const Real *left = inside + left_of(e), *right = inside + right_of(e), scale = factor[e];
+            Real *left_out = outside + left_of(e), *right_out = outside + right_of(e);
+            double total = posterior[e];
+            for (Index p = 0; p < t.n_pairs;) {
+                const int32_t b = pairs[p].left;
+                const Real value = left[b];
+                Real sum = left_out[b];
+                do {
+                    const int32_t c = pairs[p].right;
+                    const Real scaled = given[p] * scale, for_left = scaled * right[c];
+                    total += static_cast<double>(for_left) * value;
+                    right_out[c] += scaled * value;
+                    sum += for_left;
+                } while (++p < t.n_pairs && pairs[p].left == b);
+                left_out[b] = sum;
+            }
+            posterior[e] = total;
+        }
     }
 
     // Four states each: sum the outer products of all edges, then apply the tensor (4, 4, 4), parents last.

@@ -12,7 +12,7 @@ namespace sapwood {
 // exponents of their cells; and the posteriors of nodes and edges.
 template <class Real> struct FineMemory {
     Buffer<int64_t> offsets, exponent;
-    Buffer<Real> inside, outside, meeting;
+    Buffer<Real> inside, outside, meeting, parent;
     Buffer<Real> factor;
     Buffer<double> node_posterior, edge_posterior;
     Buffer<uint8_t> alive, reached, kept;
@@ -21,7 +21,7 @@ template <class Real> struct FineMemory {
 
     template <class Visit> void for_each_buffer(Visit visit) {
         for (auto *b : {&offsets, &exponent}) visit(*b);
-        for (auto *b : {&inside, &outside, &meeting, &factor}) visit(*b);
+        for (auto *b : {&inside, &outside, &meeting, &parent, &factor}) visit(*b);
         for (auto *b : {&node_posterior, &edge_posterior}) visit(*b);
         for (auto *b : {&alive, &reached, &kept}) visit(*b);
         visit(number);

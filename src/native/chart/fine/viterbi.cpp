@@ -38,9 +38,7 @@ void offer_group(const FineGrammar<Real> &g, const Forest &f, Index group, Vecto
                 if (tensor[y] > 0) offer(y % 4, y / 16, y / 4 % 4, tensor[y]);
             continue;
         }
-        for (Index p = g.pair_offsets[r]; p < g.pair_offsets[r + 1]; ++p)
-            for (Index x = g.pairs[p].first; x < g.pairs[p + 1].first; ++x)
-                offer(g.weights[x].parent, g.pairs[p].left, g.pairs[p].right, g.weights[x].value);
+        g.for_each_weight(r, offer);
         for (Index d = g.dense_offsets[r]; d < g.dense_offsets[r + 1]; ++d) {
             const DenseTensor<Real> &t = g.dense[d];
             const Real *weight = t.values;

@@ -5,9 +5,9 @@ respect to the output, the closure adds to the gradients of the layer's weights 
 the input. The vectors of all sentences at all steps (words and the two sentence boundaries) are the rows of one matrix,
 step by step.
 
-Everything but matrix products is in kernels (`native/span_scorer/backward.cpp`), which work in place: layer
-normalisation overwrites its input, and a backward pass overwrites its argument. A backward pass runs once; the arrays
-that it needs are freed with the closure.
+All loops are in kernels (`native/span_scorer/backward.cpp`, products in `native/core/panels.cpp`), so that results do
+not depend on the BLAS of NumPy. They work in place: layer normalisation overwrites its input, and a backward pass
+overwrites its argument. A backward pass runs once; the arrays that it needs are freed with the closure.
 """
 
 from __future__ import annotations
@@ -80,6 +80,18 @@ class Batch(NamedTuple):
         return start, end
 
 
+def product(a: Rows, b: Float32[Array, "inner outer"], *, transpose: bool = False) -> Rows:
+    """Return `a @ b`, or `a @ b.T`."""
+    out = np.empty((len(a), b.shape[not transpose]), np.float32)
+    kernels.matrix_product(a, False, b, transpose, out, False, True)
+    return out
+
+
+def add_outer(target: Float32[Array, "inner outer"], a: Rows, b: Rows) -> None:
+    """Add `a.T @ b` to `target`."""
+    kernels.matrix_product(a, True, b, False, target, True, True)
+
+
 def embedding_bag(features: Int32[Array, "rows features"], embeddings: Param) -> tuple[Rows, Callable[[Rows], None]]:
     """Sum the embeddings of the features of each word."""
     out = np.empty((len(features), embeddings.values.shape[1]), np.float32)
@@ -121,13 +133,13 @@ def linear(x: Rows, weights: Param, bias: Param) -> tuple[Rows, Backward]:
     def backward(gradient: Rows) -> Rows:
         return _linear_backward(x, gradient, weights, bias)
 
-    return x @ weights.values + bias.values, backward
+    return product(x, weights.values) + bias.values, backward
 
 
 def _linear_backward(x: Rows, gradient: Rows, weights: Param, bias: Param) -> Rows:
-    weights.gradient += x.T @ gradient
+    add_outer(weights.gradient, x, gradient)
     bias.gradient += gradient.sum(axis=0)
-    return gradient @ weights.values.T
+    return product(gradient, weights.values, transpose=True)
 
 
 def sru(x: Rows, n_sentences: int, gates: Param, bias: Param, skip: Param | None) -> tuple[Rows, Backward]:
@@ -137,8 +149,8 @@ def sru(x: Rows, n_sentences: int, gates: Param, bias: Param, skip: Param | None
     """
     n_rows, size = len(x), gates.values.shape[1] // 3
     steps = (n_rows // n_sentences, n_sentences)
-    gated = (x @ gates.values).reshape(*steps, 3 * size)
-    skipped = (x if skip is None else x @ skip.values).reshape(*steps, size)
+    gated = product(x, gates.values).reshape(*steps, 3 * size)
+    skipped = (x if skip is None else product(x, skip.values)).reshape(*steps, size)
     cell, activation, out = (np.empty((*steps, size), np.float32) for _ in range(3))
     kernels.sru_forward(gated, bias.values, skipped, cell, activation, out)
 
@@ -146,14 +158,14 @@ def sru(x: Rows, n_sentences: int, gates: Param, bias: Param, skip: Param | None
         by_skipped = np.empty_like(cell)
         kernels.sru_backward(gated, skipped, cell, activation, gradient.reshape(cell.shape), by_skipped)
         by_gates, by_skip = gated.reshape(n_rows, -1), by_skipped.reshape(n_rows, size)
-        gates.gradient += x.T @ by_gates
+        add_outer(gates.gradient, x, by_gates)
         bias.gradient += by_gates[:, size:].sum(axis=0)
-        by_x = by_gates @ gates.values.T
+        by_x = product(by_gates, gates.values, transpose=True)
         if skip is None:
             by_x += by_skip
         else:
-            skip.gradient += x.T @ by_skip
-            by_x += by_skip @ skip.values.T
+            add_outer(skip.gradient, x, by_skip)
+            by_x += product(by_skip, skip.values, transpose=True)
         return by_x
 
     return out.reshape(n_rows, size), backward
@@ -208,15 +220,15 @@ def span_vectors(
     """
     start, end = spans
     out = np.empty((len(start), left.values.shape[1]), np.float32)
-    kernels.span_sum(posts @ left.values, posts @ right.values + bias.values, start, end, out)
+    kernels.span_sum(product(posts, left.values), product(posts, right.values) + bias.values, start, end, out)
 
     def backward(gradient: Rows, kept: Int64[Array, "rows"]) -> Rows:
         by_left, by_right = (np.zeros((len(posts), gradient.shape[1]), np.float32) for _ in range(2))
         kernels.span_sum_backward(gradient, start[kept], end[kept], by_left, by_right)
-        left.gradient += posts.T @ by_left
-        right.gradient += posts.T @ by_right
+        add_outer(left.gradient, posts, by_left)
+        add_outer(right.gradient, posts, by_right)
         bias.gradient += by_right.sum(axis=0)
-        return by_left @ left.values.T + by_right @ right.values.T
+        return product(by_left, left.values, transpose=True) + product(by_right, right.values, transpose=True)
 
     return out, backward
 
@@ -239,7 +251,7 @@ def span_mlp(
         kernels.layer_norm_backward(x, gain.values, True, scale[kept], hidden, by_x, gain.gradient, shift.gradient)
         return by_x
 
-    return hidden @ weights.values + bias.values, backward
+    return product(hidden, weights.values) + bias.values, backward
 
 
 def tag_loss(scores: Rows, tags: Int32[Array, "rows"]) -> tuple[float, Rows]:
@@ -329,7 +341,7 @@ class Backprop:
         words, encoder = slice(batch.n_sentences, -batch.n_sentences), self._params.get("encoder")
         if encoder is not None:
             assert batch.vectors is not None
-            bags[words] += batch.vectors @ encoder.values
+            bags[words] += product(batch.vectors, encoder.values)
         normed, norm_backward = layer_norm(bags, self._params["input.gain"], self._params["input.shift"])
         out, dropout_backward = dropout(normed, mask)
 
@@ -337,7 +349,7 @@ class Backprop:
             by_bags = norm_backward(dropout_backward(gradient))
             if encoder is not None:
                 assert batch.vectors is not None
-                encoder.gradient += batch.vectors.T @ by_bags[words]
+                add_outer(encoder.gradient, batch.vectors, by_bags[words])
             bag_backward(by_bags)
 
         return out, backward
