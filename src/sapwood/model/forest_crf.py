@@ -91,7 +91,7 @@ class FeatureVocabulary:
         return {name: value for name, value in vars(self).items() if name not in ("_rows", "_known", "_longest")}
 
     @cached_property
-    def _rows(self) -> dict[tuple[str, bool], np.ndarray]:
+    def _rows(self) -> dict[tuple[str, bool], bytes]:
         return {}  # cache of rows
 
     @cached_property
@@ -132,9 +132,9 @@ class FeatureVocabulary:
             if row is None:
                 if len(self._rows) >= _KEPT_ROWS:
                     self._rows.clear()
-                row = self._rows[key] = self.row(*key, classes)
+                row = self._rows[key] = self.row(*key, classes).tobytes()
             rows.append(row)
-        return np.array(rows, np.uint32).reshape(-1, kernels.WORD_COLUMNS)
+        return np.frombuffer(b"".join(rows), np.uint32).reshape(-1, kernels.WORD_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -271,14 +271,17 @@ class TreeTransform:
             if symbol >= first_leaf:
                 if not chain:
                     raise InputError("not a skeletal tree: an intermediate symbol stands over a word")
-                parts = [plain_tree(chain[-1], (), next(remaining))]
+                part = plain_tree(chain[-1], (), next(remaining))
             else:
                 parts = waiting.pop()
                 parts += waiting.pop()
-                if chain:
-                    parts = [plain_tree(chain[-1], tuple(parts), None)]
-            for label in chain[-2::-1]:
-                parts = [plain_tree(label, tuple(parts), None)]
-            waiting.append(parts)
+                if not chain:
+                    waiting.append(parts)
+                    continue
+                part = plain_tree(chain[-1], tuple(parts), None)
+            if len(chain) > 1:
+                for label in chain[-2::-1]:
+                    part = plain_tree(label, (part,), None)
+            waiting.append([part])
         (parts,) = waiting
         return self.joined(self._top(parts))

@@ -28,6 +28,7 @@ class LexicalLookup:
     def __init__(self, model: ParserModel, ensemble: Ensemble) -> None:
         self._model, self._ensemble = model, ensemble
         self._cache: dict[int, Leaf] = {}
+        self._spellings: dict[tuple[str, bool], int] = {}  # terminals of words, initial or not
 
     def score(self, sentence: Sentence) -> tuple[list[str], list[Leaf]]:
         """Return the words of a sentence, and the lexical weights of each."""
@@ -36,27 +37,42 @@ class LexicalLookup:
         words: list[str] = []
         leaves: list[Leaf] = []
         for token in sentence:
-            pair = (token, None) if isinstance(token, str) else token
-            if not (isinstance(pair, Sequence) and len(pair) == 2 and isinstance(pair[0], str)):
+            if isinstance(token, str):
+                word, leaf = token, self._leaf(self._terminal(token, not words))
+            elif isinstance(token, Sequence) and len(token) == 2 and isinstance(token[0], str):
+                word, terminal = token[0], self._terminal(token[0], not words)
+                leaf = self._leaf(terminal) if token[1] is None else self._tagged_leaf(word, terminal, token[1])
+            else:
                 raise UsageError(f"a token is a word or a (word, tag) pair, not {token!r}")
-            leaves.append(self._leaf(pair[0], pair[1], not words))
-            words.append(pair[0])
+            leaves.append(leaf)
+            words.append(word)
         return words, leaves
 
-    def _leaf(self, word: str, tag: str | None, initial: bool) -> Leaf:
-        """Return the lexical weights of a word, restricted to the given tag if there is one."""
-        first = self._model.grammar
-        terminal = first.lexicon.terminal(word, initial)
-        if tag is None:
-            leaf = self._cache.get(terminal)
-            if leaf is None:
-                if len(self._cache) >= _KEPT_WORDS // len(self._model.grammars):
-                    self._cache.clear()
-                leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in self._model.grammars])
-                leaf.kind = self._kind(terminal)
-                self._cache[terminal] = leaf
-            return leaf
-        tags = first.emissions.tags
+    def _terminal(self, word: str, initial: bool) -> int:
+        """Return the terminal of a word."""
+        key = word, initial
+        found = self._spellings.get(key)
+        if found is None:
+            if len(self._spellings) >= _KEPT_WORDS:
+                self._spellings.clear()
+            found = self._spellings[key] = self._model.grammar.lexicon.terminal(word, initial)
+        return found
+
+    def _leaf(self, terminal: int) -> Leaf:
+        """Return the lexical weights of a word."""
+        leaf = self._cache.get(terminal)
+        if leaf is None:
+            grammars = self._model.grammars
+            if len(self._cache) >= _KEPT_WORDS // len(grammars):
+                self._cache.clear()
+            leaf = self._ensemble.leaf([grammar.emissions.row(terminal) for grammar in grammars])
+            leaf.kind = self._kind(terminal)
+            self._cache[terminal] = leaf
+        return leaf
+
+    def _tagged_leaf(self, word: str, terminal: int, tag: str) -> Leaf:
+        """Return the lexical weights of a word, restricted to the given tag."""
+        tags = self._model.grammar.emissions.tags
         if tag not in tags:
             raise InputError(f"the grammar has no tag {tag!r} (of {word!r}); it has: {listed(tags)}")
         rows = [grammar.emissions.tagged_row(terminal, tag) for grammar in self._model.grammars]
