@@ -274,16 +274,28 @@ def test_nothing_to_search():
     assert list(Searcher("NP=x < =x").matches([])) == []
 
 
-@examples(300)
-@given(
-    st.sampled_from(
-        ["<", ">", "<<", ">>", ".", ",", "..", ",,", "$", "$.", "$,", "$..", "$,,", "<,", "<-", "<2", "<-2", "<:"]
-    ),
-    st.sampled_from(["A", "B", "C"]),
-    st.sampled_from(["A", "B", "C"]),
-    small_trees,
+# Relations of NLTK, in which words have nothing above or beside them; its `>>,` and `>>'` find other nodes.
+_DOWN = ["<", "<<", "<,", "<-", "<'", "<1", "<2", "<-1", "<-2", "<:", "<<,", "<<'", "<<:"]
+_OTHERS = [">", ">>", ">,", ">-", ">'", ">2", ">-2", ">:", ">>:", ".", ",", "..", ",,", "$", "$.", "$,", "$..", "$,,"]
+phrases = st.sampled_from(["A", "B", "C", "A|B", "/^[AC]/"])
+
+
+def _tgrep_clauses(nodes: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    sign = st.sampled_from(["", "", "!"])
+    item = st.builds("{}{} {}".format, sign, st.sampled_from(_DOWN + _OTHERS), nodes) | st.builds(
+        "{}{} {}".format, sign, st.sampled_from(_DOWN), st.sampled_from(["a", "b", "__", "/b/"])
+    )
+    return item | st.builds("{} & {}".format, item, item) | st.builds("[{} | {}]".format, item, item)
+
+
+tgrep_nodes = st.recursive(
+    phrases, lambda below: st.builds("({} {})".format, phrases, _tgrep_clauses(below)), max_leaves=4
 )
-def test_tgrep_of_nltk_finds_the_same(relation, above, below, tree):
+
+
+@examples(300)
+@given(st.builds("{} {}".format, phrases, _tgrep_clauses(tgrep_nodes)), small_trees)
+def test_tgrep_of_nltk_finds_the_same(pattern, tree):
     pytest.importorskip("pyparsing", reason="nltk.tgrep needs pyparsing")
     from nltk import tgrep
     from nltk.tree import ParentedTree
@@ -291,11 +303,11 @@ def test_tgrep_of_nltk_finds_the_same(relation, above, below, tree):
     assume("A-X" not in str(tree))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NLTK calls pyparsing by its old names
-        (found,) = tgrep.tgrep_positions(f"{above} {relation} {below}", [ParentedTree.convert(tree.to_nltk())])
+        (found,) = tgrep.tgrep_positions(pattern, [ParentedTree.convert(tree.to_nltk())])
     table = TreeTable.from_trees([tree])
     positions: list[tuple[int, ...]] = [()]
     for node in range(1, len(table.symbols)):
         parent = int(table.parents[node])
         positions.append((*positions[parent], int((table.parents[parent:node] == parent).sum())))
-    ours = [positions[node] for node in Searcher(f"{above} {relation} {below}").nodes(table).tolist()]
+    ours = [positions[node] for node in Searcher(pattern).nodes(table).tolist()]
     assert sorted(set(found)) == ours
