@@ -169,8 +169,10 @@ def _faults(node: ast.AST) -> Iterator[tuple[str, str]]:
         changed.op = ARITHMETIC[type(node.op)]()
         yield "arithmetic", ast.unparse(changed)
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield "constant", repr(node.value + 1)
-        yield "constant", repr(node.value - 1) if node.value >= 1 else f"({node.value - 1!r})"
+        # A large number stays what it is.
+        if node.value + 1 != node.value:
+            yield "constant", repr(node.value + 1)
+            yield "constant", repr(node.value - 1) if node.value >= 1 else f"({node.value - 1!r})"
     elif isinstance(node, ast.Call):
         for place in range(len(node.keywords)):
             if node.keywords[place].arg is not None:
