@@ -31,6 +31,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import _records
 from _requirements import require
 
 HEAD = b"POST /api/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -154,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--same-address", action="store_true", help="bad clients have the address of the good ones")
+    parser.add_argument("--records", action="store_true", help="write the figures as a record")
     options = parser.parse_args(arguments)
     require(connections=options.bad + options.good)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -173,6 +175,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             server.terminate()
         figures["messages_of_the_server"] = server.communicate()[1][-2000:]
     print(json.dumps(figures, indent=1))
+    if options.records:
+        requests = figures["good_requests"]
+        kept = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+        kept |= {"answered": requests.get("200", 0), "requests": sum(requests.values())}
+        kept["bad_connections"] = sum(figures["bad_connections"].values())
+        command = (
+            f"python benchmarks/bad_clients.py --bad {options.bad} --good {options.good} --seconds {options.seconds:g} "
+            f"--threads {options.threads}{' --same-address' if options.same_address else ''} --records"
+        )
+        name = f"service/{options.bad}-bad-clients{'-of-one-address' if options.same_address else ''}"
+        _records.add(_records.measured(name, kept, seed=0, command=command, data="none", describes=None))
 
 
 if __name__ == "__main__":

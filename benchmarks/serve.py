@@ -32,12 +32,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import _records
 from _requirements import require
 from sapwood.inference.parser import Parser
 from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.normalise import Normaliser
 
 Figures = dict[str, Any]
+_SPEEDS = ("per_second", "per_cpu_second")
 
 
 def read_sentences(path: str, longest: int) -> list[list[str]]:
@@ -51,16 +53,21 @@ def batched(sentences: Sequence[list[str]], size: int) -> Iterator[Sequence[list
     return (sentences[first : first + size] for first in range(0, len(sentences), size))
 
 
+def family(process: int) -> list[int]:
+    """Return a process and its children, those of a server with `--workers`."""
+    return [process, *map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
+
+
 def memory_of(process: int) -> int:
-    """Return the bytes that a process holds now."""
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
-    return 1024 * int(found[1]) if found else 0
+    """Return the bytes that a process and its children hold now; what they share counts once."""
+    texts = (Path(f"/proc/{one}/smaps_rollup").read_text() for one in family(process))
+    return sum(1024 * int(found[1]) for text in texts if (found := re.search(r"Pss:\s+(\d+) kB", text)))
 
 
 def cpu_of(process: int) -> float:
-    """Return the CPU seconds that a process has taken."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the CPU seconds that a process and its children have taken."""
+    rows = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in family(process))
+    return sum(int(row[11]) + int(row[12]) for row in rows) / os.sysconf("SC_CLK_TCK")
 
 
 async def client(port: int, bodies: Sequence[bytes], end: float, seed: int, seen: list[tuple[int, float]]) -> None:
@@ -116,10 +123,11 @@ async def load(port: int, process: int, bodies: Sequence[bytes], clients: int, s
 
 
 @contextlib.contextmanager
-def serving(bodies: Sequence[bytes], threads: int, queue: int) -> Iterator[tuple[int, int]]:
+def serving(bodies: Sequence[bytes], threads: int, queue: int, workers: int) -> Iterator[tuple[int, int]]:
     """Start a server, warm it and stop it in the end; yields its port and its process."""
     command = [sys.executable, "-m", "sapwood", "serve", "-q", "--port", "0", "--threads", str(threads)]
-    with subprocess.Popen([*command, "--queue", str(queue)], stdout=subprocess.PIPE, text=True) as server:
+    command += ["--queue", str(queue), "--workers", str(workers)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = re.search(r":(\d+)/", server.stdout.readline())
         assert port is not None
@@ -174,32 +182,58 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--rounds", type=int, default=1, help="how often, in turns with `sapwood parse`")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=1, help="processes of the server, each with --threads")
     parser.add_argument("--queue", type=int, default=128)
     parser.add_argument("--batch", type=int, default=1, help="sentences of a request")
     parser.add_argument("--words", type=int, default=120, help="longer sentences are left out")
     parser.add_argument("--parsed", type=int, default=5000, help="sentences for `sapwood parse`")
+    parser.add_argument("--records", action="store_true", help="write the figures as a record")
     options = parser.parse_args(arguments)
-    require(files=[options.treebank], packages="uvicorn httptools")
+    require(files=[options.treebank], packages="uvicorn httptools starlette msgspec")
     sentences = read_sentences(options.treebank, options.words)
     rng = random.Random(0)
     mixed = rng.sample(sentences, len(sentences))
     bodies = [json.dumps({"sentences": list(batch)}).encode() for batch in batched(mixed, options.batch)]
     some = [rng.choice(sentences) for _ in range(options.parsed)]
     parsed, served = [parse(some, options.threads)], []
-    with serving(bodies, options.threads, options.queue) as (port, process):
+    with serving(bodies, options.threads, options.queue, options.workers) as (port, process):
         for _ in range(options.rounds):
             figures = asyncio.run(load(port, process, bodies, options.clients, options.seconds))
-            for figure in ("per_second", "per_cpu_second"):  # of sentences, about: the last batch may be smaller
+            for figure in _SPEEDS:  # of sentences, about: the last batch may be smaller
                 figures[figure] *= len(sentences) / len(bodies)
             served.append(figures)
             parsed.append(parse(some, options.threads))
     found: Figures = {"serve": served, "parse": parsed, "own": own_times(some[:1000])}
-    for figure in ("per_second", "per_cpu_second"):
+    for figure in _SPEEDS:
         # Each round beside what was parsed before and after it.
         around = [(one[figure] + other[figure]) / 2 for one, other in pairwise(parsed)]
         shares = [one[figure] / other for one, other in zip(served, around, strict=True)]
         found[f"{figure}_shares"], found[f"{figure}_share"] = shares, statistics.median(shares)
     print(json.dumps(found, indent=1))
+    if options.records:
+        write_record(options, found)
+
+
+def write_record(options: argparse.Namespace, found: Figures) -> None:
+    """Write the figures as a record: sums and medians of all rounds."""
+    served, name = found["serve"], f"service/{options.workers}x{options.threads}-{options.clients}-clients"
+    statuses = sum((Counter(one["statuses"]) for one in served), Counter[int]())
+    figures = {
+        "answered": statuses[200],
+        "busy": statuses[503],
+        "failed": statuses.total() - statuses[200] - statuses[503] + sum(one["broken"] for one in served),
+        **{f"parse_{figure}": statistics.median(one[figure] for one in found["parse"]) for figure in _SPEEDS},
+        **{f"{figure}_share": found[f"{figure}_share"] for figure in _SPEEDS},
+        **{figure: statistics.median(one[figure] for one in served) for figure in (*_SPEEDS, "p50_ms", "p99_ms")},
+        "memory_mb": max(one["memory_mb"] for one in served),
+    }
+    command = (
+        f"python benchmarks/serve.py DATA/{Path(options.treebank).parent.name}/{Path(options.treebank).name} "
+        f"--clients {options.clients} --seconds {options.seconds:g} --rounds {options.rounds} "
+        f"--threads {options.threads} --workers {options.workers} --parsed {options.parsed} --records"
+    )
+    data = _records.digest_files([Path(options.treebank)])
+    _records.add(_records.measured(name, figures, seed=0, command=command, data=data, describes=None))
 
 
 if __name__ == "__main__":

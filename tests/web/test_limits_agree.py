@@ -96,7 +96,7 @@ def test_the_page_names_the_limits_of_options():
         f"did not arrive within {connection_limits.HEAD_SECONDS:.0f} s",
         f"larger than {connection_limits.MOST_HEAD >> 10} KB",
         f"less than {connection_limits.LEAST_READ >> 10} KB of the answer in {connection_limits.WRITE_SECONDS:.0f} s",
-        f"after {connection_limits.PIPELINED >> 10} KB of further requests",
+        f"more than {connection_limits.MOST_PIPELINED >> 10} KB of further requests",
     ],
 )
 def test_the_page_names_the_other_limits(sentence):

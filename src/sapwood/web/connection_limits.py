@@ -39,7 +39,9 @@ LEAST_READ = 1 << 14
 # the kernel reports progress only when a third of it is free.
 _KERNEL_BUFFER = 1 << 16
 # Bytes that are passed on at once: further requests in them are read before the first is answered, later ones after.
-PIPELINED = 1 << 10
+_SLICE = 1 << 10
+# Maximum number of bytes of further requests that wait for the answer to an earlier one on the same connection.
+MOST_PIPELINED = 1 << 13
 TOO_LARGE_HEAD = f"the head of a request may have up to {MOST_HEAD} bytes"
 # Bytes without a request in them: the largest head, and as much of a body as uvicorn takes before it begins.
 _MOST_UNCLAIMED = 3 * MOST_HEAD
@@ -121,6 +123,8 @@ class LimitedConnection(asyncio.Protocol):
         self._admitted, self._writable = False, True
         # Requests so far, those that are being answered, and whether the body of one is still to come.
         self._requests, self._active, self._body_comes = 0, 0, False
+        # Whether the protocol has no request left that it has read: the next one begins soon after the last has ended.
+        self._idle = True
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     def connection_made(self, transport: Any) -> None:
@@ -149,6 +153,7 @@ class LimitedConnection(asyncio.Protocol):
             self._await_head()
         self._held += data
         self._pass_on()
+        self._check_waiting()
 
     def eof_received(self) -> bool | None:
         """Pass the end of the client's bytes on."""
@@ -192,20 +197,32 @@ class LimitedConnection(asyncio.Protocol):
         """Note that a request has begun, whose body may be still to come."""
         self._requests += 1
         self._active += 1
-        self._unclaimed, self._body_comes = 0, with_body
+        self._unclaimed, self._body_comes, self._idle = 0, with_body, False
         self._cancel_timer("head")
         self._loop.call_soon(self._pass_on)
+        self._check_waiting()
 
     def has_body(self) -> None:
         """Note that the whole body of the request has come."""
         self._body_comes = False
+        self._check_waiting()
 
     def end(self) -> None:
         """Note that a request has been answered."""
         self._active -= 1
         self._unclaimed, self._body_comes = 0, False
-        # Later than the next request begins, if the protocol has read it already.
-        self._loop.call_soon(self._pass_on)
+        self._loop.call_soon(self._rest, self._requests)
+
+    def _check_waiting(self) -> None:
+        """Close the connection if too many further requests wait; to answer them all would take too long."""
+        if self._active and not self._body_comes and len(self._held) > MOST_PIPELINED:
+            self.drop()
+
+    def _rest(self, requests: int) -> None:
+        """Pass bytes on again if no further request has begun, be it answered already or not."""
+        if not self._active and self._requests == requests:
+            self._idle = True
+            self._pass_on()
 
     def _want(self, wanted: bool) -> None:
         self._wanted = wanted
@@ -213,11 +230,11 @@ class LimitedConnection(asyncio.Protocol):
             self._loop.call_soon(self._pass_on)
 
     def _pass_on(self) -> None:
-        while self._held and self._wanted and (not self._active or self._body_comes):
+        while self._held and self._wanted and (self._idle or self._body_comes):
             if self._transport.is_closing():
                 return
-            part = bytes(self._held[:PIPELINED])
-            del self._held[:PIPELINED]
+            part = bytes(self._held[:_SLICE])
+            del self._held[:_SLICE]
             self._inner.data_received(part)
             if not self._active:
                 self._unclaimed += len(part)
