@@ -12,7 +12,7 @@ from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.search.regex import texts_of
 from sapwood.trees.tree import Tree
 
-MOST_REWRITES = 60
+MOST_REWRITES = 10
 
 
 class Refused(Exception):
