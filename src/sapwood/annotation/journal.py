@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from sapwood.errors import InputError
 from sapwood.storage.files import explained
 
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
 
 class JournalEntry(NamedTuple):
     """A line of the journal, and where it begins in the file."""
@@ -145,4 +147,4 @@ def _read_exactly(file: int, size: int) -> bytes:
 
 def now() -> str:
     """Return the date and time for a line of the journal."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return time.strftime(TIME_FORMAT, time.gmtime())

@@ -9,14 +9,15 @@ made of when it is accepted: what was undone does not count, nor do notes, marks
 
 from __future__ import annotations
 
+import calendar
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sapwood.annotation.journal import Journal, JournalEntry
+from sapwood.annotation.journal import TIME_FORMAT, Journal, JournalEntry
 from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.runtime.progress import Progress, Silent, track
 
@@ -135,10 +136,10 @@ def progress_of(entries: Iterable[JournalEntry]) -> AnnotationProgress:
     return AnnotationProgress(list(accepted.values()), {name: value / 3600 for name, value in seconds.items()})
 
 
-def _seconds(time: str) -> float | None:
+def _seconds(date: str) -> float | None:
     try:
-        return datetime.fromisoformat(time).replace(tzinfo=UTC).timestamp()
-    except ValueError:
+        return float(calendar.timegm(time.strptime(date, TIME_FORMAT)))
+    except (ValueError, OverflowError):
         return None
 
 
