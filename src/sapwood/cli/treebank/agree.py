@@ -16,12 +16,12 @@ from sapwood.trees.normalise import Normaliser
 @click.argument("a")
 @click.argument("b")
 @click.option(
-    "--sentences", type=NATURAL, default=5, help="List the disagreements of the first N sentences that differ."
+    "--sentences", type=NATURAL, default=5, help="List the disagreements in the first N sentences that differ."
 )
 @click.option(
-    "--agreed", help="Write what both annotators have to this file: trees, and partial brackets where they disagree."
+    "--agreed", help="Write what both annotators agree on to this file: trees, or partial brackets where they differ."
 )
-@click.option("--no-normalise", is_flag=True, help="Compare trees without normalising them: function tags count.")
+@click.option("--no-normalise", is_flag=True, help="Do not normalise trees: function tags count.")
 @common.normaliser_options
 @common.format_option
 @common.json_option
@@ -39,11 +39,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Compare the trees of two annotators, A and B, of the same sentences in the same order.
+    """Compare the trees of two annotators, in files A and B with the same sentences in the same order.
 
-    Neither is gold. Prints F1, Cohen's kappa of spans (all spans of two words or more: a label, or no phrase), of the
-    labels of spans that both bracket, and of tags; the most frequent differences; and disagreements side by side.
-    With --agreed, what both have is written as trees and partial brackets, which `sapwood train --partial` reads.
+    Neither annotator is treated as gold. Prints F1; Cohen's kappa of spans (all spans of two words or more: a label, or
+    no phrase), of the labels of spans that both bracket, and of tags; the most frequent differences; and disagreements
+    side by side. --agreed writes what both agree on, as trees or partial brackets, for `sapwood train --partial`.
 
     \b
     Examples:

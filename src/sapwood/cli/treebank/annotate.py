@@ -29,9 +29,9 @@ _SETTINGS = ("model", "retrain_after", "keep_tags", "layout")
 
 @click.command("annotate", short_help="Annotate sentences in a browser, with a parser's help.")
 @click.argument("project")
-@click.option("--text", help="Text to annotate: plain text, which is tokenised. Added to the project.")
-@click.option("--trees", help="Trees to correct. Added to the project.")
-@click.option("-m", "--model", help="Parser to begin with. [default: none; trees branch to the right]")
+@click.option("--text", help="Plain text to annotate; tokenised, and added to the project.")
+@click.option("--trees", help="Trees to correct; added to the project.")
+@click.option("-m", "--model", help="Parser to start with. [default: none; trees are right-branching]")
 @click.option(
     "--tokeniser", help="Tokeniser of --text: penn, blanks, characters, spacy:de. [default: the model's, else penn]"
 )
@@ -39,15 +39,17 @@ _SETTINGS = ("model", "retrain_after", "keep_tags", "layout")
 @click.option(
     "--retrain-after",
     type=click.IntRange(min=0),
-    help="Train a parser after every N accepted trees; 0: only on request. [default: 10]",
+    help="Train a parser after every N accepted trees; 0 trains only on request. [default: 10]",
 )
-@click.option("--keep-tag", "keep_tags", multiple=True, help="Function tag that parsers learn, as -SBJ. Repeatable.")
+@click.option(
+    "--keep-tag", "keep_tags", multiple=True, help="Function tag that parsers learn, such as -SBJ. Repeatable."
+)
 @click.option(
     "--layout",
     type=click.Choice(["lines", "indented"]),
-    help="Write trees on one line each, or indented. [default: lines]",
+    help="Write each tree on one line, or indented. [default: lines]",
 )
-@click.option("--annotator", help="Name in the journal. [default: the user's]")
+@click.option("--annotator", help="Annotator's name in the journal. [default: the user's]")
 @click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 listens on all interfaces.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8766, help="Port to listen on; 0 picks a free one.")
 @click.option("--token", help=f"Bearer token that the page must send. [default: ${TOKEN}, else none]")
@@ -70,12 +72,13 @@ def command(
     input_format: InputFormat,
     quiet: bool,
 ) -> None:
-    """Annotate the sentences of PROJECT in a browser, until Ctrl-C.
+    """Annotate the sentences of PROJECT in a browser; Ctrl-C stops the server.
 
-    PROJECT is a folder of plain files: sentences, accepted trees (trees.mrg), and a journal of every action, which is
-    on disk before the page shows it. It is made from --text or --trees. After each correction the rest of the sentence
-    is parsed again under what is confirmed. A parser is trained in the background on the trees that were accepted, and
-    takes over when it is better. The page opens at the printed address; press ? in it for the keys.
+    PROJECT is a folder of plain files: sentences, accepted trees (trees.mrg), and a journal. --text or --trees creates
+    it. After each correction, the parser updates the rest of the tree and keeps what you have confirmed. The server
+    writes every action to disk before the page shows it, and trains a new parser on the accepted trees in the
+    background, which replaces the old one unless it is worse. The page opens at the printed address; press ? for the
+    keys.
 
     \b
     Examples:

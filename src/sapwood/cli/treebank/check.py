@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     "--model",
     "models",
     multiple=True,
-    help="Also list trees that this model finds improbable; repeat for the product of several. It should not be "
-    "trained on TREEBANK.",
+    help="Also list trees that this model finds improbable; repeat for the product of several. Choose one that was "
+    "not trained on TREEBANK.",
 )
 @click.option(
     "--only",
     "checks",
     type=ChoiceParam(CHECKS),
     multiple=True,
-    help="Do only this check. Repeatable. [default: all; trees only with -m]",
+    help="Run only this check. Repeatable. [default: all; trees only with -m]",
 )
 @click.option(
-    "--context", "context_words", type=POSITIVE, default=1, help="Words that must agree on each side of the same words."
+    "--context", "context_words", type=POSITIVE, default=1, help="Words of context that must agree on each side."
 )
 @click.option("--rare", type=POSITIVE, default=1, help="List rules and labels that occur at most N times.")
 @click.option("--limit", type=NATURAL, default=20, help="List at most N findings of each check; 0 lists all.")
-@click.option("--no-normalise", is_flag=True, help="Check trees without normalising them: function tags count.")
+@click.option("--no-normalise", is_flag=True, help="Do not normalise trees: function tags count.")
 @common.threads_option
 @common.normaliser_options
 @common.format_option
@@ -66,12 +66,12 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Find probable annotation errors in TREEBANK files; each finding has a file and a line.
+    """Find probable annotation errors in TREEBANK files, with file and line.
 
-    variations: the same words in the same context with different labels, or a phrase in one place and not in another
-    (variation n-grams), those with the longest context first. rules: rules that occur once, first those without
-    relatives, which differ only in repeated children. labels: labels and tags that occur once, with the label that may
-    be meant. trees: with -m, trees in which the model expects the most errors, with their least probable phrases.
+    variations: the same words in the same context with different labels, or as a phrase in one place only (variation
+    n-grams), longest context first. rules: rules that occur once, those without similar rules first; similar rules
+    differ only in repeated children. labels: labels and tags that occur once, with a frequent label that they resemble.
+    trees: with -m, the trees in which the model expects the most errors, with their least probable phrases.
 
     \b
     Examples:

@@ -25,7 +25,7 @@ _UNCOMPARED = ("summary", "productivity")
 @click.argument("treebank", nargs=-1)
 @click.option("--against", multiple=True, help="Treebank to compare with. Repeatable.")
 @click.option("--confidence", type=BETWEEN_0_AND_1, default=0.95, help="Confidence level of the intervals.")
-@click.option("--verbs", help=f"Pattern of the verbs for frames. [default: {VERBS}]")
+@click.option("--verbs", help=f"Pattern for the verbs of frames. [default: {VERBS}]")
 @click.option("--limit", type=POSITIVE, help="Print at most N rows. [default: no limit]")
 @click.option("-o", "--output", help="Output file: text, .csv, .tsv, .parquet, .svg, .png or .pdf.")
 @common.format_option
@@ -49,12 +49,12 @@ def command(
 ) -> None:
     """Print a STATISTIC of TREEBANK files (default: standard input).
 
-    summary: numbers of trees, words and labels, lengths and depths. words, tags, labels, rules, lengths, depths:
+    summary: numbers of trees, words and labels; lengths and depths. words, tags, labels, rules, lengths, depths:
     frequencies. frames: verbs with their sisters. productivity: types, tokens and hapax legomena of the rules of each
     label.
 
-    With --against, frequencies are compared with those of other treebanks: log-likelihood, and the logarithm of the
-    ratio with its interval.
+    --against compares frequencies with those of other treebanks: log-likelihood ratio, and logarithm of the frequency
+    ratio with its confidence interval.
 
     \b
     Examples:

@@ -33,15 +33,16 @@ _WIDTH = 100
 @click.option("-o", "--output", help="Output file. [default: standard output]")
 @click.option("--check", is_flag=True, help="Print the trees that would change, before and after, and write nothing.")
 @click.option("--limit", type=POSITIVE, help="Print at most N trees with --check. [default: no limit]")
-@click.option("--allow-word-changes", is_flag=True, help="Let rules change, add, remove or reorder words.")
+@click.option("--allow-word-changes", is_flag=True, help="Allow rules to change, add, remove or reorder words.")
 @click.option(
     "--max-rewrites",
     type=POSITIVE,
-    help="Rewrites per rule and tree after which a rule counts as endless. [default: 1,000 and 10 for each node]",
+    help="Stop with an error after N rewrites by one rule in one tree. [default: 1,000 plus 10 per node]",
 )
 @to_option
 @click.option(
-    "--heads", help="Head rules for head relations such as <#: english, icelandic or a file. [default: by the labels]"
+    "--heads",
+    help="Head rules for head relations such as <#: english, icelandic or a file. [default: those that fit the labels]",
 )
 @click.option("--timeout", type=ABOVE_ZERO, help="Time limit of rewriting in seconds. [default: no limit]")
 @common.threads_option
@@ -75,7 +76,7 @@ def command(
     applied until it no longer matches. A rule that changes words is an error without --allow-word-changes. See
     docs/rewriting.md.
 
-    With --check and --json, each line is an object: file, tree (its number), line, before and after (brackets).
+    --check --json prints one object per line: file, tree (its number), line, before and after (brackets).
 
     \b
     Examples:

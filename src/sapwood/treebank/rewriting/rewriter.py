@@ -171,12 +171,12 @@ class Rewriter:
         line = self.rules.rules[rule].line
         pattern = f"{self.rules.source}:{line}"
         if reason in (_ENDLESS, _NODES):
-            often = "after very many rewrites" if self.max_rewrites is None else f"after {self.max_rewrites:,} rewrites"
+            often = "after too many rewrites" if self.max_rewrites is None else f"after {self.max_rewrites:,} rewrites"
             if reason == _NODES:
                 often = "after it has grown a hundredfold"
             return RuleError(
-                f"{pattern}: the rule still matches {place} {often}: it matches what it makes; say in the pattern what "
-                "a finished node is, or raise the limit of rewrites"
+                f"{pattern}: the rule still matches {place} {often}, because it matches its own result; exclude "
+                "finished nodes in the pattern, or raise the limit of rewrites"
             )
         if reason == _STEPS:
             return RuleError(
