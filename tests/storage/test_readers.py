@@ -13,9 +13,11 @@ from click.testing import CliRunner
 
 import sapwood
 from fuzz.grammar_targets import _small
+from sapwood.annotation.project import ProjectSettings
 from sapwood.automata.wcfg.files import read_grammar
 from sapwood.cli.main import main
 from sapwood.errors import InputError
+from sapwood.evaluate.agreement import compare_annotators
 from sapwood.evaluate.evalb_params import EvalbParameters
 from sapwood.evaluate.files import score_files
 from sapwood.grammar.io.berkeley import read_rules, read_splits, read_words
@@ -34,6 +36,7 @@ from sapwood.runtime.config import read_config
 from sapwood.runtime.log import read_log
 from sapwood.storage import limits
 from sapwood.storage.files import COMPRESSED, open_output
+from sapwood.treebank.rewriting.rules import RewriteRules
 from sapwood.trees.formats.brackets import read_brackets
 from sapwood.trees.formats.conllu import read_conllu
 from sapwood.trees.formats.export import read_export
@@ -41,6 +44,7 @@ from sapwood.trees.formats.registry import file_header, read_tagged, read_tokens
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.normalise import read_labels
 from sapwood.trees.partial import read_partial
+from sapwood.trees.search.macros import read_macros
 from sapwood.trees.search.table import read_table
 
 SOURCE = Path(sapwood.__file__).parent
@@ -80,6 +84,7 @@ READERS: dict[str, list[tuple[Read, str, str, str]]] = {
     "induction/text.py": [(each(read_sentences), "", "a b c\n", "")],
     "trees/partial.py": [(each(read_partial), "", "(S (_ a b) c)\n", "")],
     "trees/heads/rules.py": [(HeadRules.read, "", "# nothing\n", "")],
+    "trees/search/macros.py": [(read_macros, "", "# nothing\n", "")],
     "trees/search/table.py": [(read_table, "", TREE, ""), (read_table, "", "a b\n", "")],
     "trees/formats/export.py": [(each(read_export), "#FORMAT 3\n", "%% nothing\n", "")],
     "trees/formats/conllu.py": [(each(read_conllu), "", "# nothing\n", "")],
@@ -96,6 +101,7 @@ READERS: dict[str, list[tuple[Read, str, str, str]]] = {
     "runtime/config.py": [(partial(read_config, known=["a"]), "", "# nothing\n", ".toml")],
     "runtime/log.py": [(read_log, START, START.replace("start", "iteration"), "")],
     "evaluate/files.py": [(lambda path: score_files(path, path), "", TREE, "")],
+    "evaluate/agreement.py": [(lambda path: compare_annotators(path, path), "", TREE, "")],
     "evaluate/evalb_params.py": [(EvalbParameters.read, "", "# nothing\n", "")],
     "grammar/io/text.py": [
         (_read_about, "", " ", ""),
@@ -127,6 +133,10 @@ READERS: dict[str, list[tuple[Read, str, str, str]]] = {
     ],
     # The text of an induced model, read as that of "inference/batch.py" is.
     "cli/options/induction.py": [],
+    "annotation/project.py": [(ProjectSettings.read, "", "\n", "")],
+    "treebank/rewriting/rules.py": [(RewriteRules.read, "", "# nothing\n", "")],
+    "cli/treebank/annotate.py": [(command("annotate", "FILE.project", "--text", "FILE"), "", "a b\n", "")],
+    "cli/treebank/check.py": [(command("check", "FILE"), "", TREE, "")],
     "cli/treebank/tokenise.py": [(command("tokenise", "FILE"), "", "a b\n", "")],
 }
 CASES = [

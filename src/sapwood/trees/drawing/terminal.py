@@ -185,8 +185,9 @@ def _joint(centres: list[int], centre: int, unicode: bool) -> str:
     if first == last:
         return "│" if unicode else "|"
     line = ["─" if unicode else "-"] * (last - first + 1)
-    for column in (*centres, centre):
-        sides = (column > first, column < last, column == centre, column in centres)
+    children = set(centres)
+    for column in {*children, centre}:
+        sides = (column > first, column < last, column == centre, column in children)
         line[column - first] = _SIGNS[sides] if unicode else "+"
     return "".join(line)
 
