@@ -198,13 +198,32 @@ def test_trees_that_cannot_be_read_are_left_alone(folder, text):
         project.save()
         before = (folder / "trees.mrg").read_text()
         (folder / "trees.mrg").write_text(text)
-        act(project, 2, "accept")
-        with pytest.raises(InputError, match=r"trees\.mrg:\d"):
-            project.save()
-        assert (folder / "trees.mrg").read_text() == text
+        for number in (2, 3):  # at every attempt, not only at the first
+            act(project, number, "accept")
+            with pytest.raises(InputError, match=r"trees\.mrg:\d"):
+                project.save()
+            assert (folder / "trees.mrg").read_text() == text
         (folder / "trees.mrg").write_text(before)
         project.save()
         assert "# 2" in (folder / "trees.mrg").read_text()
+
+
+def test_trees_without_permission_are_left_alone(folder, monkeypatch):
+    with Project(folder) as project:
+        act(project, 1, "accept")
+        project.save()
+        (folder / "trees.mrg").write_text("# 1\n(S (A the) (B dog) (C barked))\n")
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "read_bytes", _forbidden)
+            for _ in range(2):
+                with pytest.raises(InputError, match=r"trees\.mrg: no permission to read it"):
+                    project.save()
+        project.save()
+        assert (folder / "trees.mrg").read_text() == "# 1\n(ROOT (S (A the) (B dog) (C barked)))\n"
+
+
+def _forbidden(path: Path) -> bytes:
+    raise PermissionError(13, "Permission denied", str(path))
 
 
 def test_a_file_of_trees_that_was_removed_is_written_again(folder):
@@ -269,6 +288,30 @@ def test_drafts_and_more_sentences(tmp_path):
         assert project.settings.retrain_after == 3
         drafts = [str(project.open(number, NOBODY).tree) for number in range(1, 5)]
     assert drafts == ["(ROOT (S (A a) (B b)))", "(ROOT (S (C c)))", "(ROOT (X d))", "(ROOT (S (E e)))"]
+
+
+def test_sentences_that_are_there_are_not_added_again(tmp_path):
+    folder = tmp_path / "p"
+    text, trees = [["a", "b"], ["(", "c"]], [Tree.parse("(S (A a) (B b))"), Tree.parse("(S (L -LRB-) (C c))")]
+
+    def size() -> int:
+        with Project(folder) as project:
+            return len(project)
+
+    assert Project.create(folder, sentences=text) == (2, 0)
+    assert Project.create(folder, sentences=text) == (0, 0)
+    assert size() == 2
+    # The same words in another order, or with trees, are others.
+    assert Project.create(folder, sentences=text[::-1], drafts=trees) == (2, 2)
+    assert size() == 6
+    assert Project.create(folder, sentences=text[1:], drafts=trees[1:]) == (0, 0)
+    assert Project.create(folder, sentences=[*text, ["d"]], drafts=trees) == (3, 0)
+    assert Project.create(folder, drafts=[Tree.parse("(S (A a) (C b))"), trees[1]]) == (0, 2)
+    assert size() == 11
+    # Not a part of a sentence.
+    assert Project.create(folder, sentences=[["b"]]) == (1, 0)
+    with Project(folder) as project:
+        assert [number for number in range(1, 13) if project.draft(number)] == [5, 6, 10, 11]
 
 
 @pytest.mark.parametrize(

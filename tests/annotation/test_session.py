@@ -221,6 +221,9 @@ def test_views(folder, english):
     undone = session.act(1, done.revision, "undo", {}, "a")
     assert undone.can_redo
     assert "not written" in session.problem
+    session.save()
+    assert "not written" in session.problem
+    assert (folder / "trees.mrg").read_text() == "# 1\n(S"
     assert {"NP", "VP"} <= set(session.labels()["labels"])
     assert "NN" in session.labels()["tags"]
     session.act(1, undone.revision, "redo", {}, "a")

@@ -174,32 +174,41 @@ class Project:
         sentences: Iterable[Sequence[str]] = (),
         drafts: Iterable[Tree] = (),
         settings: ProjectSettings | None = None,
-    ) -> None:
-        """Make a project folder of sentences, or of draft trees, or add them to the one there is."""
+    ) -> tuple[int, int]:
+        """Make a project folder of sentences, or of draft trees, or add them to the one there is.
+
+        Returns the numbers of sentences and of drafts that were added: none of those that are there already, as a
+        block in the same order.
+        """
         place = Path(folder)
         with explained(place, "write"):
             place.mkdir(parents=True, exist_ok=True)
         is_new = not (place / SETTINGS).exists()
         given = [rooted(tree) for tree in drafts]
         rows = [list(words) for words in sentences if words]
-        before = [] if is_new else list(read_tokens(place / SENTENCES))
-        old_drafts = _read_drafts(place, len(before))
         with claimed(place / JOURNAL):
-            if given or old_drafts:
+            before = [] if is_new else list(read_tokens(place / SENTENCES))
+            old_drafts = _read_drafts(place, len(before))
+            if _has_block(map(_line, before), map(_line, rows)):
+                rows = []
+            here = (old_drafts.get(number) for number in range(1, len(before) + 1))
+            if _has_block(
+                ("" if tree is None else format_tree(rooted(tree)) for tree in here), map(format_tree, given)
+            ):
+                given = []
+            if given or (rows and old_drafts):
                 every: list[Tree | None] = [old_drafts.get(number) for number in range(1, len(before) + 1)]
                 every += [*([None] * len(rows)), *given]
                 _write_lines(place / DRAFTS, ("" if tree is None else format_tree(tree) for tree in every))
-            lines = (
-                " ".join(TOKENS.write(word) for word in row) for row in [*before, *rows, *(t.words() for t in given)]
-            )
             if is_new or rows or given:
-                _write_lines(place / SENTENCES, lines)
+                _write_lines(place / SENTENCES, map(_line, [*before, *rows, *(tree.words() for tree in given)]))
             if settings is not None or is_new:
                 (settings or ProjectSettings()).write(place / SETTINGS)
             if is_new:
                 _write_lines(place / ".gitignore", [f"{MODELS}/", ".*.lock"])
                 # Two people's actions are kept, one after the other.
                 _write_lines(place / ".gitattributes", [f"{JOURNAL} merge=union"])
+        return len(rows), len(given)
 
     # Reading.
 
@@ -426,15 +435,18 @@ class Project:
     def refresh(self) -> list[int]:
         """Take over trees that another program has changed in `trees.mrg`; returns their numbers.
 
-        Raises `InputError` if the file cannot be read.
+        Raises `InputError` if the file cannot be read, every time until it can be.
         """
         path = self.folder / TREES
         with self._lock:
-            self._stat = self._present_stat()
-            if self._stat is None:  # it is written again
+            stat = self._present_stat()
+            if stat is None:  # it is written again
+                self._stat = None
                 return []
-            data = path.read_bytes()
+            with explained(path):
+                data = path.read_bytes()
             if _digest(data) in self._digests:
+                self._stat = stat
                 return []
             theirs = self._read_trees(path)
             changed = []
@@ -459,6 +471,7 @@ class Project:
                 self._append(number, {"edit": "external"}, Annotation.proposed(start), after)
                 changed.append(number)
             self._note_digest(data)
+            self._stat = stat  # only now: what cannot be read stays unknown, so that nothing is written over it
             return changed
 
     def _read_trees(self, path: Path) -> dict[int, Tree]:
@@ -510,6 +523,17 @@ class Project:
     def _say(self, message: str) -> None:
         if message not in self.messages:
             self.messages.append(message)
+
+
+def _line(words: Sequence[str]) -> str:
+    """Return a line of the file of sentences."""
+    return " ".join(TOKENS.write(word) for word in words)
+
+
+def _has_block(lines: Iterable[str], block: Iterable[str]) -> bool:
+    """Return whether a block of lines is among others, one after the other."""
+    wanted = "\n".join(block)
+    return bool(wanted) and f"\n{wanted}\n" in "\n".join(["", *lines, ""])
 
 
 def _digest(data: bytes) -> str:

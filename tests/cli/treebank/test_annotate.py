@@ -21,9 +21,15 @@ def run(request: pytest.FixtureRequest) -> Sapwood:
     return request.getfixturevalue("sapwood")
 
 
-def prepare(project: Path, text: str | None = None, trees: str | None = None, *more: str, **settings: object) -> None:
+def prepare(
+    project: Path, text: str | None = None, trees: str | None = None, *more: str, **settings: object
+) -> list[str]:
+    """Prepare a project, and return what is noted."""
     tokeniser, lines = [*more, None, None][:2]
-    _prepare(str(project), text, trees, {**NOTHING, **settings}, tokeniser, lines, "auto")  # type: ignore[arg-type]
+    notes: list[str] = []
+    given = {**NOTHING, **settings}
+    _prepare(str(project), text, trees, given, tokeniser, lines, "auto", notes.append)  # type: ignore[arg-type]
+    return notes
 
 
 def test_a_project_of_text_and_trees(tmp_path: Path) -> None:
@@ -39,6 +45,22 @@ def test_a_project_of_text_and_trees(tmp_path: Path) -> None:
         ]  # fmt: skip
         assert project.settings == ProjectSettings(None, 7, ("-SBJ",), "indented")
         assert str(project.draft(3)) == "(ROOT (S (NP (NNS Birds)) (VP (VBP sing))))"
+
+
+def test_what_was_added_is_not_added_again(tmp_path: Path) -> None:
+    text, trees, folder = tmp_path / "a.txt", tmp_path / "b.mrg", tmp_path / "project"
+    text.write_text("She slept. Didn't you?\n")
+    trees.write_text("( (S (NP (NNS Birds)) (VP (VBP sing))))\n")
+    assert prepare(folder, str(text), str(trees)) == []
+    notes = [f"{text}: its 2 sentences are already in the project", f"{trees}: its sentence is already in the project"]
+    assert prepare(folder, str(text), str(trees), retrain_after=3) == notes
+    with Project(folder) as project:
+        assert len(project) == 3
+        assert project.settings.retrain_after == 3
+    text.write_text("She slept. Didn't you?\nNo.\n")
+    assert prepare(folder, str(text)) == []
+    with Project(folder) as project:
+        assert len(project) == 6
 
 
 def test_the_tokeniser_is_that_of_the_model(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sapwood.cli.serve import TOKEN, checked_token, models_to_check
 from sapwood.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from sapwood.inference.parser import Parser
     from sapwood.trees.formats.registry import InputFormat
@@ -96,7 +96,7 @@ def command(
     progress = common.make_progress(quiet)
     settings = {"model": model, "retrain_after": retrain_after, "keep_tags": keep_tags or None, "layout": layout}
     with open_socket(host, port) as listening:
-        parser = _prepare(project, text, trees, settings, tokeniser, lines, input_format)
+        parser = _prepare(project, text, trees, settings, tokeniser, lines, input_format, progress.note)
         with Project(project, annotator=_name() if annotator is None else annotator) as opened:
             counted = f"{len(opened):,} sentences, {sum(1 for _ in opened.trees()):,} accepted"
             progress.note(f"{project}: {counted}")
@@ -124,8 +124,9 @@ def _prepare(
     tokeniser: str | None,
     lines: Lines | None,
     input_format: InputFormat,
+    note: Callable[[str], object],
 ) -> Parser | None:
-    """Make or extend a project, and return the parser to begin with."""
+    """Make or extend a project, note what is there already, and return the parser to begin with."""
     from sapwood.annotation.project import SETTINGS, Project, ProjectSettings
     from sapwood.inference.parser import Parser
     from sapwood.model.installed import find_model
@@ -141,9 +142,13 @@ def _prepare(
     after = ProjectSettings(**{**asdict(before), **given})
     parser = None if after.model is None else Parser(find_model(after.model))
     if text is not None or trees is not None or after != before:
-        drafts: Iterator[Tree] = iter(()) if trees is None else read_trees(trees, format=input_format)
-        sentences = iter(()) if text is None else _tokenised(text, tokeniser, lines, parser)
-        Project.create(project, sentences=sentences, drafts=drafts, settings=after)
+        drafts: list[Tree] = [] if trees is None else list(read_trees(trees, format=input_format))
+        sentences = [] if text is None else [words for words in _tokenised(text, tokeniser, lines, parser) if words]
+        added = Project.create(project, sentences=sentences, drafts=drafts, settings=after)
+        for name, count, new in ((text, len(sentences), added[0]), (trees, len(drafts), added[1])):
+            if count and not new:
+                what = "its sentence is" if count == 1 else f"its {count:,} sentences are"
+                note(f"{name}: {what} already in the project")
     return parser
 
 
