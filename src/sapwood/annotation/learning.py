@@ -111,7 +111,7 @@ class BackgroundLearning:
         """Name of the present parser."""
         if self._taken is not None:
             return f"learned from {len(self._taken.trees)} trees"
-        return "none yet: trees branch to the right" if self._parser is None else self.project.settings.model or "given"
+        return "none yet: right-branching trees" if self._parser is None else self.project.settings.model or "given"
 
     @property
     def parser(self) -> Parser | None:
@@ -119,7 +119,7 @@ class BackgroundLearning:
         return self._parser
 
     def proposer(self) -> Proposer:
-        """Return the source of proposals: the present parser, or trees that branch to the right."""
+        """Return the source of proposals: the present parser, or right-branching trees."""
         if self._parser is not None:
             return ParserProposer(self._parser)
         return RightBranching.of(tree for _, tree in self.project.trees())

@@ -7,7 +7,7 @@ are phrases that the grammar cannot build. If the grammar has no parse with ever
 is the tree of the phrases that are probable under less of it (`sapwood.annotation.expected_tree`). In any case, **what
 is confirmed is in the proposal**; if there is no parse at all, the tree stays as it is.
 
-Without a parser, what is open branches to the right, under the label `X`.
+Without a parser, proposals are right-branching, under the label `X`.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class ParserProposer:
 
 @dataclass(frozen=True)
 class RightBranching:
-    """Proposals without a parser: trees that branch to the right, with the most frequent tag of each known word."""
+    """Proposals without a parser: right-branching trees, with the most frequent tag of each known word."""
 
     root: str = "ROOT"
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -237,7 +237,7 @@ class RightBranching:
         return cls(root, {word: max(sorted(found), key=found.__getitem__) for word, found in counts.items()})
 
     def start(self, words: Sequence[str]) -> Annotation:
-        """Return a tree that branches to the right."""
+        """Return a right-branching tree."""
         leaves = [Tree(self.tags.get(word, ANY), word=word) for word in words]
         return self.propose(Annotation.proposed(Tree(self.root, leaves))).annotation
 

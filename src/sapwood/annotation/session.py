@@ -76,7 +76,7 @@ class AnnotationSession:
     project
         The project.
     parser
-        Parser to begin with; without one, and before one is learned, proposals branch to the right.
+        Parser to begin with; without one, and before one is learned, proposals are right-branching.
     """
 
     def __init__(self, project: Project, parser: Parser | None = None) -> None:

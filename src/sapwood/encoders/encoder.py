@@ -38,7 +38,7 @@ _POSITIONS = 512
 _OF_LAYER = re.compile(r"(?:^|[/.])layers?[._/](\d+)[/.]")
 _HIDDEN_STATES = re.compile(r"hidden_states[._](\d+)")
 _CHUNK = 1 << 20
-_MISSING = "encoders need ONNX Runtime and tokenizers, which are not installed: pip install 'sapwood[encoder]'"
+_MISSING = "encoders need ONNX Runtime and tokenizers, which are not installed: pip install onnxruntime tokenizers"
 
 
 class Encoder:
