@@ -121,6 +121,7 @@ def test_cross_tables():
     counts = CountTable(["one", "two"])
     counts.add("f", 1, [(("a", "x"), 5), (("b", "x"), 2), (("b", "y"), 1)])
     assert counts.crossed() == (["one \\ two", "x", "y"], [["a", 5, 0], ["b", 2, 1]])
+    assert counts.crossed(1) == (["one \\ two", "x"], [["a", 5]])
 
 
 def test_comparisons():

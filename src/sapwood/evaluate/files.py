@@ -16,6 +16,9 @@ from sapwood.trees.formats.registry import InputFormat, detect_format, locate_tr
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
 
+# Lines for sentences without a parse.
+_MISSING = ("", "()", "(())")
+
 
 def score_files(
     gold: str,
@@ -127,13 +130,14 @@ def _read_predictions(
 ) -> list[tuple[Tree | None, int]]:
     """Read predicted trees and their line numbers; with one tree per line, a blank line (or `()`) is a missing tree."""
     lines = list(side.lines)
-    found_format = detect_format(lines) if input_format == "auto" else input_format
-    if found_format in ("brackets", "discbracket") and len(lines) == expected:
+    if input_format == "auto":
+        input_format = detect_format((line for line in lines if line[1].strip() not in _MISSING), side.name)
+    if input_format in ("brackets", "discbracket") and len(lines) == expected:
         try:
             trees: list[tuple[Tree | None, int]] = []
             for number, line in lines:
-                alone = locate_trees([(number, line)], source=side.name, format=found_format, gaps=gaps)
-                found = [] if line.strip() in ("", "()", "(())") else list(alone)
+                alone = locate_trees([(number, line)], source=side.name, format=input_format, gaps=gaps)
+                found = [] if line.strip() in _MISSING else list(alone)
                 if len(found) > 1:
                     break
                 trees.append((found[0][0] if found else None, number))

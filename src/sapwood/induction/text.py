@@ -31,8 +31,8 @@ from sapwood.trees.tokenise.attached import TOKENISE, AttachedPunctuation
 from sapwood.trees.tree import Tree
 
 Terminals = Literal["tags", "classes", "words"]
-TextFormat = Literal["auto", "text", "tagged", "conllu", "brackets", "export"]
-TEXT_FORMATS: tuple[TextFormat, ...] = ("auto", "text", "tagged", "conllu", "brackets", "export")
+TextFormat = Literal["auto", "text", "tagged", "conllu", "brackets", "export", "discbracket"]
+TEXT_FORMATS: tuple[TextFormat, ...] = ("auto", "text", "tagged", "conllu", "brackets", "export", "discbracket")
 # An input sentence: a tree, of which only words and tags are used, words, or (word, tag) pairs.
 Sentence: TypeAlias = Tree | Sequence[str | tuple[str, str]]
 # Number of words of a text inspected to detect its format.
@@ -220,19 +220,20 @@ def tokens_of(sentence: Sentence) -> list[Token]:
 def read_sentences(path: str | Path, format: TextFormat = "auto") -> Iterator[Sentence]:
     """Yield the sentences of a file: lines of tokens or of word/TAG, CoNLL-U, or a treebank, whose trees come cleaned.
 
-    `auto` detects the format from the first lines: brackets or `#FORMAT`, ten columns, or a slash in every token.
+    `auto` detects the format from the first lines: brackets, discbracket or `#FORMAT`, ten columns, or a slash in every
+    token.
     """
     if format not in TEXT_FORMATS:
         raise UsageError(f"there is no format of text {format!r}; the formats are {', '.join(TEXT_FORMATS)}")
     lines = iter(read_lines(path))
     if format == "auto":
         first = _first(lines)
-        format, lines = _told(first), chain(first, lines)
+        format, lines = _told(first, name_of(path)), chain(first, lines)
     source = name_of(path)
     if format == "conllu":
         for one in parse_conllu(lines, source=source):
             yield list(zip(one.words, one.tags, strict=True))
-    elif format in ("brackets", "export"):
+    elif format in ("brackets", "export", "discbracket"):
         normaliser = Normaliser()
         for tree, _ in locate_trees(lines, source=source, format=format):
             clean = normaliser(tree)
@@ -252,13 +253,14 @@ def _first(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
     return found
 
 
-def _told(first: Sequence[tuple[int, str]]) -> TextFormat:
+def _told(first: Sequence[tuple[int, str]], source: str) -> TextFormat:
     """Return the format detected from a file's first lines."""
     texts = [text for _, text in first if text.strip()]
     if not texts:
         return "text"
-    if detect_format(first) == "export":
-        return "export"
+    treebank = detect_format(first, source)
+    if treebank in ("export", "discbracket"):
+        return treebank
     if _TREE.match(texts[0]):
         return "brackets"
     words = [text for text in texts if not text.startswith("#")]

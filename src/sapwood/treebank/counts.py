@@ -120,10 +120,14 @@ class CountTable:
         ]  # fmt: skip
         return ResultTable(columns, rows[:most])
 
-    def crossed(self) -> ResultTable:
-        """Return a cross table of two keys: a row per value of the first, a column per value of the second."""
-        rows = {values[0]: None for values in self._sorted()}
-        columns = {values[1]: None for values in self._sorted()}
+    def crossed(self, most: int | None = None) -> ResultTable:
+        """Return a cross table of two keys: a row per value of the first, a column per value of the second.
+
+        With `most`, it has that many rows, and the columns of values that occur in them.
+        """
+        rows = list(dict.fromkeys(values[0] for values in self._sorted()))[:most]
+        shown = set(rows)
+        columns = dict.fromkeys(values[1] for values in self._sorted() if values[0] in shown)
         cells = [[row, *(self.count((row, column)) for column in columns)] for row in rows]
         return ResultTable([" \\ ".join(self.keys), *columns], cells)
 

@@ -22,13 +22,13 @@ def files(tmp_path_factory, run):
     folder = tmp_path_factory.mktemp("gaps")
     (folder / "x.dbr").write_text("\n".join(TREEBANK) + "\n", encoding="utf-8")
     (folder / "x.txt").write_text("is John rich\nJohn is rich\n", encoding="utf-8")
-    made = run("train", folder / "x.dbr", "--from", "discbracket", "--method", "pcfg", "-q", "-o", folder / "x.sapwood")
+    made = run("train", folder / "x.dbr", "--method", "pcfg", "-q", "-o", folder / "x.sapwood")
     assert made.code == 0, made.err
     return folder
 
 
 def test_convert_keeps_closes_or_splits_gaps_or_refuses(files, run):
-    given = ["convert", files / "x.dbr", "--from", "discbracket"]
+    given = ["convert", files / "x.dbr"]
     assert run(*given, "--to", "discbracket").out.splitlines() == TREEBANK
     assert run(*given, "--gaps", "close").out.splitlines()[0] == "(S (VP (VB is)) (NP John) (JJ rich))"
     assert run(*given, "--gaps", "split").out.splitlines()[0] == "(S (VP* (VB is)) (NP John) (VP* (JJ rich)))"
@@ -44,7 +44,7 @@ def test_convert_keeps_closes_or_splits_gaps_or_refuses(files, run):
 
 
 def test_split_writes_discbracket(files, run):
-    made = run("split", files / "x.dbr", "--from", "discbracket", "--dev", "2", "--test", "0", "-o", files / "parts")
+    made = run("split", files / "x.dbr", "--dev", "2", "--test", "0", "-o", files / "parts")
     assert made.code == 0, made.err
     lines = [(files / "parts" / f"{part}.dbr").read_text(encoding="utf-8").splitlines() for part in ("train", "dev")]
     assert (len(lines[1]), sorted(lines[0] + lines[1])) == (2, sorted(TREEBANK))
@@ -62,16 +62,14 @@ def test_parses_have_gaps_and_are_scored(files, run):
     assert (first["gaps"], "gaps" in second) == (True, False)
     assert second["tree"] == "(ROOT (S (NP John) (VP (VB is) (JJ rich))))"
     assert [row[:3] for row in first["marginals"]][:3] == [[0, 3, "S"], [0, 1, "VP*"], [2, 3, "VP*"]]
-    found = json.loads(run("eval", files / "x.dbr", "--from", "discbracket", "-m", model, "--json").out)
+    found = json.loads(run("eval", files / "x.dbr", "-m", model, "--json").out)
     assert (found["f1"], found["disc_f1"], found["disc_gold"]) == (100.0, 100.0, 8)
     assert "disc_f1" in found["intervals"]
-    closed = json.loads(
-        run("eval", files / "x.dbr", "--from", "discbracket", "--gaps", "close", "-m", model, "--json").out
-    )
+    closed = json.loads(run("eval", files / "x.dbr", "--gaps", "close", "-m", model, "--json").out)
     assert (closed["f1"] < 100, closed["disc_gold"], closed["disc_predicted"]) == (True, 0, 8)
     out = files / "x.parsed.dbr"
-    assert run("convert", files / "x.dbr", "--from", "discbracket", "--to", "discbracket", "-o", out).code == 0
-    both = ["compare", files / "x.dbr", out, model, "--from", "discbracket"]
+    assert run("convert", files / "x.dbr", "--to", "discbracket", "-o", out).code == 0
+    both = ["compare", files / "x.dbr", out, model]
     assert "discontinuous F1" in run(*both).out
     assert json.loads(run(*both, "--json").out)["disc_f1"]["difference"] == 0.0
 
@@ -89,7 +87,7 @@ def test_other_outputs_of_a_parse(files, run):
 
 def test_search_follows_dominance_and_precedence(files, run):
     def count(pattern: str, *options: str) -> str:
-        return run("search", pattern, files / "x.dbr", "--from", "discbracket", "--count", *options).out
+        return run("search", pattern, files / "x.dbr", "--count", *options).out
 
     # The phrase with a gap is above both words, and neither before nor after what stands in the gap.
     assert count("VP < VB < JJ").startswith("12 matches")
@@ -98,14 +96,11 @@ def test_search_follows_dominance_and_precedence(files, run):
     assert count("VB . NP").startswith("8 matches")
     assert count("NP . (JJ > VP)").startswith("8 matches")
     assert count("VP* .. NP", "--gaps", "split").startswith("8 matches")
-    assert (
-        "does not apply to trees with gaps"
-        in run("search", "NP=n . (JJ > =n)", files / "x.dbr", "--from", "discbracket").err
-    )
+    assert "does not apply to trees with gaps" in run("search", "NP=n . (JJ > =n)", files / "x.dbr").err
     rules = files / "rules.txt"
     rules.write_text("VP=v < VB\n\nrelabel v XP\n", encoding="utf-8")
-    refused = run("rewrite", rules, files / "x.dbr", "--from", "discbracket")
+    refused = run("rewrite", rules, files / "x.dbr")
     assert (refused.code, "--gaps split" in refused.err) == (3, True)
-    lines = run("search", "VP < JJ", files / "x.dbr", "--from", "discbracket", "--json").out.splitlines()
+    lines = run("search", "VP < JJ", files / "x.dbr", "--json").out.splitlines()
     match = json.loads(lines[0])["matches"][0]
     assert (match["start"], match["end"]) == (0, 3)

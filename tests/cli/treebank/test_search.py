@@ -203,6 +203,9 @@ def test_counts_by_keys(folder: Path, sapwood: Any) -> None:
     assert {json.loads(line)["log_likelihood"] for line in same} == {0.0}
     cross = run(sapwood, "NP", "trees.mrg", "--count-by", "label", "--count-by", "parent", "--cross").splitlines()
     assert cross[0].startswith("label \\ parent")
+    most = ["--count-by", "word", "--count-by", "label", "--cross", "--limit", "2"]
+    run(sapwood, "NN", "trees.mrg", *most, "-o", "cross.csv")
+    assert len((folder / "cross.csv").read_text().splitlines()) == 3
 
 
 def test_counts_as_parquet_and_picture(folder: Path, sapwood: Any) -> None:
@@ -232,3 +235,24 @@ def test_options_that_cannot_be_combined(folder: Path, sapwood: Any, arguments: 
     outcome = sapwood(["search", "NP", "trees.mrg", *arguments])
     assert outcome.code == 2
     assert problem in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["search", "NP", "trees.mrg", "-o", "x.csv"], "end the name in .mrg or .txt, or give --count-by KEY"),
+        (["convert", "trees.mrg", "-o", "x.tsv.gz"], "end the name in .mrg or .txt"),
+        (["convert", "trees.mrg", "-o", "x.dbr"], "add --to discbracket"),
+        (["convert", "trees.mrg", "--to", "export", "-o", "x.dbr.gz"], "add --to discbracket"),
+        (["search", "NP", "trees.mrg", "-o", "x.png"], "add --to svg or --to png"),
+        (["search", "NP", "trees.mrg", "--count-by", "label", "-o", "x.xlsx"], "end the name in .csv, .tsv, .parquet"),
+        (["search", "NP", "trees.mrg", "--count-by", "label", "-o", "x.json"], "add --json"),
+        (["search", "NP", "trees.mrg", "--json", "-o", "x.csv"], "not a table"),
+        (["search", "NP", "trees.mrg", "--count", "-o", "x.csv"], "not a table"),
+        (["corpus", "labels", "trees.mrg", "-o", "x.xlsx"], "end the name in .csv, .tsv, .parquet"),
+    ],
+)
+def test_names_of_other_formats_are_refused(folder: Path, sapwood: Any, command: list[str], message: str) -> None:
+    outcome = sapwood(command)
+    assert (outcome.code, message in outcome.err) == (2, True), outcome.err
+    assert not list(folder.glob("x.*"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 from itertools import count
 
 import pytest
@@ -20,6 +21,7 @@ from sapwood.trees.formats.registry import (
     read_tokens,
     read_trees,
 )
+from sapwood.trees.search.table import read_table
 from sapwood.trees.tree import Tree
 
 TREE = Tree.parse("(ROOT (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (-LRB- -LRB-)))")
@@ -59,6 +61,49 @@ def test_reading_any_format(tmp_path, text, options, packed):
     path.write_bytes(gzip.compress(raw) if packed else raw)
     assert list(read_trees(path, **options)) == [TREE]
     assert list(read_trees(str(path), **options)) == [TREE]
+
+
+GAPS = "(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))"
+
+
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("x.dbr", ""), ("x.DISCBRACKET", ""), ("x.dbr.gz", ""), ("x.txt", ""), ("x", "\n \n"), ("x.mrg.gz", "\ufeff"),
+    ],
+)  # fmt: skip
+def test_discbracket_is_recognised(tmp_path, monkeypatch, name, before):
+    raw = f"{before}{GAPS}\n{GAPS}\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    expected = [Tree.parse(GAPS, format="discbracket")] * 2
+    assert list(read_trees(tmp_path / name)) == expected
+    table = read_table(tmp_path / name)
+    assert [table.tree(number) for number in range(2)] == expected
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{GAPS}\n{GAPS}\n".encode())))
+    assert list(read_trees("-")) == expected
+
+
+def test_a_long_first_tree_in_discbracket_is_recognised(tmp_path):
+    words = [f"{number}=word" for number in range(2000)]
+    (tmp_path / "x").write_text("(S " + " ".join(f"(N {word})" for word in words) + ")\n")
+    assert set(read_table(tmp_path / "x").tree(0).words()) == {"word"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(S (A 0=a) (B b))", "(S (A a) (B 0=b))", "(S (A 0=a) (B 0=b))", "(S (A 1=a) (B 2=b))", "(S (A 0=a)\n(B 1=b))"],
+)
+def test_other_numbers_are_words_of_brackets(tmp_path, text):
+    (tmp_path / "x").write_text(text)
+    assert list(read_trees(tmp_path / "x")) == [Tree.parse(text)]
+
+
+def test_other_trees_in_a_file_named_discbracket(tmp_path):
+    (tmp_path / "x.dbr").write_text(f"{TREE}\n")
+    with pytest.raises(TreeFormatError, match=r"x.dbr:1: .*a word is its place in the sentence"):
+        list(read_trees(tmp_path / "x.dbr"))
+    (tmp_path / "x.dbr").write_text(EXPORT)
+    assert list(read_trees(tmp_path / "x.dbr")) == [TREE]
 
 
 def test_empty_files(tmp_path):

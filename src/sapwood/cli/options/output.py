@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import IO
 
 import click
@@ -14,8 +15,9 @@ from sapwood.cli.options import common
 from sapwood.cli.options.types import ChoiceParam
 from sapwood.errors import UsageError, listed
 from sapwood.runtime.progress import Progress
-from sapwood.storage.files import STANDARD_STREAM, open_output
+from sapwood.storage.files import COMPRESSED, STANDARD_STREAM, open_output
 from sapwood.trees.drawing.terminal import draw_to_fit
+from sapwood.trees.formats.discbracket import is_discbracket_name
 from sapwood.trees.formats.registry import GROUP, OUTPUT_FORMATS, file_footer, file_header, format_as
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.tree import Tree
@@ -23,6 +25,8 @@ from sapwood.trees.tree import Tree
 _PNG = "png"
 # Image formats: one picture of all trees, written at the end.
 PICTURES = ("svg", _PNG)
+# Extensions of tables.
+_TABLES = (".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xlsx", ".xls", ".ods")
 # Maximum number of trees in one picture.
 _MOST = 1000
 
@@ -92,12 +96,36 @@ class TreeWriter:
         self._stream.flush()
 
 
+def check_tree_output(path: str | None, format: str, remedy: str = "") -> None:
+    """Raise a `UsageError` if a file of trees in a built-in format has a name that ends as other files do.
+
+    `remedy` is added to the message about names of tables.
+    """
+    if path is None or format not in OUTPUT_FORMATS:
+        return
+    name = Path(path)
+    ending = Path(name.stem if name.suffix in COMPRESSED else name).suffix.lower()
+    if ending in _TABLES:
+        raise UsageError(f"-o {path}: trees in {format} are not a table; end the name in .mrg or .txt{remedy}")
+    if is_discbracket_name(path) and format != "discbracket":
+        raise UsageError(
+            f"-o {path}: a file of that name is read as discbracket, not {format}: add --to discbracket, or end the "
+            "name in .mrg or .txt"
+        )
+    if ending[1:] in (*PICTURES, "pdf") and ending[1:] != format:
+        raise UsageError(
+            f"-o {path}: trees in {format} are not a picture: add --to svg or --to png with a name to match, or end "
+            "the name in .mrg or .txt"
+        )
+
+
 @contextlib.contextmanager
 def tree_output(path: str | None, format: str | None, heads: HeadRules | None = None) -> Iterator[TreeWriter]:
     """Open an output (by default standard output) for trees in a format or, without one, for lines of text.
 
     `heads` are the head rules for dependencies.
     """
+    check_tree_output(path, format or "")
     if format == _PNG:
         if path is None or path == STANDARD_STREAM or not path.endswith(".png"):
             raise UsageError("--to png requires -o and a name that ends in .png")

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from sapwood.cli.options import common
-from sapwood.cli.options.output import terminal_width, to_option, tree_output
+from sapwood.cli.options.output import check_tree_output, terminal_width, to_option, tree_output
 from sapwood.cli.options.types import ABOVE_ZERO, POSITIVE
 from sapwood.cli.treebank.reading import fit_heads_to, read_files
 from sapwood.runtime.executor import Executor, Threads
@@ -98,6 +98,7 @@ def command(
         max_rewrites=max_rewrites,
         timeout=timeout,
     )
+    check_tree_output(output, output_format)
     progress = common.make_progress(quiet)
     tables = read_files(paths, input_format, skip_bad, progress, "rewriting")
     patterns = [rule.pattern for rule in rewriter.rules.rules]

@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from sapwood.cli.options import common
-from sapwood.cli.options.output import to_option, tree_output
+from sapwood.cli.options.output import check_tree_output, to_option, tree_output
 from sapwood.cli.options.types import ABOVE_ZERO, NATURAL, POSITIVE
 from sapwood.cli.treebank.reading import fit_heads_to, read_files
 from sapwood.cli.treebank.tables import check_table_output, write_table
@@ -101,6 +101,8 @@ def command(
       sapwood search "PP=p < IN=i" train.mrg --count-by word:i --count-by parent -o counts.csv
     """
     _check_options(context)
+    if not count_by:
+        check_tree_output(output, output_format, ", or give --count-by KEY for a table of counts")
     paths = list(treebank) or [STANDARD_STREAM]
     inputs = [*paths, *against, common.head_file(heads), macros]
     common.check_inputs(*inputs)
@@ -120,7 +122,7 @@ def command(
             others = read_files(against, input_format, skip_bad, progress, "searching")
             table = counts.against(count_matches(searcher, _named(others), keys), most=limit)
         else:
-            table = counts.crossed() if cross else counts.table(limit)
+            table = counts.crossed(limit) if cross else counts.table(limit)
         write_table(table, output, as_json=as_json, title=pattern)
         return
     if only_count:

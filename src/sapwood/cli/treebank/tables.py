@@ -15,6 +15,9 @@ from sapwood.treebank.counts import ResultTable
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _PARQUET = ".parquet"
+# Extensions of other formats, and what there is instead.
+_OTHERS = (".xlsx", ".xls", ".ods", ".arrow", ".feather", ".html", ".jpg", ".jpeg", ".mrg", ".dbr", ".docx")
+_ENDINGS = ".csv, .tsv, .parquet, .svg, .png, .pdf or .txt"
 
 
 def check_table_output(output: str | None, as_json: bool) -> None:
@@ -22,6 +25,9 @@ def check_table_output(output: str | None, as_json: bool) -> None:
     ending = "" if output is None else Path(output).suffix.lower()
     if as_json and (ending in (*_SEPARATORS, _PARQUET) or ending[1:] in PICTURE_FORMATS):
         raise UsageError(f"--json cannot be used with -o {output}, which has a format of its own")
+    if ending in _OTHERS or (ending == ".json" and not as_json):
+        remedy = "add --json" if ending == ".json" else f"end the name in {_ENDINGS}"
+        raise UsageError(f"-o {output}: a table cannot be written in the format of that name: {remedy}")
     if ending[1:] in PICTURE_FORMATS:
         check_matplotlib()
     if ending == _PARQUET:

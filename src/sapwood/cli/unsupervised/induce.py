@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sapwood.induction.text import Text
 
 _TEXT = ("tags", "classes", "punctuation", "from", "gold", "heads")
-_FORMATS = ("auto", "text", "tagged", "conllu", "brackets", "export")
+_FORMATS = ("auto", "text", "tagged", "conllu", "brackets", "export", "discbracket")
 
 
 class _InduceCommand(GroupedCommand):

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from sapwood.errors import TreeFormatError
+from sapwood.storage.files import COMPRESSED
 from sapwood.trees.formats.brackets import OnBad, escape_label, unescape_label
 from sapwood.trees.formats.discontinuous import NOTHING, ROOT, VIRTUAL_ROOTS, Graph, Row
 from sapwood.trees.formats.escapes import Codes, code
@@ -22,10 +24,39 @@ from sapwood.trees.tree import Tree
 _TOKEN = re.compile(r"[()]|[^\s()]+", re.ASCII)
 _CODES = Codes(r"\s")
 _PLACE = re.compile(r"([0-9]{1,9})=(.+)", re.DOTALL)
+_LEAF = re.compile(r"\([^\s()]+\s+([^\s()]+)\s*\)", re.ASCII)
+# Extensions of files in discbracket.
+_ENDINGS = (".dbr", ".discbracket")
 _BRACKETS = {"(": "#LRB#", ")": "#RRB#"}
 _NAMES = {name: bracket for bracket, name in _BRACKETS.items()}
 _TO_WRITE = re.compile(r"[()]|#(?=[LR]RB#)")
 _TO_READ = re.compile(r"#[LR]RB#")
+
+
+def is_discbracket(line: str) -> bool:
+    """True if a line is a tree whose words are all preceded by their positions.
+
+    >>> is_discbracket("(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))"), is_discbracket("(S (VB 0=is) (NP John))")
+    (True, False)
+    """
+    # Nearly all other lines have another first word, and may be as long as a treebank.
+    first = _LEAF.search(line)
+    if first is None or not _PLACE.fullmatch(first[1]):
+        return False
+    try:
+        return next(_parse([(1, line)], "", None, "keep"), None) is not None
+    except TreeFormatError:
+        return False
+
+
+def is_discbracket_name(name: str | Path) -> bool:
+    """True if a file name ends in `.dbr` or `.discbracket`, compressed or not.
+
+    >>> is_discbracket_name("alpino/dev.dbr.gz"), is_discbracket_name("dev.mrg")
+    (True, False)
+    """
+    path = Path(name)
+    return Path(path.stem if path.suffix in COMPRESSED else path).suffix.lower() in _ENDINGS
 
 
 def parse_discbracket(

@@ -29,7 +29,12 @@ from sapwood.trees.formats.brackets import (
     unescape_label,
 )
 from sapwood.trees.formats.conllu import format_conllu
-from sapwood.trees.formats.discbracket import format_discbracket, parse_discbracket
+from sapwood.trees.formats.discbracket import (
+    format_discbracket,
+    is_discbracket,
+    is_discbracket_name,
+    parse_discbracket,
+)
 from sapwood.trees.formats.escapes import code
 from sapwood.trees.formats.export import format_export, parse_export
 from sapwood.trees.formats.gaps import Gaps, check_gaps, join_gaps
@@ -77,8 +82,9 @@ def read_trees(
     path
         The file.
     format
-        `brackets`, `export` (NEGRA), `tiger` (TIGER XML), `auto` to detect one of these three by the first line;
-        `discbracket`, or a format that another package adds.
+        `brackets`, `export` (NEGRA), `tiger` (TIGER XML), `discbracket`, `auto` to detect one of these four by the
+        first line or, for discbracket, also by the ending `.dbr` or `.discbracket`; or a format that another package
+        adds.
     on_bad
         Called with the error of each malformed tree, which is then skipped; without it, and in formats of other
         packages, the first one raises `TreeFormatError`.
@@ -127,12 +133,14 @@ def _read_brackets(lines: Lines, *, source: str, on_bad: OnBad | None = None, ga
     return map(join_gaps, trees) if gaps == "join" else trees
 
 
-def detect_format(lines: Lines) -> Literal["brackets", "export", "tiger"]:
-    """Detect the format of numbered lines by the first that is not blank."""
+def detect_format(lines: Lines, source: str = "") -> Literal["brackets", "export", "tiger", "discbracket"]:
+    """Detect the format of numbered lines by the first that is not blank, and by the name of the file."""
     first = next((text for _, text in lines if text.strip()), "")
     if first.startswith(_EXPORT_STARTS):
         return "export"
-    return "tiger" if is_tiger(first) else "brackets"
+    if is_tiger(first):
+        return "tiger"
+    return "discbracket" if is_discbracket_name(source) or is_discbracket(first) else "brackets"
 
 
 def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None, gaps: Gaps = "keep") -> Iterator[Tree]:
@@ -142,7 +150,7 @@ def _read_any(lines: Lines, *, source: str, on_bad: OnBad | None = None, gaps: G
         seen.append(line)
         if line[1].strip():
             break
-    return _reader(detect_format(seen), on_bad, gaps)(chain(seen, lines), source=source)
+    return _reader(detect_format(seen, source), on_bad, gaps)(chain(seen, lines), source=source)
 
 
 def format_as(tree: Tree, format: str, number: int = 1, *, heads: HeadRules | None = None) -> str:

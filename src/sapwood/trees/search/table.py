@@ -257,6 +257,15 @@ class TreeTable:
         return from_preorder(events)
 
 
+def _first_line(text: bytes) -> list[tuple[int, str]]:
+    """Return the first line of a file that is not blank, with a number."""
+    begin = 3 if text.startswith(b"\xef\xbb\xbf") else 0
+    while text[begin : begin + 1].isspace():
+        begin += 1
+    end = text.find(b"\n", begin)
+    return [(1, text[begin : end if end >= 0 else None].decode("utf-8", "replace"))]
+
+
 def read_tables(
     path: str | Path, *, format: InputFormat = "auto", on_bad: OnBad | None = None, gaps: Gaps = "keep"
 ) -> Iterator[TreeTable]:
@@ -270,8 +279,7 @@ def read_tables(
     else:
         with open_binary(path) as stream:
             text = stream.read(_LARGEST + 1)
-        start = [(1, text[:4096].removeprefix(b"\xef\xbb\xbf").lstrip().decode("utf-8", "replace"))]
-        if format == "brackets" or detect_format(start) == "brackets":
+        if format == "brackets" or detect_format(_first_line(text), name_of(path)) == "brackets":
             table = TreeTable.scan(text)
             if table is not None:
                 yield table
