@@ -1,14 +1,15 @@
 """Load on `sapwood serve`: many clients at once, sentences of mixed lengths, one a request or `--batch` of them.
 
-    python benchmarks/serve.py ../shared/data/gum/test.mrg --clients 200 --seconds 120
+    python benchmarks/serve.py ../shared/data/gum/test.mrg --setups 1x2 1x1 2x1 --clients 200 --seconds 120
 
 Clients send the sentences of a treebank in random order, each waiting for its answer before it sends the next; one
-that is told to come back (503) waits for as long as it was told. Before and after that `sapwood parse` parses such
-sentences with the same number of threads. It prints requests by status, latencies beside the parser's own time for a
-sentence, the most memory that the server took, and sentences per second of wall and of CPU time of both. Clients run on
-the same cores as the server, so by wall time it has less of the machine than `sapwood parse`; by CPU time it has not.
-Where other work comes and goes, even CPU time does: with `--rounds 8 --seconds 5` the two take turns, and the median of
-the shares counts.
+that is told to come back (503) waits for a second. A setup is a number of processes and of threads of each. Before and
+after each load `sapwood parse` parses such sentences with as many threads. It prints requests by status, latencies, the
+parser's own time for a sentence, the most memory that the server took, and sentences per second of wall and of CPU time
+of both. Clients run on the same cores as the server, so by wall time it has less of the machine than `sapwood parse`;
+by CPU time it has not. Latencies and sentences per second of wall time mean nothing while other work runs on the
+machine, and even CPU time then varies: with `--rounds 8 --seconds 5` the setups and `sapwood parse` take turns, and
+medians count.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import _records
 from _requirements import require
@@ -40,6 +41,23 @@ from sapwood.trees.normalise import Normaliser
 
 Figures = dict[str, Any]
 _SPEEDS = ("per_second", "per_cpu_second")
+
+
+class Setup(NamedTuple):
+    """Processes of a server, and threads of each."""
+
+    workers: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.workers}x{self.threads}"
+
+
+def read_setup(text: str) -> Setup:
+    """Return the setup in an argument."""
+    if (found := re.fullmatch(r"([1-9][0-9]?)x([1-9][0-9]?)", text)) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not processes x threads, such as 2x1")
+    return Setup(int(found[1]), int(found[2]))
 
 
 def read_sentences(path: str, longest: int) -> list[list[str]]:
@@ -123,10 +141,10 @@ async def load(port: int, process: int, bodies: Sequence[bytes], clients: int, s
 
 
 @contextlib.contextmanager
-def serving(bodies: Sequence[bytes], threads: int, queue: int, workers: int) -> Iterator[tuple[int, int]]:
+def serving(bodies: Sequence[bytes], setup: Setup, queue: int) -> Iterator[tuple[int, int]]:
     """Start a server, warm it and stop it in the end; yields its port and its process."""
-    command = [sys.executable, "-m", "sapwood", "serve", "-q", "--port", "0", "--threads", str(threads)]
-    command += ["--queue", str(queue), "--workers", str(workers)]
+    command = [sys.executable, "-m", "sapwood", "serve", "-q", "--port", "0", "--threads", str(setup.threads)]
+    command += ["--queue", str(queue), "--workers", str(setup.workers)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = re.search(r":(\d+)/", server.stdout.readline())
@@ -181,8 +199,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--rounds", type=int, default=1, help="how often, in turns with `sapwood parse`")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--workers", type=int, default=1, help="processes of the server, each with --threads")
+    parser.add_argument(
+        "--setups", nargs="+", default=["1x2"], type=read_setup, metavar="PxT", help="processes x threads of each"
+    )
     parser.add_argument("--queue", type=int, default=128)
     parser.add_argument("--batch", type=int, default=1, help="sentences of a request")
     parser.add_argument("--words", type=int, default=120, help="longer sentences are left out")
@@ -195,28 +214,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     mixed = rng.sample(sentences, len(sentences))
     bodies = [json.dumps({"sentences": list(batch)}).encode() for batch in batched(mixed, options.batch)]
     some = [rng.choice(sentences) for _ in range(options.parsed)]
-    parsed, served = [parse(some, options.threads)], []
-    with serving(bodies, options.threads, options.queue, options.workers) as (port, process):
+    parsed = {setup: [parse(some, setup.workers * setup.threads)] for setup in options.setups}
+    served: dict[Setup, list[Figures]] = {setup: [] for setup in options.setups}
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(serving(bodies, setup, options.queue)) for setup in options.setups]
         for _ in range(options.rounds):
-            figures = asyncio.run(load(port, process, bodies, options.clients, options.seconds))
-            for figure in _SPEEDS:  # of sentences, about: the last batch may be smaller
-                figures[figure] *= len(sentences) / len(bodies)
-            served.append(figures)
-            parsed.append(parse(some, options.threads))
-    found: Figures = {"serve": served, "parse": parsed, "own": own_times(some[:1000])}
-    for figure in _SPEEDS:
-        # Each round beside what was parsed before and after it.
-        around = [(one[figure] + other[figure]) / 2 for one, other in pairwise(parsed)]
-        shares = [one[figure] / other for one, other in zip(served, around, strict=True)]
-        found[f"{figure}_shares"], found[f"{figure}_share"] = shares, statistics.median(shares)
-    print(json.dumps(found, indent=1))
-    if options.records:
-        write_record(options, found)
+            for setup, (port, process) in zip(options.setups, servers, strict=True):
+                figures = asyncio.run(load(port, process, bodies, options.clients, options.seconds))
+                for figure in _SPEEDS:  # of sentences, about: the last batch may be smaller
+                    figures[figure] *= len(sentences) / len(bodies)
+                served[setup].append(figures)
+                parsed[setup].append(parse(some, setup.workers * setup.threads))
+    own = own_times(some[:1000])
+    for setup in options.setups:
+        found: Figures = {"serve": served[setup], "parse": parsed[setup], "own": own}
+        for figure in _SPEEDS:
+            # Each round beside what was parsed before and after it.
+            around = [(one[figure] + other[figure]) / 2 for one, other in pairwise(parsed[setup])]
+            shares = [one[figure] / other for one, other in zip(served[setup], around, strict=True)]
+            found[f"{figure}_shares"], found[f"{figure}_share"] = shares, statistics.median(shares)
+        print(json.dumps({"setup": str(setup), **found}, indent=1))
+        if options.records:
+            write_record(options, setup, found)
 
 
-def write_record(options: argparse.Namespace, found: Figures) -> None:
+def write_record(options: argparse.Namespace, setup: Setup, found: Figures) -> None:
     """Write the figures as a record: sums and medians of all rounds."""
-    served, name = found["serve"], f"service/{options.workers}x{options.threads}-{options.clients}-clients"
+    served, name = found["serve"], f"service/{setup}-{options.clients}-clients"
     statuses = sum((Counter(one["statuses"]) for one in served), Counter[int]())
     figures = {
         "answered": statuses[200],
@@ -225,12 +249,15 @@ def write_record(options: argparse.Namespace, found: Figures) -> None:
         **{f"parse_{figure}": statistics.median(one[figure] for one in found["parse"]) for figure in _SPEEDS},
         **{f"{figure}_share": found[f"{figure}_share"] for figure in _SPEEDS},
         **{figure: statistics.median(one[figure] for one in served) for figure in (*_SPEEDS, "p50_ms", "p99_ms")},
+        "cpu_ms": 1000 / statistics.median(one["per_cpu_second"] for one in served),
+        "parse_cpu_ms": 1000 / statistics.median(one["per_cpu_second"] for one in found["parse"]),
+        **{f"own_{figure}": found["own"][figure] for figure in ("p50_ms", "p99_ms")},
         "memory_mb": max(one["memory_mb"] for one in served),
     }
     command = (
         f"python benchmarks/serve.py DATA/{Path(options.treebank).parent.name}/{Path(options.treebank).name} "
-        f"--clients {options.clients} --seconds {options.seconds:g} --rounds {options.rounds} "
-        f"--threads {options.threads} --workers {options.workers} --parsed {options.parsed} --records"
+        f"--setups {' '.join(map(str, options.setups))} --clients {options.clients} --seconds {options.seconds:g} "
+        f"--rounds {options.rounds} --parsed {options.parsed} --records"
     )
     data = _records.digest_files([Path(options.treebank)])
     _records.add(_records.measured(name, figures, seed=0, command=command, data=data, describes=None))

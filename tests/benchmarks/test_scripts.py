@@ -96,9 +96,16 @@ RUNS = [
     ),
     pytest.param(
         "serve",
-        "{trees}/dev.mrg --clients 3 --seconds 1 --queue 2",
+        "{trees}/dev.mrg --setups 1x2 2x1 --clients 3 --seconds 1 --queue 2 --parsed 20",
         [r'"200": [0-9]+', r'"broken": 0', rf'"p99_ms": {NUMBER}', rf'"per_cpu_second_share": {NUMBER}'],
         id="serve",
+    ),
+    pytest.param(
+        "conformance",
+        "1 --examples 1",
+        [r"seeds 1 to 1: \{200: [1-9].* 400: [1-9]"],
+        id="conformance",
+        marks=[slow, pytest.mark.skipif(not importlib.util.find_spec("schemathesis"), reason="needs schemathesis")],
     ),
     pytest.param(
         "lines",
