@@ -126,6 +126,13 @@ def test_parses_come_while_lines_are_sent(connection):
     assert read_until(connection, b"0\r\n\r\n").endswith(b"0\r\n\r\n")
 
 
+def test_clients_that_wait_for_permission_to_send(connection):
+    connection.sendall(HEAD % (b"", b"Transfer-Encoding: chunked\r\nExpect: 100-continue"))
+    assert read_until(connection, b"\r\n\r\n").startswith(b"HTTP/1.1 100 Continue")
+    connection.sendall(chunk(b'"It rained."') + b"0\r\n\r\n")
+    assert b'"line":1' in read_until(connection, b"0\r\n\r\n")
+
+
 def test_lines_that_do_not_come(connection, monkeypatch):
     monkeypatch.setattr("sapwood.web.api.stream.BODY_SECONDS", 0.3)
     connection.sendall(HEAD % (b"", b"Transfer-Encoding: chunked") + chunk(b'"It rained."'))

@@ -23,6 +23,7 @@ from sapwood.trees.formats.labels import explain_all
 from sapwood.web.examples import example_sentence
 from sapwood.web.messages import BadRequest
 from sapwood.web.operation.metrics import Metrics
+from sapwood.web.operation.watch import Signature, signature
 from sapwood.web.scheduler import WorkerPool
 
 if TYPE_CHECKING:
@@ -165,8 +166,8 @@ class Service:
         Number of threads that work on requests.
     token
         Bearer token that clients must send (`Authorization: Bearer TOKEN`), if any.
-    sources
-        Files of the models, by their names.
+    sources, signatures
+        Files of the models, by their names, and what they were like when they were read (`signature`).
     processes
         Number of processes of the server.
     """
@@ -178,6 +179,7 @@ class Service:
     threads: int = 2
     token: str | None = field(default=None, repr=False)
     sources: dict[str, Path] = field(default_factory=dict)
+    signatures: dict[str, Signature | None] = field(default_factory=dict)
     processes: int = 1
     _parsing: dict[str, Any] = field(default_factory=dict, repr=False)
     closing: bool = field(default=False, init=False)
@@ -222,13 +224,14 @@ class Service:
         }  # fmt: skip
         found: list[ServedModel] = []
         sources: dict[str, Path] = {}
+        signatures: dict[str, Signature | None] = {}
 
         def add(name: str, path: Path) -> None:
             unique = next(
                 one for n in range(1, len(sources) + 2) if (one := name if n == 1 else f"{name}-{n}") not in sources
             )
+            sources[unique], signatures[unique] = path, signature(path)
             found.append(_served(unique, path, settings))
-            sources[unique] = path
 
         for name in models:
             add(_name_of(name), find_model(name))
@@ -240,7 +243,18 @@ class Service:
             from sapwood.web.treebank import ServedTreebank
 
             gold = ServedTreebank(_shown(Path(treebank).name), read_table(treebank, **(reading or {})))
-        return cls(found, gold, [Path(log) for log in logs], limits, threads, token, sources, processes, settings)
+        return cls(
+            found,
+            gold,
+            [Path(log) for log in logs],
+            limits,
+            threads,
+            token,
+            sources,
+            signatures,
+            processes,
+            _parsing=settings,
+        )
 
     def reload(self, name: str) -> None:
         """Read the file of a model again, and serve what it contains now; raises an error if it cannot be served."""

@@ -14,7 +14,7 @@ from helpers.made_treebank import made_treebank
 from sapwood.lm import count_text
 from sapwood.lm.latent.aggregate import AggregateMarkov
 from sapwood.trees.tree import Tree
-from sapwood.web.operation.watch import ModelWatch
+from sapwood.web.operation.watch import ModelWatch, watching
 from sapwood.web.service import Service
 
 
@@ -84,6 +84,15 @@ def test_broken_and_missing_files_leave_the_earlier_model(models, caplog):
     put(models, "Y")
     assert [watch.look() for _ in range(2)] == [[], ["served"]]
     assert service.grammar().parser is not parser
+
+
+def test_a_file_that_was_replaced_before_the_first_look_is_loaded_at_it(models):
+    """A process that takes the place of another one has the models of its parent, which are those of the start."""
+    service = Service.load([str(models / "served.sapwood")])
+    put(models, "Y")
+    with watching(service):
+        assert str(service.grammar().parser.parse_one(["a"]).tree) == "(ROOT (S (Y (N a))))"
+    assert ModelWatch(Service.load([str(models / "served.sapwood")])).look() == []
 
 
 def test_what_was_computed_with_the_earlier_model_is_forgotten(tmp_path):

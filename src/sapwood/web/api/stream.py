@@ -86,6 +86,8 @@ class _Streaming:
         async with until_lost(request, read=False) as lost:
             reading = asyncio.create_task(read(lost))
             try:
+                # The server sends `100 Continue` when reading begins, and only before the head of the answer.
+                await asyncio.sleep(0)
                 headers = [(b"content-type", NDJSON.encode()), (b"x-accel-buffering", b"no")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 while (work := await _first(works, reading)) is not None:

@@ -25,12 +25,16 @@ Signature = tuple[int, int, int]
 
 
 class ModelWatch:
-    """The files of a service, and what they were like at the last look."""
+    """The files of a service, and what they were like at the last look.
+
+    A file that has been replaced since the service read it is loaded at the first look: a process that takes the place
+    of another one begins with the models of its parent, which does not look.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._loaded = {path: signature(path) for path in service.sources.values()}
-        self._seen = dict(self._loaded)
+        self._loaded = {path: service.signatures[name] for name, path in service.sources.items()}
+        self._seen = {path: signature(path) for path in self._loaded}
 
     def look(self) -> list[str]:
         """Load the models whose files have changed, and have not since the look before; returns their names."""
@@ -60,9 +64,10 @@ class ModelWatch:
 
 @contextlib.contextmanager
 def watching(service: Service) -> Iterator[None]:
-    """Watch the files of a service in a thread."""
-    end = threading.Event()
-    thread = threading.Thread(target=ModelWatch(service).run, args=(end,), name="sapwood-watch", daemon=True)
+    """Watch the files of a service in a thread, after a first look."""
+    end, watch = threading.Event(), ModelWatch(service)
+    watch.look()
+    thread = threading.Thread(target=watch.run, args=(end,), name="sapwood-watch", daemon=True)
     thread.start()
     try:
         yield
