@@ -14,7 +14,7 @@ from sapwood.cli import main
 # Packages whose import takes 50 ms or more, and ours that need them.
 HEAVY = (
     *("dask", "datasets", "distributed", "matplotlib", "nltk", "numba", "pandas", "pyarrow", "spacy"),
-    *("ssl", "urllib.request", "uvicorn", "asyncio", "zstandard"),
+    *("ssl", "urllib.request", "uvicorn", "asyncio", "backports.zstd", "huggingface_hub"),
     *("scipy.linalg", "scipy.optimize", "scipy.sparse.linalg", "scipy.spatial", "scipy.special", "scipy.stats"),
     *("sapwood.automata", "sapwood.induction", "sapwood.interop", "sapwood.learn", "sapwood.lm", "sapwood.pipeline"),
     *("sapwood.plots", "sapwood.web", "sapwood.inference.estep"),

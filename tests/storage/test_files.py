@@ -5,36 +5,27 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import importlib
 import io
 import lzma
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sapwood.errors import InputError
 from sapwood.storage.files import atomic_write, explained, name_of, open_binary, open_output, read_lines
-
-
-class Zstandard:
-    """Compresses as sapwood does: with a check sum."""
-
-    @staticmethod
-    def compress(content: bytes) -> bytes:
-        return zstandard.ZstdCompressor(write_checksum=True).compress(content)
-
-    @staticmethod
-    def decompress(content: bytes) -> bytes:
-        return zstandard.ZstdDecompressor().decompressobj().decompress(content)
-
+from sapwood.storage.zstd import LIBRARY
 
 COMPRESSORS = [(".gz", "gzip", gzip), (".bz2", "bzip2", bz2), (".xz", "xz", lzma)]
 with contextlib.suppress(ImportError):
-    import zstandard
-
-    COMPRESSORS.append((".zst", "zstd", Zstandard))
+    zstd = importlib.import_module(LIBRARY)
+    checked = partial(zstd.compress, options={zstd.CompressionParameter.checksum_flag: 1})  # as sapwood compresses
+    COMPRESSORS.append((".zst", "zstd", SimpleNamespace(compress=checked, decompress=zstd.decompress)))
 
 
 def message_of(read) -> str:
@@ -140,11 +131,10 @@ def test_python_without_a_compressor(tmp_path, monkeypatch):
 
 
 def test_zstd_needs_a_library(tmp_path, monkeypatch):
-    for name in ("compression.zstd", "zstandard"):
-        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, LIBRARY, None)
     (tmp_path / "x.zst").write_bytes(b"")
-    assert "pip install zstandard" in message_of(lambda: lines_of(tmp_path / "x.zst"))
-    with pytest.raises(InputError, match="pip install zstandard"), open_output(tmp_path / "y.zst"):
+    assert "pip install backports.zstd" in message_of(lambda: lines_of(tmp_path / "x.zst"))
+    with pytest.raises(InputError, match=r"pip install backports\.zstd"), open_output(tmp_path / "y.zst"):
         pass
     assert not (tmp_path / "y.zst").exists()
 

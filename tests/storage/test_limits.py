@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import importlib
 import io
 import lzma
 import tracemalloc
@@ -19,6 +20,7 @@ from sapwood.numerics.matrix_files import read_matrix
 from sapwood.storage import limits
 from sapwood.storage.files import open_binary, read_lines
 from sapwood.storage.limits import ReadLimits
+from sapwood.storage.zstd import LIBRARY
 from sapwood.trees.formats.conllu import read_conllu
 from sapwood.trees.formats.registry import read_tagged, read_tokens, read_trees
 
@@ -26,12 +28,7 @@ MEGABYTE = 1 << 20
 LINE = b"a" * 1023 + b"\n"
 COMPRESSORS = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File, ".xz": lzma.LZMAFile}
 with contextlib.suppress(ImportError):
-    import zstandard
-
-    def compressed(path: Path, mode: str) -> io.RawIOBase:
-        return zstandard.ZstdCompressor().stream_writer(path.open(mode))
-
-    COMPRESSORS[".zst"] = compressed
+    COMPRESSORS[".zst"] = importlib.import_module(LIBRARY).ZstdFile
 
 
 def bomb(path: Path, piece: bytes, megabytes: int) -> Path:

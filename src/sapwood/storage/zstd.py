@@ -1,26 +1,20 @@
-"""Zstandard files, with Python's own library (from 3.14 on) or the package zstandard."""
+"""Zstandard files, with `compression.zstd` of Python 3.14, which `backports.zstd` has for earlier versions."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import io
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from sapwood.errors import InputError
 
+LIBRARY = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 # Bytes decompressed at a time, which can expand to at most some ten megabytes: a block of four bytes to 128 KiB.
 _STEP = 1 << 10
-
-
-class _Library(NamedTuple):
-    """Factory of a decompressor of one frame and of a compressing file; and the error raised."""
-
-    decompressor: Callable[[], Any]
-    compressing: Callable[[BinaryIO], Any]
-    error: type[Exception]
 
 
 @contextlib.contextmanager
@@ -29,32 +23,22 @@ def through_zstd(raw: BinaryIO, path: str | Path, mode: str) -> Iterator[BinaryI
     library = _library(path)
     try:
         if mode == "rb":
-            yield io.BufferedReader(Frames(raw, library.decompressor))
+            yield io.BufferedReader(Frames(raw, library.ZstdDecompressor))
         else:
-            with library.compressing(raw) as stream:
+            with library.ZstdFile(raw, "wb", options={library.CompressionParameter.checksum_flag: 1}) as stream:
                 yield stream
-    except (library.error, Truncated) as error:
+    except (library.ZstdError, Truncated) as error:
         raise EOFError(str(error)) from error
 
 
-def _library(path: str | Path) -> _Library:
-    with contextlib.suppress(ImportError):
-        standard = importlib.import_module("compression.zstd")
-        checked = {standard.CompressionParameter.checksum_flag: 1}
-        return _Library(
-            standard.ZstdDecompressor, lambda raw: standard.ZstdFile(raw, "wb", options=checked), standard.ZstdError
-        )
-    with contextlib.suppress(ImportError):
-        package = importlib.import_module("zstandard")
-        return _Library(
-            package.ZstdDecompressor().decompressobj,
-            lambda raw: package.ZstdCompressor(write_checksum=True).stream_writer(raw, closefd=False),
-            package.ZstdError,
-        )
-    raise InputError(
-        f"{path}: .zst files need the package zstandard (pip install zstandard); or have the file without compression "
-        "(zstd -d)"
-    )
+def _library(path: str | Path) -> Any:
+    try:
+        return importlib.import_module(LIBRARY)
+    except ImportError:
+        raise InputError(
+            f"{path}: .zst files need the package backports.zstd (pip install backports.zstd) before Python 3.14; or "
+            "have the file without compression (zstd -d)"
+        ) from None
 
 
 class Truncated(Exception):

@@ -24,6 +24,8 @@ from sapwood.lm import (
 )
 
 # After <s> always a; after a mostly b; and so on: perplexities that can be computed by hand.
+from sapwood.storage.zstd import LIBRARY
+
 ARPA = r"""\data\
 ngram 1=5
 ngram 2=4
@@ -246,10 +248,10 @@ class TestScore:
     def test_files(self, sapwood: Sapwood, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         run(sapwood, "score", "ngrams", "dev.txt", "-o", "out")
         assert Path("out").read_text() == run(sapwood, "score", "ngrams", stdin=Path("dev.txt").read_bytes())
-        zstandard = pytest.importorskip("zstandard")
-        (folder / "dev.txt.zst").write_bytes(zstandard.compress(Path("dev.txt").read_bytes()[:-1]))
+        zstd = pytest.importorskip(LIBRARY)
+        (folder / "dev.txt.zst").write_bytes(zstd.compress(Path("dev.txt").read_bytes()[:-1]))
         assert run(sapwood, "score", "ngrams", "dev.txt.zst") == Path("out").read_text()
-        (folder / "dev.txt.zst").write_bytes(zstandard.compress(b"a\nb\xff\n"))
+        (folder / "dev.txt.zst").write_bytes(zstd.compress(b"a\nb\xff\n"))
         assert "dev.txt.zst:2:2: not valid UTF-8" in run(sapwood, "score", "ngrams", "dev.txt.zst", "-o", "n", code=3)
         for arguments, code, message in (
             (["ngrams", "dev.txt", "-o", "dev.txt"], 2, "-o dev.txt: is one of the input files"),
