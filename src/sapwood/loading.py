@@ -33,7 +33,8 @@ def load(name: str | os.PathLike[str]) -> Loaded:
     ----------
     name
         Path of the file, or the name of a model: `"en"` (also `"default"`) for the included English one, `"is"` for
-        that of an installed package. A file of that name takes precedence over a model.
+        that of an installed package, `"hf:owner/name"` for one on the Hugging Face hub. A file of that name takes
+        precedence over a model.
 
     Examples
     --------

@@ -51,6 +51,7 @@ _FIGURES = {
     "tag_accuracy": "tags, %",
     "scored": "sentences",
 }
+_COMPONENTS = {"crf": "forest CRF", "span_scorer": "span scorer", "cell_pruner": "cell pruner"}
 _ENTRY_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -72,6 +73,8 @@ class PackageCard:
         Values of `EvaluationResult.to_dict`, or output of `sapwood eval --json`, by the name of the test set.
     about
         Intended use and limitations of the model (Markdown).
+    treebank
+        Name of the treebank that the model was trained on.
     version
         Version of the package.
     """
@@ -82,6 +85,7 @@ class PackageCard:
     attribution: str
     figures: Mapping[str, Mapping[str, Any]]
     about: str = ""
+    treebank: str = ""
     version: str = "1.0.0"
 
     def __post_init__(self) -> None:
@@ -99,6 +103,8 @@ class PackageCard:
                 "the language must be one or a few words on one line, such as Icelandic, of at most "
                 f"{_LONGEST} characters"
             )
+        if self.treebank and not (self.treebank.isprintable() and len(self.treebank) <= _LONGEST):
+            raise UsageError(f"the name of the treebank must be one line of at most {_LONGEST} characters")
         if not _LICENCE.fullmatch(self.licence):
             raise UsageError(
                 f"{shortened(self.licence)!r} is not an SPDX expression, such as CC-BY-4.0 or LicenseRef-Mine"
@@ -133,19 +139,22 @@ class PackageCard:
         """Name of the wheel."""
         return f"{self.module}-{self.version}-py3-none-any.whl"
 
-    def format(self, model: ParserModel, content: bytes) -> str:
-        """Return the model card in Markdown, given the model and its file."""
+    def format(self, model: ParserModel, content: bytes, use: Sequence[str] | None = None) -> str:
+        """Return the model card in Markdown, given the model, its file, and how to use it (by default, the wheel)."""
         grammar = model.grammar
         states, training = grammar.states, grammar.info.get("training")
+        components = [title for name, title in _COMPONENTS.items() if getattr(model, name) is not None]
         facts = {
             "language": _plain(self.language),
+            "treebank": _plain(self.treebank or "see below"),
             "licence": self.licence,
             "method": _plain(grammar.info.get("method", "unknown")),
+            "settings": _settings(grammar.info.get("settings")),
             "grammars": str(len(model.grammars)),
             "symbols": f"{len(grammar.symbols):,} with {states.min()} to {states.max()} states",
             "rules": f"{len(grammar.rules):,}",
             "words": f"{grammar.lexicon.n_words:,}",
-            "layer": "yes" if model.crf is not None else "no",
+            "components": ", ".join(components) or "none",
             "trained on": _trained_on(training),
             "size": f"{len(content):,} bytes",
             "SHA-256": hashlib.sha256(content).hexdigest(),
@@ -159,28 +168,40 @@ class PackageCard:
             *(f"| {key} | {facts[key]} |" for key in facts),
             "",
         ]
-        lines += ["## Use", "", f"    pip install {self.wheel}"]
-        lines += [
-            f"    sapwood parse --model {self.name} sentences.txt",
-            "",
-            f'In Python: `sapwood.Parser("{self.name}")`.',
-            "",
-        ]
+        if use is None:
+            use = [
+                f"    pip install {self.wheel}",
+                f"    sapwood parse --model {self.name} sentences.txt",
+                "",
+                f'In Python: `sapwood.Parser("{self.name}")`.',
+            ]
+        lines += ["## Use", "", *use, ""]
         if self.figures:
             lines += [
                 "## Figures",
                 "",
-                "Scores of `sapwood eval`: brackets by the rules of EVALB, every sentence parsed.",
+                "Scores of `sapwood eval`, with bootstrap intervals: brackets by EVALB's rules, every sentence parsed.",
                 "",
             ]
             lines += ["| | " + " | ".join(_FIGURES.values()) + " |", "|---" * (len(_FIGURES) + 1) + "|"]
             for what, values in self.figures.items():
-                cells = [f"{values[key]:,}" if key == "scored" else f"{values[key]:.2f}" for key in _FIGURES]
+                cells = [f"{values[key]:,}" if key == "scored" else _with_interval(values, key) for key in _FIGURES]
                 lines.append(f"| {_plain(what)} | " + " | ".join(cells) + " |")
             lines.append("")
         if self.about.strip():
             lines += ["## Intended use", "", self.about.strip(), ""]
         return "\n".join([*lines, "## Training data", "", self.attribution.strip(), ""])
+
+    def figures_file(self) -> bytes:
+        """Return the file with all figures, which is JSON."""
+        return json.dumps(self.figures, ensure_ascii=True, allow_nan=False, indent=1).encode() + b"\n"
+
+
+def read_model(model: str | os.PathLike[str]) -> tuple[ParserModel, bytes]:
+    """Return the model in a file, and the content of the file."""
+    loaded = ParserModel.load(Path(model))  # refuses devices, which have no end
+    with explained(Path(model)):
+        return loaded, Path(model).read_bytes()
 
 
 def write_package(model: str | os.PathLike[str], folder: str | os.PathLike[str], **described: Any) -> Path:
@@ -193,13 +214,11 @@ def write_package(model: str | os.PathLike[str], folder: str | os.PathLike[str],
     folder
         Existing folder to write the wheel to.
     described
-        The description of `PackageCard`: `name`, `language`, `licence`, `attribution`, `figures`, `about` and
-        `version`.
+        The description of `PackageCard`: `name`, `language`, `licence`, `attribution`, `figures`, `about`, `treebank`
+        and `version`.
     """
     card = PackageCard(**described)
-    loaded = ParserModel.load(Path(model))  # refuses devices, which have no end
-    with explained(Path(model)):
-        content = Path(model).read_bytes()
+    loaded, content = read_model(model)
     module, info = card.module, f"{card.module}-{card.version}.dist-info"
     readme = card.format(loaded, content)
     method = str(loaded.grammar.info.get("method", ""))
@@ -224,8 +243,7 @@ def write_package(model: str | os.PathLike[str], folder: str | os.PathLike[str],
         f"{module}/__init__.py": _CODE,
         f"{module}/{_FILE}": content,
         f"{module}/README.md": readme.encode(),
-        f"{module}/figures.json": json.dumps(card.figures, ensure_ascii=True, allow_nan=False, indent=1).encode()
-        + b"\n",
+        f"{module}/figures.json": card.figures_file(),
         f"{info}/licenses/ATTRIBUTION.md": card.attribution.encode(),
         f"{info}/entry_points.txt": f"[{GROUP}]\n{card.name} = {module}:MODEL\n".encode(),
         f"{info}/WHEEL": _headers(wheel).encode(),
@@ -263,10 +281,27 @@ def _is_language(text: str) -> bool:
     return inside and len(text) <= _LONGEST and text[:1].isalpha() and text == text.strip()
 
 
-def _plain(value: object) -> str:
+def _plain(value: object, longest: int = _LONGEST) -> str:
     """Return a value of a model as text for a cell of Markdown: one line, no markup, not long."""
-    text = "".join(letter if letter.isprintable() else " " for letter in str(value)[:_LONGEST])
+    text = "".join(letter if letter.isprintable() else " " for letter in str(value)[:longest])
     return _MARKUP.sub(lambda found: found[0] if found[0] in "+-" else "\\" + found[0], text).strip() or "unknown"
+
+
+def _with_interval(values: Mapping[str, Any], key: str) -> str:
+    """Return a figure with its confidence interval, if there is one."""
+    intervals = values.get("intervals")
+    interval = intervals.get(key) if isinstance(intervals, Mapping) else None
+    if not isinstance(interval, Sequence) or len(interval) != 2 or not all(map(_is_number, interval)):
+        return f"{values[key]:.2f}"
+    return f"{values[key]:.2f} ({interval[0]:.2f} to {interval[1]:.2f})"
+
+
+def _settings(settings: object) -> str:
+    """Return the settings of the learner that are numbers and names."""
+    if not isinstance(settings, Mapping):
+        return "unknown"
+    shown = (f"{name} {value}" for name, value in settings.items() if isinstance(value, str | int | float))
+    return _plain(", ".join(shown), 400)
 
 
 def _trained_on(training: object) -> str:

@@ -1,4 +1,4 @@
-"""Models by name: the included English model, and those of installed packages.
+"""Models by name: the included English model, those of installed packages, and those of the Hugging Face hub.
 
 A package provides a model by the entry point group `sapwood.models`, whose entries are paths of model files:
 
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from sapwood._version import __version__
 from sapwood.errors import InputError, ModelError, listed, shortened
+from sapwood.model.hub import PREFIX, download_model
 from sapwood.runtime.registry import installed_entries, package_field, plugins
 
 # Included models, and their files in this folder.
@@ -48,12 +49,15 @@ def default_model_path() -> Path:
 
 
 def find_model(name: str | os.PathLike[str]) -> Path:
-    """Return the path of a model: a file, or else the included or installed model of that name.
+    """Return the path of a model: a file, or else the included or installed model, or that of the hub, of that name.
 
-    Files take precedence over models of the same name, and `en` (also `default`) is always the included one. Raises
-    `InputError`, with the known names, for a name that is neither. Anything that is not a valid name is taken as a
-    path, whether or not the file exists.
+    Files take precedence over models of the same name, and `en` (also `default`) is always the included one. A name
+    that begins with `hf:` is that of a model on the Hugging Face hub, which is downloaded. Raises `InputError`, with
+    the known names, for a name that is neither. Anything that is not a valid name is taken as a path, whether or not
+    the file exists.
     """
+    if str(name).startswith(PREFIX) and not os.path.lexists(name):
+        return download_model(name)
     if os.path.exists(name) or not NAME.fullmatch(str(name)):  # noqa: PTH110
         return Path(name)
     if str(name) in INCLUDED:
