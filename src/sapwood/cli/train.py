@@ -103,6 +103,7 @@ class _TrainCommand(GroupedCommand):
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--resume", is_flag=True, help="Resume an interrupted run.")
 @click.option("--log", "log_path", help="Write one JSON line per iteration to this file; plot it with `sapwood plot`.")
+@common.logger_option
 @click.option(
     "--tokeniser",
     help="Tokeniser for raw text, stored in the model: penn, blanks, characters, spacy:de. [default: penn]",
@@ -148,6 +149,7 @@ def command(
     seed: int,
     resume: bool,
     log_path: str | None,
+    loggers: tuple[str, ...],
     save_config: str | None,
     threads: int | None,
     cluster: str | None,
@@ -198,7 +200,7 @@ def command(
     files = (*treebank, *partial, *text, *silver, dev, common.head_file(heads), init)
     _check_files(files, {"-o": output, "--log": log_path, "--save-config": save_config})
     changes = common.transform_changes(direction, vertical, horizontal, heads, annotate_tags)
-    progress, run_files = common.make_progress(quiet), RunFiles(output, resume=resume, log=log_path)
+    progress, run_files = common.make_progress(quiet), RunFiles(output, resume=resume, log=log_path, loggers=loggers)
     run_files.check()
     if tokeniser is not None:
         find_tokeniser(tokeniser)
@@ -235,7 +237,7 @@ def command(
             encoder=encoder, partial=data.partial,
             silver=read(silver) if silver else None, teacher=teacher, gold_weight=gold_weight,
             text=plain or text or None, text_use=text_use, semi_supervised=semi_supervised, tokeniser=tokeniser,
-            output=output, resume=resume, log=log_path, progress=progress, **settings,
+            output=output, resume=resume, log=log_path, loggers=loggers, progress=progress, **settings,
         )  # fmt: skip
     counts = {"partial": len(brackets or ()), "text": 0 if plain is None else len(plain.sentences)}
     report = _report(output, model, corpus, counts, time.perf_counter() - started)
@@ -340,5 +342,5 @@ def _score(model: ParserModel, held_out: DevSet, progress: Progress, *, show: bo
 
 def _saved_settings(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run for a configuration file, without paths."""
-    paths = ("output", "resume", "log", "dev", "cluster", "partial", "text", "silver", "teacher", "encoder")
+    paths = ("output", "resume", "log", "logger", "dev", "cluster", "partial", "text", "silver", "teacher", "encoder")
     return {name: value for name, value in run_settings(context).items() if name not in paths}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ def induce(
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
+    loggers: Sequence[str] = (),
     **options: Any,
 ) -> Induced:
     """Learn a model of trees from sentences without trees.
@@ -83,6 +84,8 @@ def induce(
         Whether to continue from the checkpoint of an interrupted run, to the same bytes.
     log
         File to write a line for each iteration to.
+    loggers
+        Names of loggers that get these lines as well (`sapwood.runtime.loggers`).
     options
         Settings of the model; `threads`, `workers` and `progress`, as for `sapwood.runtime.context.RunContext`. The
         progress display first reports whether the model is identifiable.
@@ -96,7 +99,7 @@ def induce(
     """
     progress = options.pop("progress", None) or Silent()
     inducer = model.replace(**options) if isinstance(model, Inducer) else make_inducer(model, **options)
-    run = InductionRun(inducer, output=output, resume=resume, log=log)
+    run = InductionRun(inducer, output=output, resume=resume, log=log, loggers=loggers)
     if isinstance(sentences, Text):
         if tags or classes is not None or punctuation != "drop":
             raise UsageError("tags, classes and punctuation are settings of the Text; omit them here")
@@ -113,7 +116,7 @@ class InductionRun:
     ----------
     inducer
         The inducer.
-    output, resume, log
+    output, resume, log, loggers
         As for `induce`.
 
     Attributes
@@ -129,11 +132,12 @@ class InductionRun:
         output: str | Path | None = None,
         resume: bool = False,
         log: str | Path | None = None,
+        loggers: Sequence[str] = (),
     ) -> None:
         if resume and output is None:
             raise UsageError("resume: requires output, next to which the state is kept")
         self.inducer, self.output = inducer, output
-        self.kept = RunFiles(output, resume=resume, log=log)
+        self.kept = RunFiles(output, resume=resume, log=log, loggers=loggers)
         self.kept.check()
 
     def __call__(self, text: Text, progress: Progress | None = None) -> InductionResult:

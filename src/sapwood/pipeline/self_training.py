@@ -152,8 +152,7 @@ def fit_first_model(
 ) -> ParserModel:
     """Return the first model: that of an interrupted run, or a new one, which is a run of its own."""
     if not record.files.resume:
-        with record.files.open_log():
-            pass  # discard the log of an earlier run
+        record.files.discard_log()
     path = record.files.teacher
     if path is not None and _FIRST_MODEL in record.finished:
         with with_remedy("file"):

@@ -75,6 +75,7 @@ def train(
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
+    loggers: Sequence[str] = (),
     progress: Progress | None = None,
     **settings: Any,
 ) -> ParserModel:
@@ -144,6 +145,8 @@ def train(
         can continue an interrupted run, to the same bytes.
     log
         File to write a line to for each iteration.
+    loggers
+        Names of loggers that get these lines as well (`sapwood.runtime.loggers`).
     progress
         Receives progress reports.
     settings
@@ -156,7 +159,7 @@ def train(
     >>> sapwood.train(trees, method="pcfg")
     <ParserModel: <TensorGrammar: 3 symbols (1 states), 1 rules, 2 words>>
     """
-    progress, files = progress or Silent(), RunFiles(output, resume=resume, log=log)
+    progress, files = progress or Silent(), RunFiles(output, resume=resume, log=log, loggers=loggers)
     if resume and output is None:
         raise UsageError("resume: requires output, next to which the state of training is kept")
     if tokeniser is not None:

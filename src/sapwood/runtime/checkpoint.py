@@ -9,13 +9,14 @@ import contextlib
 import glob
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from sapwood.errors import ModelError, SapwoodError, UsageError
 from sapwood.runtime.log import Log, NoLog, TrainingLog
+from sapwood.runtime.loggers import also_to, find_logger
 from sapwood.storage.arrays import Arrays, content_digest, read_header
 from sapwood.storage.files import is_regular
 from sapwood.storage.locks import remove_abandoned
@@ -154,16 +155,25 @@ class RunFiles:
         True if an interrupted run is to be resumed.
     log
         Path of its log.
+    loggers
+        Names of loggers that also get its lines (`sapwood.runtime.loggers`).
     """
 
     def __init__(
-        self, output: str | Path | None, *, resume: bool = False, log: str | Path | None = None
-    ) -> None:  # fmt: skip
+        self,
+        output: str | Path | None,
+        *,
+        resume: bool = False,
+        log: str | Path | None = None,
+        loggers: Sequence[str] = (),
+    ) -> None:
         self.output = None if output is None else Path(output)
-        self.resume, self.log = resume, log
+        self.resume, self.log, self.loggers = resume, log, tuple(loggers)
 
     def check(self) -> None:
-        """Reject a log path that is one of these files, and a fresh start where a run was interrupted."""
+        """Reject a log path that is one of these files, unknown loggers, and a fresh start of an interrupted run."""
+        for name in self.loggers:
+            find_logger(name)
         if self.output is not None and self.log is not None:
             own, other = os.path.realpath(self.output), os.path.realpath(self.log)
             kept = (f"{own}.checkpoint", f"{own}.stage-", f"{own}.teacher")
@@ -214,8 +224,18 @@ class RunFiles:
         for path in self.checkpoints():
             path.unlink()
 
-    def open_log(self, *, steps: int = 0, lines: int = 0) -> contextlib.AbstractContextManager[Log]:
-        """Return the log of the run, given the numbers of steps and lines before the stage of the last checkpoint."""
+    @contextlib.contextmanager
+    def open_log(self, *, steps: int = 0, lines: int = 0) -> Iterator[Log]:
+        """Enter the log of the run, given the numbers of steps and lines before the stage of the last checkpoint."""
+        with self._open_file(steps, lines) as file, also_to(self.loggers, file) as log:
+            yield log
+
+    def discard_log(self) -> None:
+        """Discard what an earlier run has written to the log."""
+        if self.log is not None:
+            TrainingLog(self.log).close()
+
+    def _open_file(self, steps: int, lines: int) -> contextlib.AbstractContextManager[Log]:
         if self.log is None:
             return contextlib.nullcontext(NoLog())
         if not self.resume:

@@ -187,7 +187,7 @@ class TrainingLog:
             JSON values, NumPy numbers and arrays, and paths.
         """
         taken = round(self.seconds, 3) if seconds is None else seconds
-        line = _plain({"event": event, "step": step, "seconds": taken, **figures})
+        line = plain_values({"event": event, "step": step, "seconds": taken, **figures})
         if problem := _problem(line):
             raise ValueError(problem)
         # ASCII: wherever a crash truncates the line, the rest is valid text.
@@ -276,16 +276,16 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
     """Return the value in JSON types, with `None` for numbers that are not finite."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): plain_values(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_values(item) for item in value]
     if isinstance(value, Path):
         return str(value)
     return value

@@ -25,7 +25,8 @@ from sapwood.lm.registry import (
 )
 from sapwood.runtime.checkpoint import RunFiles
 from sapwood.runtime.config import write_config
-from sapwood.runtime.log import TrainingLog
+from sapwood.runtime.log import NoLog, TrainingLog
+from sapwood.runtime.loggers import also_to
 from sapwood.runtime.params import defaults, params_of
 from sapwood.storage.files import STANDARD_STREAM
 
@@ -47,6 +48,7 @@ _GROUPS = {
     "N-grams (kn, mkn, mix)": ("order",),
 }
 _NGRAMS = ("kn", "mkn")
+_WITH_LOG = f"--method {', '.join(method for method in METHODS if method not in _NGRAMS)}"
 # Defaults that are not the same for all methods.
 _DEFAULTS = {"iterations": "100; pivot: 200", "pivot_iterations": "1, or 200 without --dev"}
 
@@ -85,6 +87,7 @@ def _setting_options() -> list[click.Option]:
 @click.option("--resume", is_flag=True, help="Resume an interrupted run.")
 @config_options
 @click.option("--log", "log_path", help="Write one JSON line per iteration to this file (not for kn and mkn).")
+@common.logger_option
 @click.option(
     "--min-count",
     type=POSITIVE,
@@ -114,6 +117,7 @@ def train_command(
     resume: bool,
     save_config: str | None,
     log_path: str | None,
+    loggers: tuple[str, ...],
     memory: float,
     order: int | None,
     seed: int,
@@ -146,7 +150,9 @@ def train_command(
     with naming_options([*settings, "order"]):
         check_method(method, settings if order is None else {**settings, "order": order}, dev is not None)
     _check_files(text, dev, method, {"-o": output, "--log": log_path, "--save-config": save_config})
-    kept = RunFiles(output, resume=resume, log=log_path)
+    if method in _NGRAMS and loggers:
+        raise UsageError(f"--logger requires {_WITH_LOG}")
+    kept = RunFiles(output, resume=resume, log=log_path, loggers=loggers)
     kept.check()
     progress = common.make_progress(quiet)
     workers = common.open_workers(context, cluster, threads)
@@ -160,7 +166,7 @@ def train_command(
         workers=workers, progress=progress, **counting,
     )  # fmt: skip
     with common.resumable(kept.leftover):
-        with _open_log(log_path, kept, resume) as log:
+        with _open_log(log_path, kept, resume) as file, also_to(loggers, file or NoLog()) as log:
             model = training.fit(
                 read, method, random_state=seed, threads=workers.threads, workers=workers, progress=progress, log=log,
                 checkpoint=kept.checkpoint(), **settings,
@@ -190,7 +196,7 @@ def _check_files(text: tuple[str, ...], dev: str | None, method: Method, outputs
     if output == STANDARD_STREAM:
         raise UsageError("a model cannot be written to standard output; name a file")
     if method in _NGRAMS and outputs["--log"] is not None:
-        raise UsageError(f"--log requires --method {', '.join(other for other in METHODS if other not in _NGRAMS)}")
+        raise UsageError(f"--log requires {_WITH_LOG}")
     if is_arpa_name(str(output)) and method not in _NGRAMS:
         raise UsageError(f"-o {output}: ARPA files hold n-gram models only, those of --method kn and mkn")
     common.check_inputs(*text, dev)
@@ -207,7 +213,9 @@ def _settings(context: click.Context, read: TrainingText, method: Method, settin
     """Return the settings that affect the model, given or chosen automatically, by option name."""
     from sapwood.lm.training import resolved_settings
 
-    found = {name: value for name, value in run_settings(context).items() if name not in ("resume", "cluster")}
+    found = {
+        name: value for name, value in run_settings(context).items() if name not in ("resume", "cluster", "logger")
+    }
     resolved = resolved_settings(method, **settings)
     found |= {name.replace("_", "-"): value for name, value in resolved.items() if value is not None}
     found |= {"method": method, "min-count": read.min_count, "boundaries": read.counts.boundaries}

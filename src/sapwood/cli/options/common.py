@@ -45,6 +45,13 @@ _GAPS = "sapwood.gaps"
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progress or messages to standard error.")
 # For commands without messages, which accept --quiet all the same.
 silent_option = click.option("-q", "--quiet", is_flag=True, expose_value=False, help="Print nothing to standard error.")
+logger_option = click.option(
+    "--logger",
+    "loggers",
+    multiple=True,
+    metavar="NAME[:ARGUMENT]",
+    help="Also send the lines of the training log to this logger, from a package that registers it. Repeatable.",
+)
 seed_option = click.option("--seed", type=NATURAL, default=0, help="Random seed.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 skip_bad_option = click.option("--skip-bad", is_flag=True, help="Skip malformed trees and report their number.")

@@ -59,6 +59,7 @@ class _InduceCommand(GroupedCommand):
 @common.seed_option
 @click.option("--resume", is_flag=True, help="Resume an interrupted run.")
 @click.option("--log", "log_path", help="Write one JSON line per iteration to this file; plot it with `sapwood plot`.")
+@common.logger_option
 @config_options
 @common.threads_option
 @common.cluster_option
@@ -88,6 +89,7 @@ def command(
     seed: int,
     resume: bool,
     log_path: str | None,
+    loggers: tuple[str, ...],
     save_config: str | None,
     threads: int | None,
     cluster: str | None,
@@ -132,9 +134,9 @@ def command(
     common.check_inputs(*text)
     common.refuse_replacing({"-o": output, "--log": log_path, "--save-config": save_config}, text)
     inducer = _make_inducer(context, cluster, **settings, random_state=seed, threads=common.default_threads(threads))
-    run = InductionRun(inducer, output=output, resume=resume, log=log_path)
+    run = InductionRun(inducer, output=output, resume=resume, log=log_path, loggers=loggers)
     if save_config is not None:
-        gone = ("output", "resume", "log", "cluster", "gold", "heads")
+        gone = ("output", "resume", "log", "logger", "cluster", "gold", "heads")
         write_config(save_config, {name: value for name, value in run_settings(context).items() if name not in gone})
     progress = common.make_progress(quiet)
     started = time.perf_counter()
