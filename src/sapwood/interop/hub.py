@@ -65,7 +65,7 @@ def push_model(
     digest = hashlib.sha256(content).hexdigest()
     name = f"{PREFIX}{repository}"
     use = [
-        '    pip install "sapwood[hub]"',
+        "    pip install huggingface_hub",
         f"    sapwood parse --model {name} sentences.txt",
         "",
         f'In Python: `sapwood.load("{name}")`. `{name}#{digest}` loads this model and no other.',

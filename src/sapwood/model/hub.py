@@ -24,7 +24,7 @@ MODEL_FILE, DIGEST_FILE = "model.sapwood", "SHA256SUMS"
 # Owner and name of a repository.
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _NAME = re.compile(
-    rf"{PREFIX}(?P<repository>{REPOSITORY.pattern})(@(?P<revision>[\w.-]{{1,100}}))?(#(?P<digest>[0-9a-f]{{64}}))?",
+    rf"{PREFIX}(?P<repository>{REPOSITORY.pattern})(@(?P<revision>\w[\w.-]{{0,99}}))?(#(?P<digest>[0-9a-f]{{64}}))?",
     re.ASCII,
 )
 _SUM = re.compile(rf"([0-9a-f]{{64}}) [ *]{re.escape(MODEL_FILE)}", re.ASCII)
