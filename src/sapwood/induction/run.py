@@ -65,7 +65,6 @@ def induce(
     output: str | Path | None = None,
     resume: bool = False,
     log: str | Path | None = None,
-    loggers: Sequence[str] = (),
     **options: Any,
 ) -> Induced:
     """Learn a model of trees from sentences without trees.
@@ -84,11 +83,10 @@ def induce(
         Whether to continue from the checkpoint of an interrupted run, to the same bytes.
     log
         File to write a line for each iteration to.
-    loggers
-        Names of loggers that get these lines as well (`sapwood.runtime.loggers`).
     options
-        Settings of the model; `threads`, `workers` and `progress`, as for `sapwood.runtime.context.RunContext`. The
-        progress display first reports whether the model is identifiable.
+        Settings of the model; `threads`, `workers` and `progress`, as for `sapwood.runtime.context.RunContext`;
+        `loggers`, names of loggers that get the lines of the log as well (`sapwood.runtime.loggers`). The progress
+        display first reports whether the model is identifiable.
 
     Examples
     --------
@@ -97,7 +95,7 @@ def induce(
     >>> sapwood.induce(sentences, model="dmv", classes=2).model
     <InducedModel: dmv, 2 classes, 4 words>
     """
-    progress = options.pop("progress", None) or Silent()
+    progress, loggers = options.pop("progress", None) or Silent(), options.pop("loggers", ())
     inducer = model.replace(**options) if isinstance(model, Inducer) else make_inducer(model, **options)
     run = InductionRun(inducer, output=output, resume=resume, log=log, loggers=loggers)
     if isinstance(sentences, Text):
