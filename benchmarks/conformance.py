@@ -92,7 +92,7 @@ def write_record(options: argparse.Namespace, statuses: Counter[int], seeds: int
     """Write the numbers of requests as a record."""
     figures = {
         "requests": statuses.total(),
-        "seeds": seeds,
+        "runs": seeds,
         "answered": statuses[200],
         "rejected": sum(count for status, count in statuses.items() if 400 <= status < 500),
         "busy": statuses[503],

@@ -130,6 +130,13 @@ def test_python_without_a_compressor(tmp_path, monkeypatch):
     assert "this Python was built without xz; decompress the file" in message_of(lambda: lines_of(tmp_path / "x.xz"))
 
 
+def test_zstd_files_have_checksums(tmp_path):
+    pytest.importorskip(LIBRARY)
+    with open_output(tmp_path / "x.zst") as stream:
+        stream.write("a\n" * 100)
+    assert (tmp_path / "x.zst").read_bytes()[4] & 4  # a flag in the head of the frame
+
+
 def test_zstd_needs_a_library(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, LIBRARY, None)
     (tmp_path / "x.zst").write_bytes(b"")
