@@ -275,7 +275,7 @@ def write_record(options: argparse.Namespace, setup: Setup, found: Figures) -> N
         f"python benchmarks/serve.py DATA/{Path(options.treebank).parent.name}/{Path(options.treebank).name} "
         f"--setups {' '.join(map(str, options.setups))} --clients {options.clients} "
         f"{f'--seconds {options.seconds:g}' if options.requests is None else f'--requests {options.requests}'} "
-        f"--rounds {options.rounds} --parsed {options.parsed} --records"
+        f"--queue {options.queue} --rounds {options.rounds} --parsed {options.parsed} --records"
     )
     data = _records.digest_files([Path(options.treebank)])
     _records.add(_records.measured(name, figures, seed=0, command=command, data=data, describes=None))
