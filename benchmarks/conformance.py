@@ -99,7 +99,8 @@ def write_record(options: argparse.Namespace, statuses: Counter[int], seeds: int
         "server_errors": sum(count for status, count in statuses.items() if status >= 500 and status != 503),
         "failed_seeds": int(failed),
     }
-    command = f"python benchmarks/conformance.py {options.requests} --seed {options.seed} --examples {options.examples} --records"
+    asked = f"{options.requests} --seed {options.seed} --examples {options.examples}"
+    command = f"python benchmarks/conformance.py {asked} --records"
     note = f"schemathesis {version('schemathesis')}"
     record = _records.measured(
         "service/conformance", figures, seed=options.seed, command=command, data="none", describes=None, note=note

@@ -61,7 +61,18 @@ def test_names():
     digest = "0" * 64
     assert read_name("hf:a/b") == ("a/b", None, None)
     assert read_name(f"hf:a-1/b.c_d@v1.0#{digest}") == ("a-1/b.c_d", "v1.0", digest)
-    for bad in ("hf:", "hf:a", "hf:a/b/c", "hf:../b", "hf:a/..", "hf:a/b@", "hf:a/b@x/y", "hf:a/b@..", "hf:a/b#12", "hf:a/b\n"):
+    for bad in (
+        "hf:",
+        "hf:a",
+        "hf:a/b/c",
+        "hf:../b",
+        "hf:a/..",
+        "hf:a/b@",
+        "hf:a/b@x/y",
+        "hf:a/b@..",
+        "hf:a/b#12",
+        "hf:a/b\n",
+    ):
         with pytest.raises(InputError, match="not the name of a model on the Hugging Face hub"):
             read_name(bad)
 

@@ -32,7 +32,7 @@ _COMMANDS = {
     "convert": ("sapwood.cli.treebank.convert", "Convert trees between formats, normalise or binarise them."),
     "split": ("sapwood.cli.treebank.split", "Split a treebank into training, dev and test files."),
     "import": ("sapwood.cli.models.import_", "Import a grammar from text files."),
-    "package": ("sapwood.cli.models.package", "Package a model as a Python wheel, or push it to the Hugging Face hub."),
+    "package": ("sapwood.cli.models.package", "Package a model as a wheel, or push it to Hugging Face."),
     "models": ("sapwood.cli.models.installed", "List installed models."),
     "search": ("sapwood.cli.treebank.search", "Search treebanks with tree patterns."),
     "rewrite": ("sapwood.cli.treebank.rewrite", "Rewrite trees by rules: patterns and operations."),

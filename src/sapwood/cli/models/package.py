@@ -12,7 +12,7 @@ from sapwood.model.installed import find_model
 from sapwood.storage.files import check_readable, explained
 
 
-@click.command("package", short_help="Package a model as a Python wheel, or push it to the Hugging Face hub.")
+@click.command("package", short_help="Package a model as a wheel, or push it to Hugging Face.")
 @click.argument("model")
 @click.option("--name", required=True, help="Name of the model: is, de-news.")
 @click.option("--language", required=True, help="Language of the model: Icelandic.")
