@@ -40,6 +40,8 @@ from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.normalise import Normaliser
 
 Figures = dict[str, Any]
+# Requests at a time, by default that of the server.
+_QUEUE = 128
 _SPEEDS = ("per_second", "per_cpu_second")
 
 
@@ -216,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--setups", nargs="+", default=["1x2"], type=read_setup, metavar="PxT", help="processes x threads of each"
     )
-    parser.add_argument("--queue", type=int, default=128)
+    parser.add_argument("--queue", type=int, default=_QUEUE)
     parser.add_argument("--batch", type=int, default=1, help="sentences of a request")
     parser.add_argument("--words", type=int, default=120, help="longer sentences are left out")
     parser.add_argument("--parsed", type=int, default=5000, help="sentences for `sapwood parse`")
@@ -255,6 +257,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write_record(options: argparse.Namespace, setup: Setup, found: Figures) -> None:
     """Write the figures as a record: sums and medians of all rounds."""
     served, name = found["serve"], f"service/{setup}-{options.clients}-clients"
+    if options.queue != _QUEUE:
+        name += f"-queue-{options.queue}"
     statuses = sum((Counter(one["statuses"]) for one in served), Counter[int]())
     figures = {
         "answered": statuses[200],
