@@ -19,7 +19,7 @@ import pytest
 import sapwood
 from helpers.made_up import made_up_treebank
 from sapwood.errors import InputError, ModelError, SapwoodError, UsageError
-from sapwood.interop.packages import _CODE, _headers, read_figures, write_package
+from sapwood.interop.packages import _CODE, PackageCard, _headers, read_figures, write_package
 from sapwood.model.installed import find_model, installed_models
 
 FIGURES = {
@@ -62,6 +62,7 @@ def test_what_is_in_a_wheel(model, tmp_path):
     card = files["sapwood_model_qq_news/README.md"].decode()
     for part in (
         "| method | pcfg |",
+        "| components | none |",
         "| trained on | 30 trees,",
         f"| SHA-256 | {hashlib.sha256(model.read_bytes()).hexdigest()} |",
         "| test | 90.12 | 90.00 | 90.25 | 40.00 | 97.00 | 1,234 |",
@@ -273,3 +274,14 @@ def test_devices_cannot_be_packaged(tmp_path, monkeypatch):
     described = {"name": "qq", "language": "Toy", "licence": "CC0-1.0", "attribution": "Nobody.", "figures": {}}
     with pytest.raises(SapwoodError, match="/dev/zero"):
         write_package(Path("/dev/zero"), tmp_path, **described)
+
+
+def test_settings_of_any_size_are_shown(model, tmp_path):
+    loaded = sapwood.load(model)
+    settings = {"states": 2, "all": True, "a|b": "<x>\n", "large": 10**5000, "none": None, "nested": {"a": 1}}
+    card = PackageCard(name="qq", figures={}, **ABOUT)
+    forged = loaded.replace(grammars=[loaded.grammar.with_info(settings=settings)])
+    assert "| settings | states 2, all True, a\\|b \\<x\\> |\n" in card.format(forged, b"")
+    for other in (None, [], "x", {}):
+        forged = loaded.replace(grammars=[loaded.grammar.with_info(settings=other)])
+        assert "| settings | unknown |\n" in card.format(forged, b"")

@@ -300,7 +300,9 @@ def _settings(settings: object) -> str:
     """Return the settings of the learner that are numbers and names."""
     if not isinstance(settings, Mapping):
         return "unknown"
-    shown = (f"{name} {value}" for name, value in settings.items() if isinstance(value, str | int | float))
+    shown = (
+        f"{name} {value}" for name, value in settings.items() if isinstance(value, str | bool) or _is_number(value)
+    )
     return _plain(", ".join(shown), 400)
 
 

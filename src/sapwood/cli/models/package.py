@@ -23,8 +23,8 @@ from sapwood.storage.files import check_readable, explained
 @click.option("--figures", multiple=True, help="Output of `sapwood eval --json` for the model. Repeatable.")
 @click.option("--about", help="File with the intended use of the model, for the model card.")
 @click.option("--version", default="1.0.0", help="Version of the package.")
-@click.option("--treebank", default="", help="Name of the treebank that the model was trained on, for the model card.")
-@click.option("-o", "--output", help="Write the wheel to this folder.  [default: the current one, without --push]")
+@click.option("--treebank", help="Name of the treebank that the model was trained on, for the model card.")
+@click.option("-o", "--output", help="Write the wheel to this folder. [default: the current one, without --push]")
 @click.option("--push", metavar="OWNER/NAME", help="Push the model to this repository of the Hugging Face hub.")
 @click.option("--private", is_flag=True, help="Make the repository private, if it is new.")
 @common.quiet_option
@@ -37,7 +37,7 @@ def command(
     figures: tuple[str, ...],
     about: str | None,
     version: str,
-    treebank: str,
+    treebank: str | None,
     output: str | None,
     push: str | None,
     private: bool,
@@ -73,7 +73,7 @@ def command(
         "attribution": _text(attribution),
         "figures": read_figures(figures),
         "about": _text(about) if about is not None else "",
-        "treebank": treebank,
+        "treebank": treebank or "",
         "version": version,
     }
     progress = common.make_progress(quiet)
