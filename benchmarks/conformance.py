@@ -64,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int | None:
 
     asked += ["run", "--phases", "examples,coverage,fuzzing", "--checks", ",".join(CHECKS), "--warnings", "off"]
     asked += ["--no-color", "--generation-database", "none", "--exclude-path", PATH]
-    asked += ["--max-examples", str(options.examples)]
+    # The server answers within 30 s, if late; on a busy machine the 10 s of schemathesis are too few.
+    asked += ["--max-examples", str(options.examples), "--request-timeout", "60"]
     tally, log = Tally(), logging.getLogger("sapwood.web")
     before = log.level, log.propagate
     log.addHandler(tally)
