@@ -43,7 +43,8 @@ from _requirements import require
 from sapwood.inference.batch import parse_files
 from sapwood.inference.estep.trees import TreeEStep
 from sapwood.lm import AggregateMarkov, Vocabulary, count_text
-from sapwood.lm.counts.remote import cut_shards, find_words
+from sapwood.lm.counts.remote import find_words
+from sapwood.lm.counts.shards import cut_shards
 from sapwood.lm.io import save_model
 from sapwood.runtime.dask import executor as cluster_module
 from sapwood.runtime.dask.executor import DaskCluster
