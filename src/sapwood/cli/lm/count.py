@@ -81,8 +81,8 @@ def count_command(
         common.refuse_given(context, ["min_count", "max_words"], "is for `sapwood lm merge`, which sees all shards")
         from sapwood.lm.counts.load import counted_before
 
-        order, boundaries = settings["order"] or 2, settings["boundaries"] or "sentence"
-        if counted_before(output, text, shard, order=order, boundaries=boundaries):
+        given = {name: settings[name] for name in ("order", "boundaries") if settings[name] is not None}
+        if counted_before(output, text, shard, **given):
             progress.note(f"{output}: shard {shard} was counted before")
             return
     workers = common.open_workers(context, cluster, threads)

@@ -41,13 +41,13 @@ from sapwood.storage.shapes import Array, Int32, Int64
 _ORDERS = range(1, LONGEST_ORDER + 1)
 
 
-class _Required(TypedDict):
+class _CountMetadata(TypedDict):
     order: int
     boundaries: Boundaries
     tokens: int
 
 
-class _Metadata(_Required, total=False):
+class _Metadata(_CountMetadata, total=False):
     shard: ShardRecord
 
 
@@ -267,7 +267,8 @@ def _count_shard(sources: Sources, settings: CountSettings, shard: Shard, thread
     if settings.min_count > 1 or settings.max_words is not None:
         raise UsageError("words are rare or frequent in the whole text: cut the vocabulary when shards are merged")
     parts = text_of_shard(sources, shard)
-    size = None if any(part.end is None for part in parts.own) else sum(part.size for part in parts.own)
+    sizes = [part.size for part in parts.own]
+    size = None if None in sizes else sum(size or 0 for size in sizes)
     try:
         ahead = _words_ahead(parts, settings)
         pieces = (piece for part in parts.own for piece in part.pieces())

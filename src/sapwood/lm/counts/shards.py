@@ -117,7 +117,8 @@ def text_of_shard(sources: Sources, shard: Shard) -> TextParts:
     paths = source_list(sources)
     sizes = [file_size(path) for path in paths]
     part, begin = shard.part(sum(sizes)), 0
-    own, following = [], []
+    own: list[TextShard] = []
+    following: list[TextShard] = []
     for path, size in zip(paths, sizes, strict=True):
         first, last = (_cut(path, size, place - begin) for place in (part.start, part.stop))
         for found, span in ((own, (first, last)), (following, (last, size))):
