@@ -26,13 +26,13 @@ SETTINGS = {
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "5s",
 }
-COMMAND = [
-    sys.executable,
-    "-c",
+# Small shards, all of which are sent, and checkpoints as often as can be.
+EAGER = (
     "import sapwood.runtime.dask.executor as c, sapwood.runtime.checkpoint as k, sapwood.inference.estep.base as e; "
     "c._WORTH_CALLING, k._PAUSE, k._SHARE, e._SHARD_NODES = 0, 0, 1e9, 600; "
-    "from sapwood.cli.main import run; run()",
-]
+    "from sapwood.cli.main import run; run()"
+)
+COMMAND = [sys.executable, "-c", EAGER]
 TRAIN = ("train", "train.mrg", "--method", "split-merge", "--cycles", "2", "--iterations", "60", "--threads", "1", "-q")
 
 

@@ -1,9 +1,9 @@
 """Shard backends of the E-step: local threads or remote workers.
 
 Threads hold the vectors of several shards, up to a bound; then the rules are divided among the threads, and each adds
-to its own range of a single table of sums. Many shards are blocks, whose sums are added in a binary tree. Remote workers hold a few consecutive shards each. If they share memory,
-they do the same, each for some of the rules of all shards. Otherwise the sums of a range of rules are passed from
-worker to worker, and each adds its own.
+to its own range of a single table of sums. Many shards are divided into blocks, whose sums are added in a binary tree.
+Remote workers hold a few consecutive shards each. If they share memory, they do the same, each for some of the rules of
+all shards. Otherwise the sums of a range of rules are passed from worker to worker, and each adds its own.
 """
 
 from __future__ import annotations

@@ -184,12 +184,13 @@ class Connection:
         if not wanted or not 1 <= wanted <= 1024:
             raise UsageError(f"--cluster {self.address}: local:N is N processes, 1 to 1024")
         self._own_number, self.folder = wanted, str(self.scratch)
+        quiet = False if _debugging() else logging.CRITICAL
         with dask.config.set({**_SETTINGS, "distributed.scheduler.allowed-failures": _DEATHS}):
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     own = self.distributed.LocalCluster(
                         n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
-                        memory_limit="auto" if memory is None else memory, silence_logs=False if os.environ.get("SAPWOOD_DEBUG") else logging.CRITICAL,
+                        memory_limit="auto" if memory is None else memory, silence_logs=quiet,
                         # Also for processes that are restarted later; any port will do.
                         config=copy.deepcopy(dask.config.config), scheduler_kwargs={"dashboard_address": ":0"},
                     )  # fmt: skip
@@ -317,6 +318,10 @@ def _imported() -> Any:
         raise UsageError("--cluster needs Dask: pip install distributed") from error
 
 
+def _debugging() -> bool:
+    return bool(os.environ.get("SAPWOOD_DEBUG"))
+
+
 # Loggers of Dask about events that sapwood reports itself, or that are intended.
 _LOGGERS = ("distributed", "distributed.client", "distributed.core", "distributed.comm", "distributed.batched")
 
@@ -324,7 +329,7 @@ _LOGGERS = ("distributed", "distributed.client", "distributed.core", "distribute
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Raise the levels of Dask's loggers to CRITICAL, except where SAPWOOD_DEBUG is set; restore them at the end."""
-    if os.environ.get("SAPWOOD_DEBUG"):
+    if _debugging():
         yield
         return
     loggers = [logging.getLogger(name) for name in _LOGGERS]

@@ -354,7 +354,7 @@ def _call(folder: str | None, plugin: str, call: Serialised, *arguments: Any) ->
     """Run a call on a worker that the plugin has prepared."""
     import distributed
 
-    prepared = distributed.get_worker().plugins.get(plugin)
+    prepared: Any = distributed.get_worker().plugins.get(plugin)
     if prepared is None or prepared.problem:  # a worker that is about to leave
         raise distributed.Reschedule
     try:
