@@ -1,4 +1,4 @@
-"""Three hosts, as network namespaces: one is cut off and returns, one is killed, and the bytes are the same."""
+"""Three hosts, as network namespaces: one is disconnected and returns, one is killed, and the bytes are the same."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 
 
 @pytest.mark.slow
-def test_a_host_is_cut_off_and_returns_and_another_is_killed(hosts: Hosts, tmp_path: Path) -> None:
+def test_a_host_is_disconnected_and_returns_and_another_is_killed(hosts: Hosts, tmp_path: Path) -> None:
     (tmp_path / "train.mrg").write_text("".join(f"{tree}\n" for tree in TREES), encoding="utf-8")
     address, dask = "tcp://10.77.0.1:8786", [sys.executable, "-m", "dask"]
     hosts.start("scheduler", "a", *dask, "scheduler", "--host", "10.77.0.1", "--port", "8786", "--no-dashboard")
