@@ -28,7 +28,17 @@ def test_each_file_is_in_one_shard(tmp_path: Path, sizes: list[int]) -> None:
         shards = [Shard(index, count).files(paths) for index in range(1, count + 1)]
         assert [path for shard in shards for path in shard] == paths
         # No shard has more than its share and a file.
-        assert all(sum(sizes[int(Path(p).name)] for p in s) <= sum(sizes) / count + max(sizes) for s in shards)
+        totals = [sum(sizes[int(Path(path).name)] for path in shard) for shard in shards]
+        assert max(totals) <= sum(sizes) / count + max(sizes)
+
+
+def test_a_file_belongs_where_its_middle_is(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    for path, size in zip(paths, (1, 10, 4), strict=True):
+        path.write_bytes(b"x" * size)
+    assert Shard(1, 2).files(paths) == paths[:2]
+    paths[0].write_bytes(b"x" * 6)
+    assert Shard(1, 2).files(paths) == paths[:1]
 
 
 def test_what_is_no_shard(tmp_path: Path) -> None:
