@@ -253,8 +253,14 @@ class Connection:
         """Prepare all workers, and those that will join until the connection is closed."""
         self.shared = str(self.scratch) if all(self.sees(self.scratch).values()) else None
         module = importlib.import_module("sapwood.runtime.dask.worker_plugin")
-        self.client.register_plugin(module.PreparedWorker(self.plugin, versions(), self.shared), name=self.plugin)
-        self.closing.callback(self.client.unregister_worker_plugin, self.plugin)
+        with self.explained():
+            self.client.register_plugin(module.PreparedWorker(self.plugin, versions(), self.shared), name=self.plugin)
+        self.closing.callback(self._release_workers)
+
+    def _release_workers(self) -> None:
+        """Remove the plugin, unless the scheduler is gone."""
+        if self.client.status == "running":
+            self.client.unregister_worker_plugin(self.plugin)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
