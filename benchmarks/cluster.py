@@ -3,7 +3,7 @@
     python benchmarks/cluster.py TREEBANK TEXT --json RESULTS
         [--parts start tasks bytes split-merge all-sent pass network parse count memory] [--workers 1 2 3]
         [--without-threads] [--repeat 3] [--cycles 5] [--sentences 20000] [--tokens 10000000] [--bigrams 3e7]
-        [--limit 350e6]
+        [--limit 350e6] [--records]
 
 TREEBANK is a directory with train.mrg; TEXT a text. Each run is a line in RESULTS, and what is there is not run again,
 so that the script can be interrupted; without `--parts` it only prints what is there, and the projection. Threads and
@@ -37,13 +37,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+import _records
 import sapwood
 from _projection import print_projection
 from _requirements import require
 from sapwood.inference.batch import parse_files
 from sapwood.inference.estep.trees import TreeEStep
 from sapwood.lm import AggregateMarkov, Vocabulary, count_text
-from sapwood.lm.counts.remote import cut_shards, find_words
+from sapwood.lm.counts.remote import find_words
+from sapwood.lm.counts.shards import cut_shards
 from sapwood.lm.io import save_model
 from sapwood.runtime.dask import executor as cluster_module
 from sapwood.runtime.dask.executor import DaskCluster
@@ -115,9 +117,9 @@ class Meter:
 
 
 def flat(thing: Any) -> Iterator[Any]:
-    """Yield what is in tuples and lists within each other."""
-    if isinstance(thing, tuple | list):
-        for each in thing:
+    """Yield the arguments of a task, and what is in lists of them."""
+    if hasattr(thing, "args"):
+        for each in thing.args:
             yield from flat(each)
     else:
         yield thing
@@ -352,6 +354,7 @@ def measure(part: str, options: argparse.Namespace, results: Results) -> None:
                 workers = stack.enter_context(DaskCluster(f"local:{number}", threads=THREADS, **limit))
                 if part in NETWORK:
                     workers = stack.enter_context(DaskCluster(workers._client.scheduler.address, threads=THREADS))
+                    workers._connection.shared = None
                 if part not in (*ALONE, "memory"):  # modules are imported here, too
                     list(workers.gather(workers.persist(made, range(number))))
             folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -387,6 +390,26 @@ def overhead(results: Results) -> None:
             print(f"start, local:{number}: {row['begun']:.2f} s of each worker, {row['make']:.2f} s to make a parser")
 
 
+def write_records(options: argparse.Namespace, results: Results) -> None:
+    """Write the overhead of two processes, in runs that took turns with two threads, to the records."""
+    data = _records.digest_files([options.treebank / "train.mrg"])
+    for part in options.parts:
+        row, base = results.find(part, 2), results.find(part, 0)
+        if row is None or base is None:
+            continue
+        figures = {
+            "threads_seconds": base["seconds"],
+            "seconds": row["seconds"],
+            "overhead": 100 * (row["seconds"] / base["seconds"] - 1),
+            "runs": len(results.runs(part, 2)),
+            **{f"{name}_mb": row[name] / 1e6 for name in ("sent", "received", "between")},
+        }
+        name = f"{options.treebank.name}/cluster-{part}"
+        command = f"python benchmarks/cluster.py DATA TEXT --json FIGURES --parts {part} --workers 2 --records"
+        note = "CPU seconds of all processes; medians of runs that took turns, on a machine with other work"
+        _records.add(_records.measured(name, figures, seed=0, command=command, data=data, describes=None, note=note))
+
+
 def main() -> None:
     """Measure what is asked for, and print what is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -404,11 +427,14 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=10_000_000)
     parser.add_argument("--bigrams", type=float, default=3e7)
     parser.add_argument("--limit", type=float, default=350e6, help="bytes of a worker, for memory")
+    parser.add_argument("--records", action="store_true", help="write the overhead of two processes to the records")
     options = parser.parse_args()
     require(treebanks=[options.treebank], parts=["train"], files=[options.text], packages="distributed")
     results = Results(options.json)
     for part in options.parts:
         measure(part, options, results)
+    if options.records:
+        write_records(options, results)
     overhead(results)
     print_projection(results.find)
 

@@ -16,6 +16,7 @@ from sapwood import PCFG, Parser
 from sapwood.errors import InputError, UsageError
 from sapwood.inference import batch as module
 from sapwood.inference.batch import MANIFEST, Manifest, TextIO, parse_files, summary
+from sapwood.runtime.shards import Shard
 from sapwood.storage.files import read_lines
 
 WRITER = Writer(4)
@@ -165,3 +166,87 @@ def test_what_cannot_be_done(crawl: list[Path], tmp_path: Path) -> None:
         (out / MANIFEST).write_text(json.dumps({"key": key}) + f"\n{line}\n")
         with pytest.raises(InputError, match=rf"manifest\.jsonl:2: .*{complaint}.*remove the file"):
             Manifest(out, key)
+
+
+@pytest.fixture
+def whole(crawl: list[Path], tmp_path: Path) -> dict[str, bytes]:
+    parse_files(Parser(GRAMMAR), crawl, tmp_path / "whole")
+    return contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_shards_of_files_are_taken_over_by_a_run_of_all(
+    crawl: list[Path], tmp_path: Path, whole: dict[str, bytes], count: int
+) -> None:
+    out = tmp_path / "out"
+    for index in range(count, 0, -1):
+        parse_files(Parser(GRAMMAR), crawl, out, shard=Shard(index, count))
+        again = parse_files(Parser(GRAMMAR), crawl, out, shard=Shard(index, count))
+        assert all(report.skipped for report in again)
+    manifests = {f"manifest.{index}-of-{count}.jsonl" for index in range(1, count + 1)}
+    assert {*contents(out), MANIFEST} == {*whole, *manifests}
+    assert all(report.skipped for report in parse_files(Parser(GRAMMAR), crawl, out))
+    assert contents(out) == whole
+
+
+def test_a_run_of_all_parses_what_shards_have_not(crawl: list[Path], tmp_path: Path, whole: dict[str, bytes]) -> None:
+    out = tmp_path / "out"
+    done = parse_files(Parser(GRAMMAR), crawl, out, shard=Shard(2, 2))
+    found = parse_files(Parser(GRAMMAR), crawl, out)
+    assert [report.input for report in found if report.skipped] == [report.input for report in done]
+    assert len(done) < len(crawl)
+    assert contents(out) == whole
+    with pytest.raises(UsageError, match="use at most 3 shards"):
+        parse_files(Parser(GRAMMAR), crawl, out, shard=Shard(1, 4))
+    with pytest.raises(UsageError, match="a cluster parses all files"):
+        parse_files(Parser(GRAMMAR, workers=Elsewhere()), crawl, out, shard=Shard(1, 2))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        TextIO(),
+        TextIO(output="export"),
+        TextIO(output="tiger"),
+        TextIO(as_json=True),
+        TextIO(raw=True, lines="sentences"),
+    ],
+    ids=["brackets", "export", "tiger", "json", "raw"],
+)
+def test_joined_shards_of_lines_are_the_output_of_one_run(tmp_path: Path, form: TextIO) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join([*SENTENCES[:4], "", SENTENCES[4]]), encoding="utf-8")  # no line feed at the end
+    parse_files(Parser(GRAMMAR), [lines], tmp_path / "whole", form)
+    (output,) = set(contents(tmp_path / "whole")) - {MANIFEST}
+    for count in (1, 3, 10):
+        out = tmp_path / f"out{count}"
+        for index in range(1, count + 1):
+            for skipped in (False, True):
+                (report,) = parse_files(Parser(GRAMMAR), [lines], out, form, shard=Shard(index, count))
+                assert report.skipped == skipped
+        stem, suffix = output.rsplit(".", 1)
+        parts = sorted(out.glob(f"{stem}.*-of-{count}.{suffix}"))
+        assert len(parts) == count
+        assert b"".join(part.read_bytes() for part in parts) == (tmp_path / "whole" / output).read_bytes()
+    # A run of all parses the file, and leaves the shards alone.
+    before = contents(tmp_path / "out3")
+    parse_files(Parser(GRAMMAR), [lines], tmp_path / "out3", form)
+    assert contents(tmp_path / "out3") == before | contents(tmp_path / "whole")
+
+
+def test_shards_report_only_their_own_lines(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes(b"fine\nbad \xff\nfine\nworse \xff\xff\nfine\nfine\n")
+    found = [
+        report.bad
+        for index in (1, 2, 3)
+        for report in parse_files(Parser(GRAMMAR), [lines], tmp_path / "out", shard=Shard(index, 3))
+    ]
+    assert [[message.split(": ")[0].rpartition("/")[2] for message in bad] for bad in found] == [
+        ["lines.txt:2:5"], ["lines.txt:4:7"], [],
+    ]  # fmt: skip
+    raw = tmp_path / "raw.txt"
+    raw.write_text("One.\nTwo.\n")
+    for form in (TextIO(raw=True), TextIO(raw=True, lines="sentences", as_json=True)):
+        with pytest.raises(UsageError, match="sentences go on from line to line"):
+            parse_files(Parser(GRAMMAR), [raw], tmp_path / "raw", form, shard=Shard(1, 2))

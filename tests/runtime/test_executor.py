@@ -10,7 +10,7 @@ import pytest
 from helpers.elsewhere import Elsewhere
 from sapwood.errors import InputError, UsageError
 from sapwood.runtime.dask.array_store import FileColumns, MemoryRows
-from sapwood.runtime.executor import Threads
+from sapwood.runtime.executor import Threads, in_tree
 
 
 def square(number: int) -> int:
@@ -92,3 +92,13 @@ def test_columns_in_files_are_checked(tmp_path):
     (tmp_path / "columns" / "a.npy").unlink()
     with pytest.raises(InputError, match=r"a\.npy: no such file"):
         part.load()
+
+
+@pytest.mark.parametrize("number", [*range(1, 34), 100])
+def test_a_tree_joins_neighbours_level_by_level(number: int) -> None:
+    level = [str(place) for place in range(number)]
+    expected = list(level)
+    while len(expected) > 1:
+        pairs = [expected[place : place + 2] for place in range(0, len(expected), 2)]
+        expected = [f"({''.join(pair)})" if len(pair) == 2 else pair[0] for pair in pairs]
+    assert in_tree(lambda one, other: f"({one}{other})", iter(level)) == expected[0]

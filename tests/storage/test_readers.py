@@ -28,7 +28,7 @@ from sapwood.inference.batch import TextIO, read_manifest
 from sapwood.interop.arrow import ColumnParser
 from sapwood.interop.csv_tables import parse_csv
 from sapwood.lm import KneserNey, count_text, load_model
-from sapwood.lm.counts.remote import TextShard
+from sapwood.lm.counts.shards import TextShard
 from sapwood.lm.scoring import score_lines
 from sapwood.lm.vectors import read_vectors
 from sapwood.numerics.matrix_files import read_matrix
@@ -119,7 +119,7 @@ READERS: dict[str, list[tuple[Read, str, str, str]]] = {
         (each(partial(read_manifest, key="k")), '{"key": "k"}\n', "{}\n", ""),
     ],
     "lm/counts/text.py": [(count_text, "", "a b c\n", "")],
-    "lm/counts/remote.py": [(each(lambda path: TextShard(str(path)).pieces()), "", "a b c\n", "")],
+    "lm/counts/shards.py": [(each(lambda path: TextShard(str(path)).pieces()), "", "a b c\n", "")],
     "lm/vectors.py": [(read_vectors, "1 1\n", "a 1\n", "")],
     "lm/scoring.py": [(scored, "", "a b c\n", "")],
     "lm/ngram/arpa.py": [(load_model, "\n\\data\\\nngram 1=2\n", "\n", ".arpa")],
@@ -169,7 +169,7 @@ def test_a_file_that_holds_much_is_refused(
 
 
 # These read all bytes at once, or words, whose length has a limit of its own.
-WITHOUT_LINES = ("lm/counts/text.py", "lm/counts/remote.py", "lm/vectors.py", "grammar/io/text.py-0")
+WITHOUT_LINES = ("lm/counts/text.py", "lm/counts/shards.py", "lm/vectors.py", "grammar/io/text.py-0")
 
 
 @pytest.mark.parametrize(

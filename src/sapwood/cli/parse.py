@@ -21,6 +21,7 @@ from sapwood.cli.options.types import NATURAL, POSITIVE
 from sapwood.errors import InputError, UsageError
 from sapwood.model.installed import default_model_path, find_model
 from sapwood.runtime.progress import Progress
+from sapwood.runtime.shards import Shard
 from sapwood.storage.files import COMPRESSED, STANDARD_STREAM, explained, is_regular
 from sapwood.trees.heads.tables import HEAD_TABLES
 
@@ -77,6 +78,7 @@ _A_TREE = "looks like a tree, but is parsed as words; get these with `sapwood co
 @click.option("--column", help="Column with the sentences, for a table (.csv, .tsv, .parquet, .arrow, .feather).")
 @common.threads_option
 @common.cluster_option
+@common.shard_option
 @common.json_option
 @common.quiet_option
 @click.pass_context
@@ -99,6 +101,7 @@ def command(
     column: str | None,
     threads: int | None,
     cluster: str | None,
+    shard: Shard | None,
     as_json: bool,
     quiet: bool,
     **parsing: Any,
@@ -107,6 +110,9 @@ def command(
 
     Several files are parsed into a folder, -o OUT/: one output file per input, written atomically and listed in
     OUT/manifest.jsonl. Run the same command again to resume an interrupted run; finished files are skipped.
+
+    With --shard 3/8, a process parses the third of eight parts: some of the files or, of a single one, some of the
+    lines, written to OUT/NAME.3-of-8.mrg. These, joined in order, are the output of one run.
 
     There is one line of output per line of input, blank lines included. Exceptions: pretty, export and draw print
     several lines per tree, and --raw and -s split the text into sentences. A line of raw text ends a sentence, unless
@@ -141,6 +147,7 @@ def command(
       sapwood parse --raw < novel.txt
       sapwood parse --raw --lines sentences titles.txt > trees.mrg
       sapwood parse crawl/*.txt.gz -o trees/ --cluster tcp://scheduler:8786
+      sapwood parse crawl/*.txt.gz -o trees/ --shard 3/8
       echo "time/NN flies/VBZ" | sapwood parse --tags
       sapwood parse -s "I saw her duck." --json --marginals --alternatives 3
       sapwood parse -s "I saw her duck." --show-states
@@ -148,6 +155,14 @@ def command(
       sapwood parse reviews.csv --column text --raw -o trees.csv
     """
     into_folder = output is not None and (output.endswith(("/", os.sep)) or Path(output).is_dir())
+    if shard is not None:
+        if not into_folder:
+            raise UsageError("--shard requires a folder for the outputs of all shards: -o OUT/")
+        common.refuse_given(
+            context,
+            ["cluster"],
+            "cannot be used with --shard, which needs no scheduler; start a process for each shard",
+        )
     _check_output(files, text, output, output_format, into_folder)
     is_table = any(file.endswith(_TABLES) for file in files)
     _check_options(context, is_text=raw or text is not None, is_table=is_table)
@@ -184,7 +199,7 @@ def command(
     if is_table:
         _parse_into_table(parser, source, str(output), str(column), form, progress)
     elif output is not None and into_folder:
-        _parse_into(parser, files, output, form, read, progress)
+        _parse_into(parser, files, output, form, read, progress, shard)
     else:
         _parse_one(parser, source, text, form, output, progress, phrases)
 
@@ -305,19 +320,20 @@ def _is_tree(words: Sequence[str]) -> bool:
 
 
 def _parse_into(
-    parser: Parser, files: Sequence[str], folder: str, form: TextIO, models: Sequence[str], progress: Progress
-) -> None:
+    parser: Parser, files: Sequence[str], folder: str, form: TextIO, models: Sequence[str], progress: Progress,
+    shard: Shard | None,
+) -> None:  # fmt: skip
     """Parse files into a folder, without replacing the models, and report the outcome."""
     for target in (str(Path(folder, form.output_name(file))) for file in files):
         if is_regular(target):
             common.refuse_replacing({"-o": target}, models, claim=False)
-    from sapwood.inference.batch import MANIFEST, parse_files, summary
+    from sapwood.inference.batch import manifest_path, parse_files, summary
 
     def left() -> list[str]:
-        return [folder] if Path(folder, MANIFEST).exists() else []
+        return [folder] if manifest_path(folder, shard).exists() else []
 
     with common.resumable(left, ""):
-        reports = parse_files(parser, files, folder, form, progress=progress)
+        reports = parse_files(parser, files, folder, form, shard=shard, progress=progress)
     progress.note(f"{folder}: {summary(reports)}")
     if plain := [report for report in reports if report.finding]:
         more = f" (and in {len(plain) - 1} other files)" if len(plain) > 1 else ""

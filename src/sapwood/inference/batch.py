@@ -4,14 +4,19 @@ Each input file of a batch has an output file of its own, written atomically, an
 digests of both, the number of sentences of each status, and the lines that could not be read. In a rerun, files whose
 digests are unchanged are skipped. A line that cannot be read becomes a blank line in the output, so that the two line
 up, and is reported by file and line.
+
+Shards of a batch are separate processes that write to one folder, each with a manifest of its own: a shard of several
+files parses some of them, a shard of one file some of its lines. A run without shards takes over what shards have done.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import repeat
@@ -22,6 +27,7 @@ from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.inference.parser import Parser
 from sapwood.inference.result import ParseResult
 from sapwood.runtime.progress import Progress, Silent, Stage
+from sapwood.runtime.shards import Shard, file_size
 from sapwood.storage.arrays import content_digest
 from sapwood.storage.files import (
     COMPRESSED,
@@ -29,12 +35,13 @@ from sapwood.storage.files import (
     explained,
     is_regular,
     name_of,
+    open_binary,
     open_output,
     read_lines,
 )
 from sapwood.storage.locks import claimed, remove_abandoned
 from sapwood.storage.schema import check_json
-from sapwood.trees.formats.registry import file_footer, file_header, format_as, read_tagged, read_tokens
+from sapwood.trees.formats.registry import file_footer, file_header, format_as, parse_tagged, parse_tokens
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.tokenise.lines import Lines
 from sapwood.trees.tree import Tree
@@ -52,6 +59,37 @@ _ENDINGS = {
     "tiger": "xml",
 }
 _CHUNK = 1 << 20
+_OF_SHARD = re.compile(r"manifest[.][0-9]+-of-[0-9]+[.]jsonl")
+
+
+@dataclass(frozen=True)
+class ShardLines:
+    """Lines of a file, numbered from 0, that a shard parses."""
+
+    shard: Shard
+    lines: range
+
+    @classmethod
+    def of(cls, path: str | Path, shard: Shard) -> ShardLines:
+        """Return the lines of a file that belong to a shard."""
+        return cls(shard, shard.part(_count_lines(path)))
+
+    def read(self, path: str | Path, on_bad: Callable[[InputError], object] | None) -> Iterator[tuple[int, str]]:
+        """Yield the lines as `read_lines` does; errors in other lines are ignored."""
+        current = 0
+
+        def note(error: InputError) -> None:
+            if current in self.lines:
+                if on_bad is None:
+                    raise error
+                on_bad(error)
+
+        for number, text in read_lines(path, note) if self.lines else ():
+            current = number
+            if number - 1 in self.lines:
+                yield number, text
+            if number >= self.lines.stop:
+                break
 
 
 @dataclass(frozen=True)
@@ -85,19 +123,25 @@ class TextIO:
     lines: Lines | None = None
 
     def results(
-        self, parser: Parser, source: str | Path, bad: list[str] | None = None, tell: Callable[[str], object] = id
+        self,
+        parser: Parser,
+        source: str | Path,
+        bad: list[str] | None = None,
+        tell: Callable[[str], object] = id,
+        part: ShardLines | None = None,
     ) -> Iterator[ParseResult]:
-        """Parse the sentences of a file.
+        """Parse the sentences of a file, or of some of its lines.
 
         Errors in lines are appended to `bad`, if given, and `tell` is called with the finding that tokens look like
         plain text.
         """
         on_bad = None if bad is None else lambda error: bad.append(str(error))
+        lines = read_lines(source, on_bad) if part is None else part.read(source, on_bad)
         if self.raw:
-            return parser.parse_text((line for _, line in read_lines(source, on_bad)), lines=self.lines)
+            return parser.parse_text((line for _, line in lines), lines=self.lines)
         if self.tags:
-            return parser.parse(read_tagged(source, parser.tags, on_bad))
-        sentences = parser.attached_punctuation().watched(read_tokens(source, on_bad), tell)
+            return parser.parse(parse_tagged(lines, source=name_of(source), tags=parser.tags, on_bad=on_bad))
+        sentences = parser.attached_punctuation().watched(parse_tokens(lines), tell)
         return parser.parse(sentences, check_tokens=False)
 
     @property
@@ -126,11 +170,15 @@ class TextIO:
         """Return the tree of a result in the form in which it is written."""
         return (result.state_tree or result.tree) if self.states else result.tree
 
-    def output_name(self, path: str | Path) -> str:
-        """Return the name of the output file of an input file: `news.txt.gz` becomes `news.mrg.gz`."""
+    def output_name(self, path: str | Path, shard: Shard | None = None) -> str:
+        """Return the name of the output file of an input file: `news.txt.gz` becomes `news.mrg.gz`.
+
+        That of some lines of it becomes `news.3-of-8.mrg.gz`.
+        """
         name = Path(path).name
         packed = next((ending for ending in COMPRESSED if name.endswith(ending)), "")
         base = name.removesuffix(packed).removesuffix(".txt")
+        base = base if shard is None else f"{base}.{shard.label}"
         return f"{base}.{'jsonl' if self.as_json else _ENDINGS.get(self.output, self.output)}{packed}"
 
 
@@ -190,21 +238,36 @@ class Manifest:
         Output folder.
     key
         Identifies everything but the inputs that outputs depend on; a folder with another key is rejected.
+    shard
+        The shard whose files are listed, if not all.
     """
 
-    def __init__(self, folder: str | Path, key: str) -> None:
-        self.path = Path(folder, MANIFEST)
+    def __init__(self, folder: str | Path, key: str, shard: Shard | None = None) -> None:
+        self.path, self.key = manifest_path(folder, shard), key
         found = read_manifest(self.path, key) if self.path.exists() else []
         self.done = {report.input: report for report in found}
-        lines = [{"key": key}, *(report.to_dict() for report in self.done.values())]
         # Rewritten without a truncated last line.
+        self.write(found)
+
+    def write(self, reports: Iterable[FileReport]) -> None:
+        """Write the manifest with these files."""
+        kept = {report.input: report for report in reports}
         with open_output(self.path) as stream:
-            stream.writelines(_line(line) for line in lines)
+            stream.writelines(_line(line) for line in [{"key": self.key}, *(r.to_dict() for r in kept.values())])
 
     def add(self, report: FileReport) -> None:
         """Append the outcome of a file, at once."""
         with explained(self.path, "write"), self.path.open("ab", buffering=0) as stream:
             stream.write(_line(report.to_dict()).encode())
+
+
+def manifest_path(folder: str | Path, shard: Shard | None = None) -> Path:
+    """Return the path of a folder's manifest, or of that of a shard: `manifest.3-of-8.jsonl`."""
+    return Path(folder, MANIFEST if shard is None else f"manifest.{shard.label}.jsonl")
+
+
+def _shard_manifests(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("manifest.*.jsonl") if _OF_SHARD.fullmatch(path.name))
 
 
 def read_manifest(path: str | Path, key: str) -> list[FileReport]:
@@ -242,6 +305,7 @@ def parse_files(
     folder: str | Path,
     form: TextIO | None = None,
     *,
+    shard: Shard | None = None,
     progress: Progress | None = None,
 ) -> list[FileReport]:
     """Parse files into a folder, one output per input, and return the outcome of each.
@@ -257,36 +321,93 @@ def parse_files(
         Folder of outputs and manifest; it is created if missing.
     form
         Input and output format.
+    shard
+        Parse only this shard: some of the files, or of a single file some of the lines.
     progress
         Progress reporter.
     """
     form, progress = form or TextIO(), progress or Silent()
-    outputs = _outputs(inputs, form)
+    _outputs(inputs, form)
+    part = None
+    if shard is not None:
+        if not parser.workers.is_local:
+            raise UsageError("a shard is parsed by threads of this process; without it, a cluster parses all files")
+        if len(inputs) == 1:
+            _check_lines(inputs[0], form)
+            part = ShardLines.of(inputs[0], shard)
+        else:
+            inputs = shard.files(inputs)
+    outputs = [form.output_name(path, None if part is None else shard) for path in inputs]
     paths = [str(Path(path).resolve()) for path in inputs]
     targets = [str(Path(folder, name).resolve()) for name in outputs]
     if replaced := set(paths) & set(targets):
         raise UsageError(f"{min(replaced)}: is one of the input files and would be overwritten; give another folder")
     with explained(folder, "write"):
         Path(folder).mkdir(parents=True, exist_ok=True)
-    with claimed(Path(folder, MANIFEST)):
-        reports = _parse_all(parser, paths, targets, folder, form, progress)
+    with claimed(manifest_path(folder, shard)):
+        reports = _parse_all(parser, paths, targets, folder, form, progress, shard, part)
         _clear_away(Path(folder), set(outputs))
     return reports
 
 
+def _check_lines(path: str | Path, form: TextIO) -> None:
+    """Refuse a file whose lines cannot be parsed separately with the same result."""
+    if form.raw and (form.lines != "sentences" or form.as_json):
+        raise UsageError(
+            f"{path}: shards of one file are lines, but in raw text sentences go on from line to line, and offsets "
+            "count from the beginning; use lines='sentences' (--lines sentences) without JSON, or several files"
+        )
+
+
 def _parse_all(
-    parser: Parser, paths: list[str], targets: list[str], folder: str | Path, form: TextIO, progress: Progress
+    parser: Parser,
+    paths: list[str],
+    targets: list[str],
+    folder: str | Path,
+    form: TextIO,
+    progress: Progress,
+    shard: Shard | None,
+    part: ShardLines | None,
 ) -> list[FileReport]:
-    """Parse files that the manifest does not list as finished, and add them to it."""
-    manifest = Manifest(folder, content_digest({}, {"parser": parser.fingerprint(), "form": asdict(form)}))
-    before = [manifest.done.get(Path(path).name) for path in paths]
+    """Parse files that no manifest lists as finished, and add them to the manifest."""
+    key = content_digest({}, {"parser": parser.fingerprint(), "form": asdict(form)})
+    manifest = Manifest(folder, key, shard)
+    with ExitStack() as stack:
+        of_shards = [] if shard is not None else _shard_manifests(Path(folder))
+        for path in of_shards:
+            stack.enter_context(claimed(path))
+        done = {report.input: report for path in of_shards for report in read_manifest(path, key)} | manifest.done
+        reports = _parse_rest(parser, paths, targets, form, progress, manifest, done, part)
+        if of_shards:
+            ours = {report.input for report in reports}
+            listed = [*(report for report in done.values() if report.input not in ours), *reports]
+            manifest.write(listed)
+            outputs = {report.output for report in listed}
+            for path in of_shards:
+                if {report.output for report in read_manifest(path, key)} <= outputs:
+                    path.unlink()
+    return reports
+
+
+def _parse_rest(
+    parser: Parser,
+    paths: list[str],
+    targets: list[str],
+    form: TextIO,
+    progress: Progress,
+    manifest: Manifest,
+    done: Mapping[str, FileReport],
+    part: ShardLines | None,
+) -> list[FileReport]:
+    """Parse files that are not done, and add them to the manifest."""
+    before = [done.get(Path(path).name) for path in paths]
     workers, reports = parser.workers, []
     for path in {str(Path(path).parent) for path in (*paths, *targets)}:
         workers.check_visible(path)
     with progress.stage("parsing", len(paths), "files") as stage:
         found: Iterator[FileReport]
         if workers.is_local:
-            found = map(parse_file, repeat(parser), repeat(form), paths, targets, before)
+            found = map(parse_file, repeat(parser), repeat(form), paths, targets, before, repeat(part))
         else:
             found = workers.map(parse_file, repeat(parser.remote), repeat(form), paths, targets, before)
         for report in found:
@@ -317,14 +438,16 @@ def _outputs(inputs: Sequence[str | Path], form: TextIO) -> list[str]:
         name = form.output_name(path)
         if name in seen:
             raise UsageError(f"{path} and {seen[name]}: would both be written to {name}; parse them into two folders")
-        if name == MANIFEST:
+        if name == MANIFEST or _OF_SHARD.fullmatch(name):
             raise UsageError(f"{path}: would be written to {name}, where the manifest is; rename it")
         seen[name] = path
     return list(seen)
 
 
-def parse_file(parser: Parser, form: TextIO, path: str, output: str, before: FileReport | None) -> FileReport:
-    """Parse one file into another, unless done before; problems are reported, not raised."""
+def parse_file(
+    parser: Parser, form: TextIO, path: str, output: str, before: FileReport | None, part: ShardLines | None = None
+) -> FileReport:
+    """Parse one file, or some of its lines, into another, unless done before; problems are reported, not raised."""
     names = Path(path).name, Path(output).name
     bad: list[str] = []
     findings: list[str] = []
@@ -335,11 +458,12 @@ def parse_file(parser: Parser, form: TextIO, path: str, output: str, before: Fil
         if before is not None and same and is_regular(output) and _digest(output) == before.output_digest:
             return replace(before, skipped=True)
         with open_output(output) as stream:
-            stream.write(form.head)
-            for number, result in enumerate(form.results(parser, path, bad, findings.append), 1):
+            stream.write(form.head if part is None or part.shard.index == 1 else "")
+            first = 1 if part is None else 1 + part.lines.start
+            for number, result in enumerate(form.results(parser, path, bad, findings.append, part), first):
                 stream.write(form.written(result, number) + "\n")
                 statuses[result.status] += 1
-            stream.write(form.foot)
+            stream.write(form.foot if part is None or part.shard.index == part.shard.count else "")
         total, finding = sum(statuses.values()), "".join(findings)
         return FileReport(*names, given, _digest(output), total, dict(statuses), bad, finding=finding)
     except InputError as error:
@@ -371,6 +495,16 @@ def _digest(path: str) -> str:
         while chunk := stream.read(_CHUNK):
             found.update(chunk)
     return found.hexdigest()
+
+
+def _count_lines(path: str | Path) -> int:
+    """Return the number of lines, with or without a line feed at the end of the last one."""
+    file_size(path)
+    lines, last = 0, b"\n"
+    with open_binary(path) as stream:
+        while chunk := stream.read(_CHUNK):
+            lines, last = lines + chunk.count(b"\n"), chunk[-1:]
+    return lines + (last != b"\n")
 
 
 def _line(value: Mapping[str, Any]) -> str:

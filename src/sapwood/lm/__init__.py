@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sapwood.lm.clusters.latent import word_classes
     from sapwood.lm.counts.counts import Counts, count_text
     from sapwood.lm.counts.load import read_counts
+    from sapwood.lm.counts.merge import merge_counts
     from sapwood.lm.counts.text import encode_sentences, encode_text
     from sapwood.lm.counts.vocabulary import Vocabulary
     from sapwood.lm.io import load_model, save_model
@@ -48,6 +49,7 @@ _HOMES = {
     "io": ("load_model", "save_model"),
     "ngram.model": ("NgramModel",),
     "counts.load": ("read_counts",),
+    "counts.merge": ("merge_counts",),
     "scoring": ("ScoredLine", "evaluate_text", "score_lines"),
     "counts.text": ("encode_sentences", "encode_text"),
     "training": ("fit", "read_training_text", "train"),
@@ -58,7 +60,7 @@ _HOMES = {
 __all__ = [
     "AggregateMarkov", "Counts", "Evaluation", "KneserNey", "LatentBigram", "MixedOrder", "MixedOrderMarkov",
     "Mixture", "NgramModel", "ScoredLine", "Topic", "Vocabulary", "count_text", "encode_sentences", "encode_text",
-    "evaluate", "evaluate_text", "fit", "load_model", "read_arpa", "read_counts", "read_training_text",
+    "evaluate", "evaluate_text", "fit", "load_model", "merge_counts", "read_arpa", "read_counts", "read_training_text",
     "read_vectors", "save_model", "score_lines", "train", "word_classes", "write_arpa",
     "write_vectors",
 ]  # fmt: skip

@@ -7,10 +7,12 @@ A pass over data always has the same four steps, on any executor:
     parts = workers.map(call, shards, repeat(weights))  # results arrive in the order of the shards
     for part in parts: total += part                    # and are added up in that order
 
-so that a sum depends neither on which worker finishes first nor on the number of workers. The results of `submit`
-and `broadcast` may only be passed to further calls: for threads they are the values, for a cluster handles. If a value
-is lost with a worker, the call that computed it is repeated: calls depend only on their arguments and do not modify
-them. Only calls known to run on threads (`Executor.is_local`) may write to arrays passed to them.
+so that a sum depends neither on which worker finishes first nor on the number of workers. Sums of many shards are sums
+of blocks, added in a binary tree (`in_tree`): workers add in parallel, and the number of shards alone fixes the order.
+The results of `submit` and `broadcast` may only be passed to further calls: for threads they are the values, for a
+cluster handles. If a value is lost with a worker, the call that computed it is repeated: calls depend only on their
+arguments and do not modify them. Only calls known to run on threads (`Executor.is_local`) may write to arrays passed to
+them.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ R = TypeVar("R")
 # Handle of a value that stays where it was computed: an argument of `submit` and `map`.
 Handle: TypeAlias = Any
 # Sums of more parts than this are sums of partial sums of this many, which can be computed on different workers.
-SUM_BLOCK = 64
+SUM_BLOCK = 8
 
 
 class Executor(ABC):
@@ -173,6 +175,27 @@ class Threads(Executor):
 
 # Default executor.
 LOCAL = Threads(1)
+
+
+def in_tree(join: Callable[[R, R], R], parts: Iterable[R]) -> R:
+    """Join parts in a binary tree: neighbours, then neighbours of these, and so on.
+
+    The tree depends on the number of parts alone. Parts are consumed one by one, and at most log2 of them are kept.
+
+    >>> in_tree(lambda one, other: f"({one}{other})", "abcdefg")
+    '(((ab)(cd))((ef)g))'
+    """
+    # Joined parts and how many there are in each: powers of two, falling.
+    waiting: list[tuple[R, int]] = []
+    for part in parts:
+        joined, size = part, 1
+        while waiting and waiting[-1][1] == size:
+            joined, size = join(waiting.pop()[0], joined), 2 * size
+        waiting.append((joined, size))
+    total = waiting.pop()[0]
+    while waiting:
+        total = join(waiting.pop()[0], total)
+    return total
 
 
 def itself(value: R) -> R:

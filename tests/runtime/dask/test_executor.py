@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.metadata
 import itertools
+import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -32,6 +35,7 @@ from sapwood.lm.io import save_model
 from sapwood.runtime.dask import client as connection
 from sapwood.runtime.dask import executor as module
 from sapwood.runtime.dask.executor import DaskCluster
+from sapwood.runtime.dask.versions import versions
 from sapwood.trees.partial import PartialTree
 
 LocalCluster = pytest.importorskip(
@@ -232,7 +236,12 @@ def test_arrays_go_through_files_or_by_post(
     cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert isinstance(cluster.columns({"a": np.arange(5)}), sapwood.runtime.dask.array_store.FileColumns)
-    monkeypatch.setattr(DaskCluster, "sees", lambda self, path: False)
+    shared = np.arange(100_000)
+    assert cluster.broadcast(shared).spill()
+    monkeypatch.setattr(cluster._connection, "shared", None)
+    kept = cluster.broadcast(shared)
+    assert isinstance(kept, module.Name)
+    assert list(cluster.map(np.sum, [kept])) == [shared.sum()]
     assert isinstance(cluster.columns({"a": np.arange(5)}), sapwood.runtime.dask.array_store.MemoryRows)
     options: dict[str, Any] = {"method": "em", **LEARNERS["em"]}
     here = saved(sapwood.train(TREES, **options), tmp_path / "here")
@@ -285,10 +294,82 @@ def test_workers_with_other_software_are_refused(tmp_path: Path, preamble: str, 
         DaskCluster(address)
 
 
-def test_workers_that_come_late_are_checked(cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "versions", lambda: {**connection.versions(), "numpy": "0.1"})
-    with pytest.raises(ClusterError, match=r"worker .* has numpy [0-9.]+, and here it is 0\.1; .*same versions"):
-        list(cluster.map(abs, [1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("with_numpy", [True, False])
+def test_workers_that_come_late_with_other_software_leave(tmp_path: Path, with_numpy: bool) -> None:
+    preamble = "import importlib.metadata as m; v = m.version; m.version = lambda n: '0.1' if n == 'numpy' else v(n)"
+    late = preamble if with_numpy else "import sys; sys.modules['sapwood'] = None"
+    with odd_worker("pass", tmp_path) as address, DaskCluster(address) as cluster:
+        good = set(cluster._client.nthreads())
+        assert list(cluster.map(abs, [1])) == [1]
+        options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", str(tmp_path / "late")]
+        command = [sys.executable, "-c", f"{late}; from distributed.cli.dask_worker import main; main()", address]
+        with (tmp_path / "log").open("wb") as log:
+            worker = subprocess.Popen([*command, *options], stdout=log, stderr=log)
+            try:
+                while worker.poll() is None:
+                    found = cluster.map(importlib.metadata.version, ["numpy"] * 8)
+                    assert set(found) == {importlib.metadata.version("numpy")}
+                    time.sleep(0.05)
+            finally:
+                worker.kill()
+                worker.wait()
+        assert set(cluster._client.nthreads()) == good
+        assert ("has numpy 0.1" if with_numpy else "sapwood") in (tmp_path / "log").read_text()
+
+
+def test_each_worker_is_prepared_before_it_runs_anything(cluster: DaskCluster) -> None:
+    name = cluster._connection.plugin
+    found = cluster._client.run(lambda dask_worker: (dask_worker.plugins[name].problem, blas_threads()))
+    assert len(found) == 2
+    assert set(found.values()) == {("", 1)}
+    with from_afar(cluster) as far:
+        assert set(cluster._client.run(lambda dask_worker: far_name(dask_worker, name)).values()) == {2}
+        del far
+    # The plugin of a connection leaves with it.
+    assert set(cluster._client.run(lambda dask_worker: far_name(dask_worker, name)).values()) == {1}
+
+
+def blas_threads() -> int:
+    from threadpoolctl import threadpool_info
+
+    return max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+
+
+def far_name(worker: Any, name: str) -> int:
+    assert name in worker.plugins
+    return sum(other.startswith("sapwood-") for other in worker.plugins)
+
+
+def test_a_worker_that_cannot_give_the_same_results_leaves() -> None:
+    from sapwood.runtime.dask.worker_plugin import PreparedWorker
+
+    plugin = PreparedWorker("p", {**versions(), "numpy": "0.1"}, None)
+    left: list[Any] = []
+    loop = types.SimpleNamespace(add_callback=lambda *arguments, **_: left.append(arguments))
+    worker = types.SimpleNamespace(address="tcp://w", loop=loop, close="close")
+    with pytest.raises(ClusterError, match=r"worker tcp://w has numpy [0-9.]+, and here it is 0\.1; .*same versions"):
+        plugin.setup(worker)
+    with pytest.raises(ClusterError, match=r"worker tcp://w does not see /nowhere"):
+        PreparedWorker("p", versions(), "/nowhere").setup(worker)
+    assert left == [("close",)] * 2
+
+
+def test_loggers_of_dask_are_quiet_while_connected(cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("distributed.comm")
+    before = logger.level
+    with connection._quiet():
+        logger.setLevel(logging.INFO)
+        with connection._quiet():
+            assert not logger.isEnabledFor(logging.ERROR)
+        assert logger.level == logging.INFO
+    assert logger.level == before
+    monkeypatch.setenv("SAPWOOD_DEBUG", "1")
+    logger.setLevel(logging.INFO)
+    with connection._quiet():
+        assert logger.level == logging.INFO
+    logger.setLevel(before)
+    assert cluster.count == 2
 
 
 def test_no_workers(cluster: DaskCluster) -> None:

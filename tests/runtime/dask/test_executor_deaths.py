@@ -101,6 +101,37 @@ def test_workers_that_die_are_replaced(tmp_path: Path) -> None:
         assert killer.killed
 
 
+@pytest.mark.slow
+def test_a_cluster_that_grows_and_shrinks(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"method": "split-merge", "cycles": 2, "iterations": 15, "smoothing_iterations": 5}
+    here = saved(sapwood.train(TREES, **options), tmp_path / "here")
+    crawl = written(tmp_path / "crawl", 60, 8)
+    grammar = sapwood.PCFG().fit(sapwood.PCFG.prepare(TREES))
+    parse_files(sapwood.Parser(grammar), crawl, tmp_path / "here.d")
+    numbers, over = set[int](), threading.Event()
+    settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=1, **settings) as processes:
+
+        def change() -> None:
+            for number in (3, 1, 2, 1, 3, 2) * 50:
+                if over.wait(1.5):
+                    return
+                processes.scale(number)
+                numbers.add(len(processes.scheduler.workers))
+
+        changes = threading.Thread(target=change)
+        changes.start()
+        try:
+            with DaskCluster(processes.scheduler_address) as cluster:
+                assert saved(sapwood.train(TREES, workers=cluster, **options), tmp_path / "there") == here
+                parse_files(sapwood.Parser(grammar, workers=cluster), crawl, tmp_path / "there.d")
+        finally:
+            over.set()
+            changes.join()
+    assert len(numbers) > 1
+    assert contents(tmp_path / "there.d") == contents(tmp_path / "here.d")
+
+
 @contextlib.contextmanager
 def own_cluster(folder: Path) -> Iterator[tuple[Path, subprocess.Popen]]:
     """Start a scheduler and a worker as people do; yield the scheduler's file and process."""

@@ -1,10 +1,10 @@
-"""`sapwood lm count` and `sapwood lm show`."""
+"""`sapwood lm count`, `sapwood lm merge` and `sapwood lm show`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,12 @@ from sapwood.cli.options import common
 from sapwood.cli.options.types import POSITIVE
 from sapwood.errors import UsageError
 from sapwood.lm.registry import LONGEST_ORDER
+from sapwood.runtime.progress import Progress
+from sapwood.runtime.shards import Shard
 from sapwood.storage.files import STANDARD_STREAM
+
+if TYPE_CHECKING:
+    from sapwood.lm.counts.counts import Counts
 
 
 @click.command("count", short_help="Count the n-grams of texts, or merge counts.")
@@ -32,6 +37,7 @@ from sapwood.storage.files import STANDARD_STREAM
 @shared.memory_option
 @common.threads_option
 @common.cluster_option
+@common.shard_option
 @common.json_option
 @common.quiet_option
 @click.pass_context
@@ -43,6 +49,7 @@ def count_command(
     memory: float,
     threads: int | None,
     cluster: str | None,
+    shard: Shard | None,
     as_json: bool,
     quiet: bool,
     **settings: Any,
@@ -54,17 +61,30 @@ def count_command(
     of a large text without --min-count and apply it when merging, since a word that is rare in one part may be frequent
     overall.
 
+    With --shard, each process counts one part of the texts, and `sapwood lm merge` adds the parts: the file is the same
+    as that of one run. A shard that has been counted is skipped when the command is repeated.
+
     \b
     Examples:
       sapwood lm count train.txt -o train.counts
       zcat news*.gz | sapwood lm count - --order 3 --min-count 2 -o news.counts
-      sapwood lm count monday.counts tuesday.counts --min-count 2 -o both.counts
+      sapwood lm count news*.txt --order 3 --shard 2/8 -o part2.counts
     """
-    if output == STANDARD_STREAM:
-        raise UsageError("counts cannot be written to standard output; name a file")
-    common.check_inputs(*text)
-    common.refuse_replacing({"-o": output}, text)
+    _check_files(output, text)
     progress = common.make_progress(quiet)
+    if shard is not None:
+        common.refuse_given(
+            context,
+            ["cluster"],
+            "cannot be used with --shard, which needs no scheduler; start a process for each shard",
+        )
+        common.refuse_given(context, ["min_count", "max_words"], "is for `sapwood lm merge`, which sees all shards")
+        from sapwood.lm.counts.load import counted_before
+
+        given = {name: settings[name] for name in ("order", "boundaries") if settings[name] is not None}
+        if counted_before(output, text, shard, **given):
+            progress.note(f"{output}: shard {shard} was counted before")
+            return
     workers = common.open_workers(context, cluster, threads)
     began = time.perf_counter()
     from sapwood.lm.counts.load import read_counts
@@ -75,8 +95,58 @@ def count_command(
         workers=workers,
         memory=shared.in_bytes(memory),
         progress=progress,
+        shard=shard,
         **settings,
     )
+    _save(counts, output, began, progress, as_json)
+
+
+@click.command("merge", short_help="Merge counts, or the shards of a count.")
+@click.argument("counts", nargs=-1, required=True)
+@click.option("-o", "--output", required=True, help="Write the merged counts to this file.")
+@click.option("--min-count", type=POSITIVE, default=1, help="Replace words seen fewer than N times in total by <unk>.")
+@shared.vocabulary_option
+@shared.memory_option
+@common.json_option
+@common.quiet_option
+def merge_command(
+    counts: tuple[str, ...],
+    output: str,
+    min_count: int,
+    max_words: int | None,
+    memory: float,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Merge COUNTS files: counts of several texts, or of all shards of one (`sapwood lm count --shard`).
+
+    Merged shards have the same bytes as the counts of one run. Shards that are missing or given twice are an error.
+
+    \b
+    Examples:
+      sapwood lm merge part*.counts -o news.counts
+      sapwood lm merge monday.counts tuesday.counts --min-count 2 -o both.counts
+    """
+    _check_files(output, counts)
+    progress = common.make_progress(quiet)
+    began = time.perf_counter()
+    from sapwood.lm.counts.load import merge_files
+
+    merged = merge_files(
+        counts, min_count=min_count, max_words=max_words, memory=shared.in_bytes(memory), progress=progress
+    )
+    _save(merged, output, began, progress, as_json)
+
+
+def _check_files(output: str, inputs: Sequence[str]) -> None:
+    if output == STANDARD_STREAM:
+        raise UsageError("counts cannot be written to standard output; name a file")
+    common.check_inputs(*inputs)
+    common.refuse_replacing({"-o": output}, inputs)
+
+
+def _save(counts: Counts, output: str, began: float, progress: Progress, as_json: bool) -> None:
+    """Save counts and report their figures."""
     counts.save(output)
     seconds = time.perf_counter() - began
     found = counts.describe()

@@ -13,6 +13,7 @@ from sapwood.cli.options.types import limit_numbers
 
 _COMMANDS = (
     _lm_count.count_command,
+    _lm_count.merge_command,
     _lm_train.train_command,
     _lm_eval.eval_command,
     _lm_eval.score_command,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 import click
 from click.core import ParameterSource
 
-from sapwood.cli.options.types import ABOVE_ZERO, BETWEEN_0_AND_1, NATURAL, POSITIVE, ChoiceParam, Size
+from sapwood.cli.options.types import ABOVE_ZERO, BETWEEN_0_AND_1, NATURAL, POSITIVE, ChoiceParam, ShardParam, Size
 from sapwood.errors import ClusterError, InputError, SapwoodError, TreeFormatError, UsageError, listed
 from sapwood.model.installed import default_model_path
 from sapwood.runtime.progress import Bars, Progress, Silent
@@ -97,6 +97,14 @@ cluster_option = click.option(
     "--cluster",
     metavar="ADDRESS|FILE|local[:N]",
     help="Run on a Dask cluster: scheduler address, scheduler file, or N local processes.",
+)
+
+
+shard_option = click.option(
+    "--shard",
+    type=ShardParam(),
+    metavar="I/N",
+    help="Do only part I of N of the work: 3/8 is the third of eight. Joined, the outputs are those of one run.",
 )
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from sapwood.errors import shortened
+from sapwood.errors import UsageError, shortened
 from sapwood.runtime.config import are_usable
 from sapwood.runtime.registry import plugins
+from sapwood.runtime.shards import Shard
 
 NATURAL = click.IntRange(min=0)
 POSITIVE = click.IntRange(min=1)
@@ -98,6 +99,21 @@ class Size(click.ParamType):
         if not size:
             self.fail(f"{value!r} is not a size; give a number and K, M or G, such as 500M", param, ctx)
         return size
+
+
+class ShardParam(click.ParamType):
+    """A shard, `i/n`: a `Shard`."""
+
+    name = "i/n"
+
+    def convert(self, value: str | Shard, param: click.Parameter | None, ctx: click.Context | None) -> Shard:
+        """Return the shard."""
+        if isinstance(value, Shard):
+            return value
+        try:
+            return Shard.parse(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Amount(click.ParamType):

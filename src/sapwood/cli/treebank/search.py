@@ -16,6 +16,7 @@ from sapwood.cli.options.types import ABOVE_ZERO, NATURAL, POSITIVE
 from sapwood.cli.treebank.reading import fit_heads_to, read_files
 from sapwood.cli.treebank.tables import check_table_output, write_table
 from sapwood.errors import UsageError
+from sapwood.runtime.shards import Shard
 from sapwood.storage.files import STANDARD_STREAM, name_of, open_output
 from sapwood.treebank.counts import count_matches
 from sapwood.treebank.hits import Hit, draw_sample, find_hits, hit_lines
@@ -27,6 +28,9 @@ from sapwood.trees.search.patterns import parse_pattern
 from sapwood.trees.search.searcher import PatternMatch, Searcher
 from sapwood.trees.search.table import TreeTable
 from sapwood.trees.search.unseen import UnseenLabels
+
+# Formats whose files can be joined.
+_JOINED = ("brackets", "discbracket", "pretty", "tokens", "tagged")
 
 
 @click.command("search", short_help="Search treebanks with tree patterns.")
@@ -57,6 +61,7 @@ from sapwood.trees.search.unseen import UnseenLabels
 @click.option("--timeout", type=ABOVE_ZERO, help="Time limit of the search in seconds. [default: no limit]")
 @common.format_option
 @common.skip_bad_option
+@common.shard_option
 @common.json_option
 @common.quiet_option
 @click.pass_context
@@ -82,6 +87,7 @@ def command(
     timeout: float | None,
     input_format: InputFormat,
     skip_bad: bool,
+    shard: Shard | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -93,12 +99,16 @@ def command(
     With --json, each line is an object: file, tree (its number), line (its last line), text (the tree) and matches,
     each with label, start, end (in words), node (in the order of Tree.nodes) and names.
 
+    With --shard 3/8, a process searches the third of eight parts of the files. The outputs, joined in order, are those
+    of one run; count what they hold with another search.
+
     \b
     Examples:
       sapwood search "NP < PP" train.mrg
       sapwood search "@NP < (NN < dog) $.. VP" train.mrg dev.mrg --subtrees
       sapwood search "/^IP/ << (CP-REL !<< /^VB/)" icepahc.mrg.gz --count
       sapwood search "PP=p < IN=i" train.mrg --count-by word:i --count-by parent -o counts.csv
+      sapwood search "SBARQ" parsed/*.mrg.gz --shard 3/8 -o hits3.mrg
     """
     _check_options(context)
     if not count_by:
@@ -110,7 +120,12 @@ def command(
     parsed = parse_pattern(pattern, {} if macros is None else read_macros(macros))
     searcher = Searcher(parsed, heads=None if heads is None else HeadRules.named(heads), timeout=timeout)
     keys = parse_keys(count_by, parsed.names)
-    unseen, progress = UnseenLabels(parsed), common.make_progress(quiet)
+    # A label that no tree of a shard has may be in others.
+    unseen, progress = None if shard else UnseenLabels(parsed), common.make_progress(quiet)
+    if shard is not None:
+        if heads is None and "#" in parsed.text:
+            raise UsageError("each shard would choose head rules by its own trees: name them with --heads")
+        paths = [str(path) for path in shard.files(paths)]
     tables = read_files(paths, input_format, skip_bad, progress, "searching", unseen)
     by_head = any(key.key in ("head", "head-tag") for key in keys)
     if heads is None and ("#" in parsed.text or output_format == "conllu" or by_head):
@@ -184,6 +199,11 @@ def _check_options(context: click.Context) -> None:
         common.refuse_given(context, ["seed"], "requires --random")
     else:
         common.refuse_given(context, ["limit"], "cannot be used with --random, which has a number of its own")
+    if given["shard"] is not None:
+        reason = "cannot be used with --shard, whose outputs are joined; search these without it"
+        common.refuse_given(context, ["only_count", "count_by", "sample", "limit"], reason)
+        if given["output_format"] not in _JOINED and not given["as_json"]:
+            raise UsageError(f"--to {given['output_format']} numbers all trees; with --shard, use {', '.join(_JOINED)}")
     if given["around"] and not given["as_json"] and given["output_format"] not in ("brackets", "pretty"):
         raise UsageError("--context requires brackets, --to pretty or --json")
 

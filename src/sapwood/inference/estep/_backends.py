@@ -1,9 +1,9 @@
 """Shard backends of the E-step: local threads or remote workers.
 
 Threads hold the vectors of several shards, up to a bound; then the rules are divided among the threads, and each adds
-to its own range of a single table of sums. Remote workers hold a few consecutive shards each. If they share memory,
-they do the same, each for some of the rules of all shards. Otherwise the sums of a range of rules are passed from
-worker to worker, and each adds its own.
+to its own range of a single table of sums. Many shards are divided into blocks, whose sums are added in a binary tree.
+Remote workers hold a few consecutive shards each. If they share memory, they do the same, each for some of the rules of
+all shards. Otherwise the sums of a range of rules are passed from worker to worker, and each adds its own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import chain, groupby, pairwise, repeat
+from itertools import chain, count, groupby, pairwise, repeat
 from typing import Any, TypeVar
 
 import numpy as np
 
 from sapwood.inference.estep import _shard_estep as _passes
 from sapwood.inference.estep._shard_estep import CountSums, NodeVectors, Weights
-from sapwood.runtime.executor import SUM_BLOCK, Executor, Handle
+from sapwood.runtime.executor import SUM_BLOCK, Executor, Handle, in_tree
 
 # Maximum number of entries in the vectors held for expected counts, unless one shard has more.
 _HELD = 1 << 25
@@ -116,21 +116,10 @@ class LocalShards(ShardBackend):
 
     def expected(self, weights: Weights) -> tuple[np.ndarray, CountSums]:
         """Return the expected counts of rules, and all other expected counts."""
-        total, every = np.zeros(len(weights.tensors)), CountSums.of_nothing(weights)
-        for block in range(0, len(self.shards), SUM_BLOCK):
-            tensors, counts = (np.zeros(len(total)), CountSums.of_nothing(weights)) if block else (total, every)
-            for shards in self.batches(weights, self.shards[block : block + SUM_BLOCK]):
-                held = []
-                found = self.workers.map(_passes.expectations, shards, repeat(weights))
-                for shard, (part, vectors) in zip(shards, found, strict=True):
-                    counts.add(part, weights)
-                    held.append((shard, vectors))
-                add = partial(_passes.add_rules, held=held, weights=weights, tensors=tensors)
-                list(self.workers.map(add, self.rule_parts(weights, self.workers.count, _PARTS)))
-                held.clear()
-            if block:
-                total += tensors
-                every = every.joined(counts)
+        blocks = range(0, max(len(self.shards), 1), SUM_BLOCK)
+        total, every = in_tree(
+            _added, (self._block(weights, self.shards[block : block + SUM_BLOCK]) for block in blocks)
+        )
         begins = weights.tensor_offsets
 
         def multiply(part: tuple[int, int]) -> None:
@@ -139,6 +128,20 @@ class LocalShards(ShardBackend):
 
         list(self.workers.map(multiply, self.rule_parts(weights, self.workers.count, _PARTS)))
         return total, every
+
+    def _block(self, weights: Weights, block: Sequence[Any]) -> tuple[np.ndarray, CountSums]:
+        """Return the sums over a block of shards."""
+        tensors, counts = np.zeros(len(weights.tensors)), CountSums.of_nothing(weights)
+        for shards in self.batches(weights, block):
+            held = []
+            found = self.workers.map(_passes.expectations, shards, repeat(weights))
+            for shard, (part, vectors) in zip(shards, found, strict=True):
+                counts.add(part, weights)
+                held.append((shard, vectors))
+            add = partial(_passes.add_rules, held=held, weights=weights, tensors=tensors)
+            list(self.workers.map(add, self.rule_parts(weights, self.workers.count, _PARTS)))
+            held.clear()
+        return tensors, counts
 
     def batches(self, weights: Weights, shards: Sequence[Any]) -> Iterator[list[Any]]:
         """Split shards into groups whose vectors fit into memory at once."""
@@ -193,10 +196,13 @@ class RemoteShards(ShardBackend):
                     into = table if len(blocks) == 1 and step is block[-1] else None
                     own = workers.submit(_passes.add_some, [own], [runs], [vectors], [shared], [part], [into])[0]
                 ends.append(own)
-            while len(ends) > 1:
-                into = table if len(ends) == 2 else None
-                ends[:2] = workers.submit(_passes.join, [ends[0]], [ends[1]], [shared], [part], [into])
-            sums += ends
+            joins = count(1)
+
+            def join(one: Handle, other: Handle, part: tuple[int, int] = part, joins: Iterator[int] = joins) -> Handle:
+                into = table if next(joins) == len(blocks) - 1 else None
+                return workers.submit(_passes.join, [one], [other], [shared], [part], [into])[0]
+
+            sums.append(in_tree(join, ends))
         del found, vectors, own, ends
         if table is not None:
             every = [each.counts for each in workers.gather(sums)]
@@ -213,6 +219,12 @@ def _cuts(shards: int, workers: int) -> list[int]:
     """Split shards into as many groups as there are workers, with a cut wherever a partial sum begins."""
     even = np.linspace(0, shards, min(shards, workers) + 1).astype(int)
     return np.unique([*even, *range(0, shards, SUM_BLOCK)]).tolist()
+
+
+def _added(one: tuple[np.ndarray, CountSums], other: tuple[np.ndarray, CountSums]) -> tuple[np.ndarray, CountSums]:
+    """Return the sums of two blocks; those of the first are overwritten."""
+    np.add(one[0], other[0], out=one[0])
+    return one[0], one[1].joined(other[1])
 
 
 def _step(step: Callable[[T, np.ndarray, NodeVectors], T], total: T, found: tuple[np.ndarray, NodeVectors]) -> T:

@@ -110,7 +110,7 @@ class PartSums:
     counts: CountSums | None
 
 
-def _new_vectors(shard: Shard, weights: Weights, outside: bool) -> NodeVectors:
+def _new_vectors(shard: NodeShard, weights: Weights, outside: bool) -> NodeVectors:
     """Return uninitialised vectors."""
     offsets = offsets_of(weights.states[shard.symbol])
     size, dtype = int(offsets[-1]), weights.tensors.dtype
@@ -118,7 +118,7 @@ def _new_vectors(shard: Shard, weights: Weights, outside: bool) -> NodeVectors:
     return NodeVectors(shard.nodes, offsets, np.empty(size, dtype), exponent, np.empty(size if outside else 0, dtype))
 
 
-def inside(shard: Shard, weights: Weights, keep: bool) -> tuple[np.ndarray, NodeVectors | None]:
+def inside(shard: NodeShard, weights: Weights, keep: bool) -> tuple[np.ndarray, NodeVectors | None]:
     """Return the log-likelihoods of a shard's trees and, if `keep`, the inside vectors."""
     vectors = _new_vectors(shard, weights, outside=False)
     log_likelihoods = np.empty(shard.n_sentences)
@@ -126,12 +126,12 @@ def inside(shard: Shard, weights: Weights, keep: bool) -> tuple[np.ndarray, Node
     return log_likelihoods, vectors if keep else None
 
 
-def inside_outside(shard: Shard, weights: Weights) -> tuple[np.ndarray, NodeVectors]:
+def inside_outside(shard: NodeShard, weights: Weights) -> tuple[np.ndarray, NodeVectors]:
     """Return the symbols of a shard's nodes, and their inside and outside vectors."""
     return shard.symbol, _both_ways(shard, weights)[1]
 
 
-def _both_ways(shard: Shard, weights: Weights) -> tuple[np.ndarray, NodeVectors]:
+def _both_ways(shard: NodeShard, weights: Weights) -> tuple[np.ndarray, NodeVectors]:
     vectors = _new_vectors(shard, weights, outside=True)
     log_likelihoods = np.empty(shard.n_sentences)
     kernels.inside_pass(shard, weights, vectors, log_likelihoods)
@@ -139,7 +139,7 @@ def _both_ways(shard: Shard, weights: Weights) -> tuple[np.ndarray, NodeVectors]
     return log_likelihoods, vectors
 
 
-def expectations(shard: Shard, weights: Weights) -> tuple[ShardCounts, NodeVectors]:
+def expectations(shard: NodeShard, weights: Weights) -> tuple[ShardCounts, NodeVectors]:
     """Return the expected counts of a shard, except those of rules, and the vectors to compute those from."""
     log_likelihoods, vectors = _both_ways(shard, weights)
     occupancy, root = np.zeros(len(weights.root)), np.zeros(len(weights.root))
@@ -152,7 +152,7 @@ def expectations(shard: Shard, weights: Weights) -> tuple[ShardCounts, NodeVecto
 
 
 def add_rules(
-    part: tuple[int, int], held: Sequence[tuple[Shard, NodeVectors]], weights: Weights, tensors: np.ndarray
+    part: tuple[int, int], held: Sequence[tuple[NodeShard, NodeVectors]], weights: Weights, tensors: np.ndarray
 ) -> None:
     """Add to the expected counts of some rules, not yet multiplied by the weights."""
     for shard, vectors in held:
@@ -164,20 +164,20 @@ def add_rules(
 
 
 def prepare_all(
-    make: Callable[..., Shard], parts: Sequence[Any], firsts: Sequence[int], *arguments: Any
-) -> list[Shard]:
+    make: Callable[..., NodeShard], parts: Sequence[Any], firsts: Sequence[int], *arguments: Any
+) -> list[NodeShard]:
     """Prepare consecutive shards."""
     return [make(part, first, *arguments) for part, first in zip(parts, firsts, strict=True)]
 
 
-def each(work: Callable[..., T], shards: Sequence[Shard], *arguments: Any) -> list[T]:
+def each(work: Callable[..., T], shards: Sequence[NodeShard], *arguments: Any) -> list[T]:
     """Apply `work` to each shard."""
     return [work(shard, *arguments) for shard in shards]
 
 
 def add_some(
     before: PartSums | None,
-    runs: Sequence[Sequence[Shard]],
+    runs: Sequence[Sequence[NodeShard]],
     found: Sequence[Sequence[tuple[ShardCounts, NodeVectors]]],
     weights: Weights,
     part: tuple[int, int],
@@ -237,7 +237,7 @@ def _writable(vectors: NodeVectors) -> NodeVectors:
 
 
 @dataclass(frozen=True, eq=False)
-class Shard:
+class NodeShard:
     """Consecutive trees, laid out; see `native/estep/trees.cpp` for the order of the nodes."""
 
     nodes: np.ndarray
@@ -260,7 +260,7 @@ class Shard:
         return len(self.roots)
 
 
-def prepare(parts: tuple[Part], first: int, n_words: int, n_rules: int, pair_keys: np.ndarray) -> Shard:
+def prepare(parts: tuple[Part], first: int, n_words: int, n_rules: int, pair_keys: np.ndarray) -> NodeShard:
     """Lay out the nodes of whole trees, given their columns; `first` is the index of the first node."""
     columns = parts[0].load()
     symbol, rule_of, height = columns["symbol"], columns["rule"], columns["height"]
@@ -277,7 +277,7 @@ def prepare(parts: tuple[Part], first: int, n_words: int, n_rules: int, pair_key
     pairs, pair_starts = np.unique(pair[order[:n_leaves]], return_index=True)
     members = np.argsort(rule, kind="stable")
     rules, rule_starts = np.unique(rule[members], return_index=True)
-    return Shard(
+    return NodeShard(
         nodes=first + order,
         symbol=symbol[order],
         n_leaves=n_leaves,

@@ -7,7 +7,7 @@ ids, whose n-grams are sorted and counted (`external_sort`). `benchmarks/lm_coun
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -15,8 +15,9 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 import scipy.sparse
 
-from sapwood.errors import ModelError, UsageError
+from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.lm.counts.external_sort import Grouping, Store, Table, blocks, group
+from sapwood.lm.counts.shards import ShardRecord, TextParts, text_of_shard
 from sapwood.lm.counts.text import (
     Piece,
     Sources,
@@ -31,6 +32,8 @@ from sapwood.lm.counts.vocabulary import BEGIN, END, MOST_COUNT, SPECIAL, UNKNOW
 from sapwood.lm.counts.word_table import FIRST_WORD, WordTable
 from sapwood.lm.registry import LONGEST_ORDER, Boundaries
 from sapwood.runtime.context import Execution, RunContext
+from sapwood.runtime.progress import Progress
+from sapwood.runtime.shards import Shard
 from sapwood.storage.arrays import Arrays, content_digest
 from sapwood.storage.schema import Column, Schema
 from sapwood.storage.shapes import Array, Int32, Int64
@@ -38,10 +41,14 @@ from sapwood.storage.shapes import Array, Int32, Int64
 _ORDERS = range(1, LONGEST_ORDER + 1)
 
 
-class _Metadata(TypedDict):
+class _CountMetadata(TypedDict):
     order: int
     boundaries: Boundaries
     tokens: int
+
+
+class _Metadata(_CountMetadata, total=False):
+    shard: ShardRecord
 
 
 def _columns(k: int) -> tuple[Column, Column]:
@@ -78,6 +85,8 @@ class Counts:
         Number of words of the text, without `<s>` and `</s>`.
     tables
         For each order from 1 the n-grams, sorted, and their counts.
+    shard
+        The shard of a text that was counted, if not all of it.
     """
 
     order: int
@@ -85,6 +94,7 @@ class Counts:
     boundaries: Boundaries
     tokens: int
     tables: list[Table] = field(repr=False)
+    shard: ShardRecord | None = None
 
     def table(self, k: int) -> Table:
         """Return the n-grams of order `k`, sorted lexicographically, and their counts."""
@@ -104,7 +114,8 @@ class Counts:
         arrays = self.vocabulary.arrays()
         for k, (ngrams, counts) in enumerate(self.tables, 1):
             arrays[f"ngrams_{k}"], arrays[f"counts_{k}"] = ngrams, counts
-        return arrays, {"order": self.order, "boundaries": self.boundaries, "tokens": self.tokens}
+        metadata: dict[str, Any] = {"order": self.order, "boundaries": self.boundaries, "tokens": self.tokens}
+        return arrays, metadata if self.shard is None else {**metadata, "shard": self.shard}
 
     def digest(self) -> str:
         """Return a fingerprint of the content."""
@@ -125,7 +136,7 @@ class Counts:
         tables = [(arrays[f"ngrams_{k}"], arrays[f"counts_{k}"]) for k in _ORDERS if f"ngrams_{k}" in arrays]
         if len(tables) != order or f"ngrams_{order}" not in arrays:
             raise ModelError(f"ngrams_{len(tables) + 1}: missing, or one too many for an order of {order}")
-        return cls(order, vocabulary, metadata["boundaries"], metadata["tokens"], tables)
+        return cls(order, vocabulary, metadata["boundaries"], metadata["tokens"], tables, metadata.get("shard"))
 
     def cut(self, min_count: int = 1, max_words: int | None = None) -> Counts:
         """Return the counts with words below `min_count`, or beyond the first `max_words`, replaced by `<unk>`."""
@@ -146,22 +157,9 @@ class Counts:
         The vocabulary is the union, so a word missing from one of them counts there as `<unk>`. In a stream the n-grams
         across the seam are not counted.
         """
-        if (self.order, self.boundaries) != (other.order, other.boundaries):
-            raise UsageError(
-                f"counts can be merged if order and boundaries are the same, not {self.order} and {self.boundaries} "
-                f"with {other.order} and {other.boundaries}"
-            )
-        seen = dict(zip(self.vocabulary.words, self.vocabulary.counts.tolist(), strict=True))
-        for word, count in zip(other.vocabulary.words, other.vocabulary.counts.tolist(), strict=True):
-            seen[word] = seen.get(word, 0) + count
-        vocabulary = Vocabulary.from_counts(seen, min_count=0)
-        both = (self, other)
-        ids = [vocabulary.encode(counts.vocabulary.words) for counts in both]
-        tables = []
-        for k in range(1, self.order + 1):
-            ngrams = np.concatenate([ids[x][counts.table(k)[0]] for x, counts in enumerate(both)])
-            tables.append(group(ngrams, np.concatenate([counts.table(k)[1] for counts in both]), len(vocabulary)))
-        return Counts(self.order, vocabulary, self.boundaries, self.tokens + other.tokens, tables)
+        from sapwood.lm.counts.merge import merge_counts
+
+        return merge_counts([self, other], min_count=0)
 
     def most_frequent(self, k: int, number: int) -> list[tuple[str, int]]:
         """Return the most frequent n-grams of order `k` with their counts, ties in order of ids."""
@@ -223,6 +221,7 @@ def count_text(
     boundaries: Boundaries = "sentence",
     memory: int = 4 << 30,
     folder: str | Path | None = None,
+    shard: Shard | None = None,
     **execution: Unpack[Execution],
 ) -> Counts:
     """Count the words and n-grams of text files.
@@ -241,6 +240,8 @@ def count_text(
         Approximate number of bytes to use besides the vocabulary, which must fit; the rest goes to temporary files.
     folder
         Folder of the temporary files (default: the system's). They are unnamed and vanish with the process.
+    shard
+        Count only this shard of the text; `merge_counts` adds the counts of all shards.
     execution
         `threads`: number of threads of this process; `workers`: an executor that counts instead
         (`sapwood.lm.counts.remote`), with the same result; `progress`: progress display.
@@ -251,16 +252,63 @@ def count_text(
     if threads < 1:
         raise UsageError(f"there must be at least one thread, not {threads}")
     if context.workers is not None and not context.workers.is_local:
+        if shard is not None:
+            raise UsageError("a shard is counted by threads of this process; without it, a cluster counts all shards")
         from sapwood.lm.counts.remote import count_elsewhere
 
         return count_elsewhere(sources, settings, context.workers, progress)
+    if shard is not None:
+        return _count_shard(sources, settings, shard, threads, progress)
+    return _count_pieces(read_pieces(sources), total_size(sources), settings, threads, progress)
+
+
+def _count_shard(sources: Sources, settings: CountSettings, shard: Shard, threads: int, progress: Progress) -> Counts:
+    """Count a shard of a text: the n-grams that begin in it."""
+    if settings.min_count > 1 or settings.max_words is not None:
+        raise UsageError("words are rare or frequent in the whole text: cut the vocabulary when shards are merged")
+    parts = text_of_shard(sources, shard)
+    sizes = [part.size for part in parts.own]
+    size = None if None in sizes else sum(size or 0 for size in sizes)
+    try:
+        ahead = _words_ahead(parts, settings)
+        pieces = (piece for part in parts.own for piece in part.pieces())
+        counts = _count_pieces(pieces, size, settings, threads, progress, ahead=ahead)
+    except InputError:
+        # Only reading from the beginning knows the line number.
+        for _ in tokenise(read_pieces(sources), [WordTable()], settings.boundaries == "sentence"):
+            pass
+        raise
+    return replace(counts, shard=parts.record(shard))
+
+
+def _words_ahead(parts: TextParts, settings: CountSettings) -> list[str]:
+    """Return the first words after a shard, in which its last n-grams end, if line ends mean nothing."""
+    table, found = WordTable(), list[str]()
+    wanted = settings.order - 1 if settings.boundaries == "stream" else 0
+    pieces = (piece for part in parts.following for piece in part.pieces())
+    while len(found) < wanted and (piece := next(pieces, None)) is not None:
+        found += table.words(table.tokenise(piece.text, False)[0][:wanted])
+    return found[:wanted]
+
+
+def _count_pieces(
+    pieces: Iterable[Piece],
+    size: int | None,
+    settings: CountSettings,
+    threads: int,
+    progress: Progress,
+    *,
+    ahead: Sequence[str] | None = None,
+) -> Counts:
+    """Count a text, or with the words ahead of it a shard of one, whose words are all kept."""
+    order, boundaries, memory, folder = settings.order, settings.boundaries, settings.memory, settings.folder
     tables = [WordTable() for _ in range(threads)]
     spool = Store(memory // 4, folder)
     used: list[int] = []
-    with progress.stage("reading", total_size(sources), "bytes") as stage:
+    with progress.stage("reading", size, "bytes") as stage:
 
         def reported() -> Iterator[Piece]:
-            for piece in read_pieces(sources):
+            for piece in pieces:
                 stage.step(len(piece.text))
                 yield piece
 
@@ -269,8 +317,12 @@ def count_text(
             spool.append(numbers)
     merged = tables[0]
     numbers_of = [np.arange(len(merged)), *(merged.add_table(table) for table in tables[1:])]
-    vocabulary, ids, tokens = choose_words(merged, merged.counts[: len(merged)], boundaries, min_count, max_words)
-    ids_of = [ids[each] for each in numbers_of]
+    least = settings.min_count if ahead is None else 0
+    after = merged.tokenise(np.frombuffer("\n".join([*(ahead or ()), ""]).encode(), np.uint8), False)[0]
+    seen = merged.counts[: len(merged)]
+    np.subtract.at(seen, after, 1)
+    vocabulary, ids, tokens = choose_words(merged, seen, boundaries, least, settings.max_words)
+    ids_of, next_ids = [ids[each] for each in numbers_of], ids[after]
     del tables, merged
     grouping = Grouping(
         vocabulary.counts,
@@ -286,7 +338,7 @@ def count_text(
             grouping.add(ids)
             stage.step(len(ids))
         spool.close()
-        grouped = grouping.tables()
+        grouped = grouping.tables(next_ids)
     return from_tables(order, vocabulary, boundaries, tokens, grouped)
 
 

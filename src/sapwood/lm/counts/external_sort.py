@@ -192,9 +192,9 @@ class Grouping:
         self._count(np.concatenate([waiting, ahead]), len(waiting))
         return self._merged() if len(self._runs) > 1 else (self._runs[0] if self._runs else [])
 
-    def tables(self) -> list[Table]:
-        """End the sequence and return the n-grams and counts of each order."""
-        buckets = self._end_with(np.zeros(0, np.int32))
+    def tables(self, ahead: Int32[Array, "_"] | None = None) -> list[Table]:
+        """End the sequence and return the n-grams and counts of each order; `ahead` as in `buckets`."""
+        buckets = self._end_with(np.zeros(0, np.int32) if ahead is None else ahead)
         sizes = np.zeros((len(buckets) + 1, self._order), np.int64)
 
         def measure(bucket: int) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Unpack
 
 import numpy as np
 
 from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.lm.counts.counts import Counts, count_text
+from sapwood.lm.counts.merge import merge_counts
+from sapwood.lm.counts.shards import text_of_shard
 from sapwood.lm.counts.text import Sources, encode_text, source_list
 from sapwood.lm.counts.vocabulary import Vocabulary
 from sapwood.lm.io import held, kind_of
 from sapwood.lm.registry import Boundaries
 from sapwood.runtime.context import Execution
 from sapwood.runtime.progress import Progress, Silent, track
+from sapwood.runtime.shards import Shard
 from sapwood.storage.files import name_of
 from sapwood.storage.shapes import Array, Int32
 
@@ -29,6 +33,7 @@ def read_counts(
     max_words: int | None = None,
     boundaries: Boundaries | None = None,
     memory: int = 4 << 30,
+    shard: Shard | None = None,
     **execution: Unpack[Execution],
 ) -> Counts:
     """Count texts, read count files, and merge all of them.
@@ -41,7 +46,7 @@ def read_counts(
         By default those of the count files; for texts alone `default_order`, and sentences.
     min_count, max_words
         Words seen less often in total, and all but the most frequent, become `<unk>`.
-    memory, execution
+    memory, shard, execution
         As for `count_text`.
     """
     paths = source_list(sources)
@@ -51,6 +56,19 @@ def read_counts(
             raise ModelError(f"{path}: holds {held(kind)}, neither text nor counts")
     parts = [Counts.load(path) for path, kind in kinds if kind is not None]
     texts = [path for path, kind in kinds if kind is None]
+    if shard is not None:
+        if parts:
+            raise UsageError("a shard is a part of texts: merge files of counts with all shards when these are done")
+        return count_text(
+            texts,
+            order=order if order is not None else default_order,
+            min_count=min_count,
+            max_words=max_words,
+            boundaries=boundaries or "sentence",
+            memory=memory,
+            shard=shard,
+            **execution,
+        )
     if parts:
         order = order if order is not None else parts[0].order
         boundaries = boundaries or parts[0].boundaries
@@ -73,13 +91,43 @@ def read_counts(
                 **execution,
             )
         )
-    counts = parts[0]
-    for part in parts[1:]:
-        counts = counts.merge(part)
-    counts = counts.cut(min_count, max_words)
+    return _with_words(paths, merge_counts(parts, min_count=min_count, max_words=max_words, memory=memory))
+
+
+def merge_files(
+    paths: Sequence[str | Path],
+    *,
+    min_count: int = 1,
+    max_words: int | None = None,
+    memory: int = 4 << 30,
+    progress: Progress | None = None,
+) -> Counts:
+    """Read files of counts and merge them; see `merge_counts`."""
+    for path in paths:
+        if (kind := kind_of(path)) != "counts":
+            remedy = "count it first: sapwood lm count" if kind is None else "name files of counts"
+            raise InputError(f"{path}: holds {'no counts' if kind is None else held(kind)}; {remedy}")
+    parts = [Counts.load(path) for path in paths]
+    counts = merge_counts(parts, min_count=min_count, max_words=max_words, memory=memory, progress=progress)
+    return _with_words(paths, counts)
+
+
+def _with_words(paths: Sequence[str | Path], counts: Counts) -> Counts:
     if not counts.tokens:
         raise InputError(f"{', '.join(map(name_of, paths))}: no words in it")
     return counts
+
+
+def counted_before(
+    path: str | Path, sources: Sources, shard: Shard, *, order: int = 2, boundaries: Boundaries = "sentence"
+) -> bool:
+    """Return True if a file has the counts of this shard of the texts, and the texts have not changed since."""
+    if kind_of(path) != "counts":
+        return False
+    counts = Counts.load(path)
+    if (counts.order, counts.boundaries) != (order, boundaries):
+        return False
+    return counts.shard == text_of_shard(sources, shard).record(shard)
 
 
 def read_ids(sources: Sources, vocabulary: Vocabulary, boundaries: Boundaries) -> Iterator[Int32[Array, "_"]]:

@@ -10,56 +10,27 @@ workers run out of memory. Counts are integers, so the order of summation does n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 
-from sapwood.errors import InputError, UsageError
+from sapwood.errors import InputError
 from sapwood.lm.counts.counts import Counts, CountSettings, choose_words, from_tables
 from sapwood.lm.counts.external_sort import Bucket, Grouping, blocks, merge_buckets
-from sapwood.lm.counts.text import Piece, Sources, cut_pieces, encode_pieces, read_pieces, source_list, tokenise
+from sapwood.lm.counts.shards import TextShard, cut_shards
+from sapwood.lm.counts.text import Sources, encode_pieces, read_pieces, tokenise
 from sapwood.lm.counts.vocabulary import Vocabulary
 from sapwood.lm.counts.word_table import NotText, WordTable
 from sapwood.lm.registry import Boundaries
 from sapwood.runtime.executor import Executor, Handle
 from sapwood.runtime.progress import Progress, track
-from sapwood.storage.files import COMPRESSED, STANDARD_STREAM, explained, is_regular, name_of, open_binary
 from sapwood.storage.shapes import Array, Int32, Int64, UInt8
 
-# Bytes of a shard, and of a read.
-_SHARD, _CHUNK = 1 << 26, 1 << 22
 # Bytes for counting a shard besides its text, and for a merged span of buckets.
 _MEMORY, _SPAN = 1 << 28, 1 << 28
-
-
-@dataclass(frozen=True)
-class TextShard:
-    """A range of bytes of a file; without an end, a whole file that may be compressed."""
-
-    path: str
-    begin: int = 0
-    end: int | None = None
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes."""
-        left = None if self.end is None else self.end - self.begin
-        with open_binary(self.path) as stream:
-            if self.begin:
-                stream.seek(self.begin)
-            while more := stream.read(_CHUNK if left is None else min(left, _CHUNK)):
-                left = None if left is None else left - len(more)
-                yield more
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield the bytes in pieces cut between words."""
-        return self.cut(self.chunks())
-
-    def cut(self, chunks: Iterable[bytes]) -> Iterator[Piece]:
-        """Cut chunks of bytes between words."""
-        return cut_pieces(chunks, name_of(self.path), within=self.begin > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,30 +54,6 @@ class CountPlan:
     boundaries: Boundaries
     order: int
     spans: list[tuple[int, int]]
-
-
-def cut_shards(sources: Sources, size: int = _SHARD) -> list[TextShard]:
-    """Cut files into shards of about `size` bytes, at line ends."""
-    shards = []
-    for source in source_list(sources):
-        path = str(Path(source).resolve())
-        if str(source) == STANDARD_STREAM or not is_regular(source):
-            raise UsageError(f"{name_of(source)}: workers elsewhere cannot read it; name a file that all of them see")
-        if path.endswith(COMPRESSED):
-            shards.append(TextShard(path))
-            continue
-        with explained(source), Path(source).open("rb") as stream:
-            whole, begin = stream.seek(0, 2), 0
-            while begin < whole or whole == 0:
-                stream.seek(min(begin + size, whole))
-                while (line := stream.readline(_CHUNK)) and not line.endswith(b"\n"):
-                    pass  # a line without end is one shard
-                end = min(stream.tell(), whole)
-                shards.append(TextShard(path, begin, end))
-                begin = end
-                if whole == 0:
-                    break
-    return shards
 
 
 def count_elsewhere(sources: Sources, settings: CountSettings, workers: Executor, progress: Progress) -> Counts:

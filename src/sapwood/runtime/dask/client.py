@@ -10,16 +10,15 @@ import copy
 import importlib
 import logging
 import os
-import platform
 import shutil
 import signal
 import socket
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator
-from functools import cache, cached_property
-from importlib import metadata
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,6 +26,7 @@ from urllib.parse import urlsplit
 
 from sapwood._version import __version__
 from sapwood.errors import ClusterError, UsageError
+from sapwood.runtime.dask.versions import difference, versions
 from sapwood.storage.files import whole_number
 
 LOCAL = "local"
@@ -38,8 +38,6 @@ _LOOK_FOR_ROOM, _NO_ROOM = 30.0, 300.0
 _ATTEMPTS = 3
 # Number of deaths under the same call before the call is blamed.
 _DEATHS = 25
-# Packages that must have the same version everywhere: for identical results and compatible messages.
-_SAME = ("sapwood", "numpy", "scipy", "distributed")
 # Dask settings of local processes.
 _SETTINGS: dict[str, Any] = {
     # Work runs where its shard is; idle workers do not steal it.
@@ -63,30 +61,6 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-@cache
-def versions() -> dict[str, str]:
-    """Return the local versions of the packages that must be the same everywhere."""
-    python = platform.python_version().rpartition(".")[0]
-    found = {"Python": python}
-    for name in _SAME:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
-
-
-def difference(here: dict[str, str], there: dict[str, str], worker: str) -> str:
-    """Return the problem with a worker's versions; empty if there is none."""
-    for name, version in here.items():
-        if name not in there:
-            return f"worker {worker} has no {name}; install sapwood {here['sapwood']} and distributed where it runs"
-        if there[name] != version:
-            return (
-                f"worker {worker} has {name} {there[name]}, and here it is {version}; results are the same only with "
-                "the same versions everywhere"
-            )
-    return ""
-
-
 class Connection:
     """Client of a scheduler, and the processes started for it.
 
@@ -101,6 +75,10 @@ class Connection:
         Dask client.
     folder
         Folder in which processes of this machine exchange arrays; None if some are remote.
+    shared
+        Folder that all workers see, those that join later included; None if some of the first ones do not.
+    plugin
+        Name of the plugin that prepares workers.
     """
 
     def __init__(self, address: str, memory: int | None, patience: float) -> None:
@@ -113,10 +91,12 @@ class Connection:
         self._interrupted = False
         # Worker that has been out of memory for long.
         self._full = ""
-        _quieten()
+        self.closing.enter_context(_quiet())
+        self.plugin = f"sapwood-{uuid.uuid4().hex}"
         try:
             self.client = self._connect(memory)
             self.check_workers()
+            self._prepare_workers()
             self._notice_interrupts()
             self._notice_pauses()
         except BaseException:
@@ -204,12 +184,13 @@ class Connection:
         if not wanted or not 1 <= wanted <= 1024:
             raise UsageError(f"--cluster {self.address}: local:N is N processes, 1 to 1024")
         self._own_number, self.folder = wanted, str(self.scratch)
+        quiet = False if _debugging() else logging.CRITICAL
         with dask.config.set({**_SETTINGS, "distributed.scheduler.allowed-failures": _DEATHS}):
             for attempt in range(1, _ATTEMPTS + 1):
                 try:
                     own = self.distributed.LocalCluster(
                         n_workers=wanted, threads_per_worker=1, processes=True, dashboard_address=None,
-                        memory_limit="auto" if memory is None else memory, silence_logs=logging.CRITICAL,
+                        memory_limit="auto" if memory is None else memory, silence_logs=quiet,
                         # Also for processes that are restarted later; any port will do.
                         config=copy.deepcopy(dask.config.config), scheduler_kwargs={"dashboard_address": ":0"},
                     )  # fmt: skip
@@ -261,6 +242,25 @@ class Connection:
                 raise ClusterError(f"--cluster {self.address}: {wrong}")
         # Results come directly from workers if they can be reached, else through the scheduler.
         self.client.direct_to_workers = all(map(_reachable, list(self.client.nthreads())[:1]))
+
+    def sees(self, path: str | Path) -> dict[str, bool]:
+        """Return for each worker whether it can access a local file or folder."""
+        found = self.client.run(os.path.exists, str(Path(path).resolve()), on_error="return")
+        # Workers that have died meanwhile raise errors and need not have access.
+        return {worker: there for worker, there in found.items() if isinstance(there, bool)}
+
+    def _prepare_workers(self) -> None:
+        """Prepare all workers, and those that will join until the connection is closed."""
+        self.shared = str(self.scratch) if all(self.sees(self.scratch).values()) else None
+        module = importlib.import_module("sapwood.runtime.dask.worker_plugin")
+        with self.explained():
+            self.client.register_plugin(module.PreparedWorker(self.plugin, versions(), self.shared), name=self.plugin)
+        self.closing.callback(self._release_workers)
+
+    def _release_workers(self) -> None:
+        """Remove the plugin, unless the scheduler is gone."""
+        if self.client.status == "running":
+            self.client.unregister_worker_plugin(self.plugin)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
@@ -324,10 +324,29 @@ def _imported() -> Any:
         raise UsageError("--cluster needs Dask: pip install distributed") from error
 
 
-def _quieten() -> None:
-    """Silence Dask messages that sapwood reports itself, and warnings about intended behaviour."""
-    for name in ("distributed", "distributed.client", "distributed.core", "distributed.comm", "distributed.batched"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
+def _debugging() -> bool:
+    return bool(os.environ.get("SAPWOOD_DEBUG"))
+
+
+# Loggers of Dask about events that sapwood reports itself, or that are intended.
+_LOGGERS = ("distributed", "distributed.client", "distributed.core", "distributed.comm", "distributed.batched")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Raise the levels of Dask's loggers to CRITICAL, except where SAPWOOD_DEBUG is set; restore them at the end."""
+    if _debugging():
+        yield
+        return
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _short(error: BaseException) -> str:

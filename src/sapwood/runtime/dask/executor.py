@@ -10,8 +10,7 @@ Calls are buffered until a result is needed, and then sent in one message, which
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
+import importlib
 import shutil
 import sys
 import time
@@ -21,16 +20,15 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
+from functools import partial, reduce
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from sapwood.errors import ClusterError, InputError, SapwoodError
-from sapwood.runtime.blas import one_blas_thread
+from sapwood.errors import InputError, SapwoodError
 from sapwood.runtime.dask.array_store import ArrayStore, FileColumns, FileTable, MemoryRows, remove
-from sapwood.runtime.dask.client import LOOK, CallFailed, Connection, difference, versions
+from sapwood.runtime.dask.client import LOOK, CallFailed, Connection
 from sapwood.runtime.dask.serialise import Serialised
 from sapwood.runtime.executor import Executor, Handle, Threads, itself
 from sapwood.storage.shapes import Array, Shaped
@@ -81,8 +79,9 @@ class DaskCluster(Executor):
         self._client, self._folder = self._connection.client, self._connection.folder
         self._explained = self._connection.explained
         self._counted = float("-inf"), 1
-        # Buffered calls, and calls whose message may not have arrived yet.
-        self._collected: dict[str, tuple[tuple[Any, ...], weakref.ref[Name]]] = {}
+        # Specifications of tasks: buffered calls, and calls whose message may not have arrived yet.
+        self._graph = importlib.import_module("dask._task_spec")
+        self._collected: dict[str, tuple[Any, weakref.ref[Name]]] = {}
         self._sent: dict[int, Any] = {}
         self._messages = 0
         # Unused files of tables, by size.
@@ -194,9 +193,10 @@ class DaskCluster(Executor):
     def broadcast(self, value: Any) -> Handle:
         """Broadcast a value: inline if it is small, as a file that all workers map, or as a handle.
 
-        A value with a handle is kept by the scheduler until all are done with it.
+        If workers do not see the files of this machine, the scheduler keeps the value until all are done with it, as
+        workers that hold the only copies of scattered data may die.
         """
-        sealed = Serialised(value, self._folder)
+        sealed = Serialised(value, self._connection.shared)
         if sealed.spill() or sys.getsizeof(sealed) < _SMALL:
             return sealed
         (name,) = self._collect(itself, [(sealed,)])
@@ -208,7 +208,7 @@ class DaskCluster(Executor):
 
         The files are deleted with the returned object.
         """
-        if not self.sees(self._connection.scratch):
+        if self._connection.shared is None:
             return MemoryRows(arrays)
         found = FileColumns.write(self._connection.scratch / uuid.uuid4().hex, arrays)
         weakref.finalize(found, shutil.rmtree, found.folder, ignore_errors=True)
@@ -243,11 +243,13 @@ class DaskCluster(Executor):
         while isinstance(named, partial):
             named = named.args[0] if named.func is _each else named.func
         label = getattr(named, "__name__", "call").strip("_")
-        sealed, run, names = Serialised(call), partial(_call, self._folder, versions()), []
+        sealed, names = Serialised(call), []
         for row in rows:
-            names.append(Name(f"{label}-{uuid.uuid4().hex}"))
-            task = (run, sealed, *(self._argument(argument) for argument in row))
-            self._collected[names[-1].key] = task, weakref.ref(names[-1])
+            name = Name(f"{label}-{uuid.uuid4().hex}")
+            arguments = [self._argument(argument) for argument in row]
+            task = self._graph.Task(name.key, _call, self._folder, self._connection.plugin, sealed, *arguments)
+            self._collected[name.key] = task, weakref.ref(name)
+            names.append(name)
         if len(self._collected) >= _COLLECTED:
             self._send_off()
         return names
@@ -255,9 +257,9 @@ class DaskCluster(Executor):
     def _argument(self, argument: Any) -> Any:
         """Return an argument in the form in which it is sent; data already on workers is not sent."""
         if isinstance(argument, list) and argument and isinstance(argument[0], Name):
-            return [self._argument(each) for each in argument]
+            return self._graph.List(*(self._argument(each) for each in argument))
         if isinstance(argument, Name):
-            return argument.key if argument.future is None else argument.future
+            return self._graph.TaskRef(argument.key) if argument.future is None else argument.future
         return argument if isinstance(argument, Serialised) else Serialised(argument, self._folder)
 
     def _send_off(self) -> None:
@@ -294,9 +296,7 @@ class DaskCluster(Executor):
 
     def _blind(self, path: str | Path) -> list[str]:
         with self._explained():
-            found = self._client.run(os.path.exists, str(Path(path).resolve()), on_error="return")
-        # Workers that have died meanwhile raise errors and need not have access.
-        return sorted(worker for worker, there in found.items() if there is False)
+            return sorted(worker for worker, there in self._connection.sees(path).items() if not there)
 
 
 def open_workers(cluster: str | None, threads: int) -> contextlib.AbstractContextManager[Executor]:
@@ -350,20 +350,16 @@ def _opened(argument: Any) -> Any:
     return argument.value
 
 
-def _call(folder: str | None, here: dict[str, str], call: Serialised, *arguments: Any) -> Serialised:
-    """Run a call on a worker, given the versions of the client."""
-    _limit_worker()
+def _call(folder: str | None, plugin: str, call: Serialised, *arguments: Any) -> Serialised:
+    """Run a call on a worker that the plugin has prepared."""
+    import distributed
+
+    prepared: Any = distributed.get_worker().plugins.get(plugin)
+    if prepared is None or prepared.problem:  # a worker that is about to leave
+        raise distributed.Reschedule
     try:
-        if here != versions():  # a worker that joined late
-            raise ClusterError(difference(here, versions(), platform.node()))
         return Serialised(call.value(*map(_opened, arguments)), folder)
     except Exception as error:
         if not isinstance(error, SapwoodError):
             error.add_note(f"On a worker:\n{traceback.format_exc()}")
         raise CallFailed(error) from None
-
-
-@cache
-def _limit_worker() -> None:
-    """Limit BLAS in this process to one thread, permanently."""
-    one_blas_thread()
