@@ -12,8 +12,10 @@ Two treatments replace a tree with gaps by one without:
 - `split_gaps` splits each phrase with gaps into one node for each of its blocks (Boyd 2007), and `join_gaps` restores
   the tree. The parts of a phrase `VP` are labelled `VP*`; if several phrases `VP` with gaps have the same parent, those
   of the second are `VP*2`, and so on. `join_gaps` goes down from the root, and joins those children of a phrase that
-  have the same mark and label. A part that has no partner, as a parser may predict, becomes a phrase of its own. A `*`
-  in any other label is doubled.
+  have the same mark and label. A part that has no partner becomes a phrase of its own. A `*` in any other label is
+  doubled.
+
+A parser may predict parts without partners. `find_partners` looks for these, and `drop_single_parts` removes the others.
 """
 
 from __future__ import annotations
@@ -317,6 +319,32 @@ def find_partners(tree: Tree, posterior: Mapping[tuple[int, int, str], float], l
         return _Piece(below[0].start, below[-1].end, Tree(node.label, [piece.tree for piece in below]))
 
     return tree.fold(visit).tree
+
+
+def drop_single_parts(tree: Tree) -> Tree:
+    """Return a tree in parts without those that have no partner; their children take their places.
+
+    >>> print(drop_single_parts(Tree.parse("(S (VP* (VB is) (JJ rich)) (NP John))")))
+    (S (VB is) (JJ rich) (NP John))
+    """
+
+    def visit(node: Tree, below: list[Tree]) -> Tree:
+        if node.word is not None:
+            return node
+        parts = Counter(child.label for child in below if _is_part(child))
+        if 1 not in parts.values():
+            return Tree(node.label, below)
+        single = [_is_part(child) and parts[child.label] == 1 for child in below]
+        return Tree(
+            node.label,
+            [
+                kept
+                for child, drop in zip(below, single, strict=True)
+                for kept in (child.children if drop else (child,))
+            ],
+        )
+
+    return tree.fold(visit)
 
 
 def _is_part(node: Tree) -> bool:
