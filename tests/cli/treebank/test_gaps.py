@@ -6,6 +6,11 @@ import json
 
 import pytest
 
+from sapwood.annotation.project import Project
+from sapwood.errors import InputError
+from sapwood.trees.formats.registry import read_trees
+from sapwood.trees.tree import Tree
+
 LINE = "(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))"
 # Questions with a gap, and sentences without.
 TREEBANK = [LINE, "(S (NP 0=John) (VP (VB 1=is) (JJ 2=rich)))", "(S (VP (VB 0=is) (JJ 2=old)) (NP 1=Mary))"] * 4
@@ -83,6 +88,27 @@ def test_other_outputs_of_a_parse(files, run):
     phrases = run("parse", files / "x.txt", "-m", model, "--phrases", "VP").out.splitlines()
     assert phrases[1].split("\t")[1:4] == ["VP", "0", "3"]
     assert phrases[1].endswith("is ... rich")
+
+
+def test_all_commands_follow_the_option(files, run, tmp_path):
+    """What closes gaps, or refuses them, does so in every command that has the option."""
+    few = tmp_path / "few.dbr"
+    few.write_text("\n".join(TREEBANK[:2]) + "\n", encoding="utf-8")
+    assert "VP*" in run("check", few).out
+    assert "VP*" not in run("check", few, "--gaps", "close").out
+    closed = tmp_path / "closed.mrg"
+    assert run("convert", files / "x.dbr", "--gaps", "close", "-o", closed).code == 0
+    agree = json.loads(run("agree", files / "x.dbr", closed, "--json").out)
+    assert agree["equal"] < agree["sentences"]
+    agree = json.loads(run("agree", files / "x.dbr", closed, "--gaps", "close", "--json").out)
+    assert agree["equal"] == agree["sentences"]
+
+
+def test_annotation_refuses_gaps_and_takes_parts(files, tmp_path):
+    with pytest.raises(InputError, match="--gaps split"):
+        Project.create(tmp_path / "one", drafts=[Tree.parse(LINE, format="discbracket")])
+    Project.create(tmp_path / "two", drafts=list(read_trees(files / "x.dbr", gaps="split")))
+    assert "(VP* (VB is))" in (tmp_path / "two" / "drafts.mrg").read_text(encoding="utf-8")
 
 
 def test_search_follows_dominance_and_precedence(files, run):
