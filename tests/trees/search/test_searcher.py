@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from helpers.effort import examples
+from helpers.gap_trees import gap_trees
 from helpers.strategies import deep, trees, wide
 from oracles.slow_search import slow_matches, slow_named
 from sapwood.errors import TimedOut, UsageError
@@ -33,6 +34,7 @@ TESTS = ["A", "B", "C", "a", "b", "__", "A|B", "!A", "/[Aa]/", "/^b/i", "@A", "!
 
 tests = st.sampled_from(TESTS)
 small_trees = trees(st.sampled_from(["A", "B", "C", "A-X"]), st.sampled_from(["a", "b"]), max_leaves=8)
+small_gap_trees = gap_trees(labels=("A", "B", "C", "A-X"), words=("a", "b"))
 
 
 def _clauses(nodes: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -65,9 +67,15 @@ def test_patterns_mean_what_their_definitions_say(pattern, some):
     assert Searcher(parsed, heads=HEADS).nodes(table).tolist() == expected
 
 
+@examples(1000)
+@given(patterns, st.lists(small_trees | small_gap_trees, min_size=1, max_size=3))
+def test_patterns_mean_the_same_in_trees_with_gaps(pattern, some):
+    test_patterns_mean_what_their_definitions_say.hypothesis.inner_test(pattern, some)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 @examples(40)
-@given(small_trees)
+@given(small_trees | small_gap_trees)
 def test_each_relation(relation, tree):
     pattern = f"__ {relation} A"
     assert matching_nodes(pattern, tree) == slow_matches(parse_pattern(pattern), tree, HEADS)
@@ -96,12 +104,14 @@ _JOINED = [
     "A <...{ B ; (C=x !< =x) }",
     "__=x <+(A|B) (C=y !$ =x) !<+(A) ~y",
     "A=x .+(__) (B=y !. =x)",
+    "__=x , (__=y ,, (B=z !> =x)) !.. =y",
+    "A=x ,+(!A) (__=y .+(B) =x)",
 ]
 
 
 @pytest.mark.parametrize("pattern", _JOINED)
 @examples(40)
-@given(st.lists(small_trees, min_size=1, max_size=3))
+@given(st.lists(small_trees | small_gap_trees, min_size=1, max_size=3))
 def test_what_refers_to_names(pattern, some):
     parsed = parse_pattern(pattern)
     searcher = Searcher(parsed, heads=HEADS)
@@ -114,7 +124,7 @@ def test_what_refers_to_names(pattern, some):
 
 
 @examples(500)
-@given(patterns, tests, st.sampled_from(RELATIONS), st.sampled_from(RELATIONS), small_trees)
+@given(patterns, tests, st.sampled_from(RELATIONS), st.sampled_from(RELATIONS), small_trees | small_gap_trees)
 def test_names_stand_for_nodes_that_fit(inner, test, one, two, tree):
     pattern = parse_pattern(f"{test}=top {one} ({inner} {two} __=low) [ < B=left | << __=right ]")
     table = TreeTable.from_trees([tree])
