@@ -104,6 +104,16 @@ def test_all_commands_follow_the_option(files, run, tmp_path):
     assert agree["equal"] == agree["sentences"]
 
 
+def test_hits_of_a_treebank_with_gaps_are_all_in_discbracket(files, run, tmp_path):
+    """Trees without gaps, too: a file of both would be read as brackets, if such a tree comes first."""
+    plain = tmp_path / "plain.dbr"
+    plain.write_text("\n".join(reversed(TREEBANK[:2])) + "\n", encoding="utf-8")
+    found = tmp_path / "found.txt"
+    found.write_text(run("search", "S", plain).out, encoding="utf-8")
+    assert found.read_text(encoding="utf-8").splitlines() == TREEBANK[1::-1]
+    assert [tree.has_gaps for tree in read_trees(found)] == [False, True]
+
+
 def test_annotation_refuses_gaps_and_takes_parts(files, tmp_path):
     with pytest.raises(InputError, match="--gaps split"):
         Project.create(tmp_path / "one", drafts=[Tree.parse(LINE, format="discbracket")])

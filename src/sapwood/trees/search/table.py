@@ -18,6 +18,7 @@ from sapwood.errors import InputError
 from sapwood.storage.files import STANDARD_STREAM, name_of, open_binary, read_lines
 from sapwood.storage.shapes import Array, Int, Int32, Int64
 from sapwood.trees.formats.brackets import TOKENS, OnBad, escape_label, unescape_label
+from sapwood.trees.formats.discbracket import format_discbracket
 from sapwood.trees.formats.gaps import Gaps, positions
 from sapwood.trees.formats.registry import InputFormat, detect_format, locate_trees
 from sapwood.trees.tree import PlacedWord, Tree, from_preorder
@@ -72,8 +73,10 @@ class TreeTable:
         return f"<TreeTable: {len(self):,} trees, {len(self.symbols):,} nodes>"
 
     @classmethod
-    def from_trees(cls, trees: Iterable[Tree], *, lines: Sequence[int] | None = None, first: int = 0) -> TreeTable:
-        """Build a table from trees."""
+    def from_trees(
+        cls, trees: Iterable[Tree], *, lines: Sequence[int] | None = None, first: int = 0, placed: bool = False
+    ) -> TreeTable:
+        """Build a table from trees; with `placed`, words have positions even if no tree has gaps."""
         labels: dict[str, int] = {}
         words: dict[str, int] = {}
         symbols: list[int] = []
@@ -81,7 +84,7 @@ class TreeTable:
         ends: list[int] = []
         begins = [0]
         places: list[int] = []
-        has_gaps = False
+        has_gaps = placed
         for tree in trees:
             has_gaps = has_gaps or tree.is_placed
             places += positions(tree)
@@ -226,6 +229,10 @@ class TreeTable:
         spelled = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         return write_brackets(symbols, self.ends, self.begins, spelled, bounds, n_labels).tobytes()
 
+    def format_tree(self, tree: Tree) -> str:
+        """Return one of these trees on a line, in discbracket if any of them has gaps, so that all are read alike."""
+        return str(tree) if self.positions is None else format_discbracket(tree)
+
     def tree(self, number: int) -> Tree:
         """Return a tree."""
         return self.subtree(int(self.begins[number]))
@@ -287,11 +294,14 @@ def read_tables(
         del text
         lines = read_lines(path)
     located = locate_trees(lines, source=name_of(path), format=format, on_bad=on_bad, gaps=gaps)
-    first = 0
+    first, placed = 0, False
     while some := list(islice(located, _TREES)):
         trees, where = zip(*some, strict=True)
-        yield TreeTable.from_trees(trees, lines=where, first=first)
+        table = TreeTable.from_trees(trees, lines=where, first=first, placed=placed)
+        yield table
         first += len(some)
+        # All trees of a file with gaps are written alike.
+        placed = table.positions is not None
 
 
 def read_table(
