@@ -41,7 +41,7 @@ RULES = {
     "n-bars": "@NP <1 (D=det $+ __=first) <-1 __=last !< NB\ncreateSubtree NB first last\n",
     "heads": "__ <# (__=head < __ !== /-HD$/) !< /-HD$/\nrelabel head ={head}-HD\n",
     "flat": "NP=x <: (NP=y)\nexcise x x\n",
-    "punctuation": '/^[.,]$/=mark $- @NP=phrase\nmove mark >-1 phrase\n',
+    "punctuation": "/^[.,]$/=mark $- (@NP=phrase <- (__ < __))\nmove mark >-1 phrase\n",
 }  # fmt: skip
 
 
