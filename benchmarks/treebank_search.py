@@ -2,11 +2,11 @@
 
     python benchmarks/treebank_search.py DIRECTORY [--parts search counts rewrite] [--again]
 
-The directory has train.mrg.gz. Each pattern, key and file of rules is a command in a process of its own, with one thread:
-`sapwood search PATTERN FILE --count` for a pattern with each operator of the table in docs/tree-search.md, `sapwood search
-... --count-by KEY` for each key, `sapwood corpus` for each statistic, and `sapwood rewrite`. Rules are also applied with
-two threads, and the files compared. The records have the median and the maximum of processor seconds, with reading and
-writing, and the maximum of memory.
+The directory has train.mrg.gz. Each pattern, key and file of rules is a command in a process of its own, with one
+thread: `sapwood search PATTERN FILE --count` for a pattern with each operator of the table in docs/tree-search.md,
+`sapwood search ... --count-by KEY` for each key, `sapwood corpus` for each statistic, and `sapwood rewrite`. Rules are
+also applied with two threads, and the files compared. The records have the median and the maximum of processor seconds,
+with reading and writing, and the maximum of memory.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from sapwood.treebank.statistics import STATISTICS
 
 # A pattern for each operator of the table, with labels that most treebanks have.
 PATTERNS = (
-    "@NP < PP", "PP > @NP", "@NP << PP", "PP >> @NP", "@NP <2 PP", "@NP <-2 PP", "PP >2 @NP", "PP >-2 @NP", "@NP <, @D", "@NP <- @N",
-    "@NP <` @N", "@D >, @NP", "@N >- @NP", "@NP <: @N", "@N >: @NP", "IP-MAT <<, CONJ", "@NP <<- @N", "@NP <<` @N", "@NP <<: @N",
-    "CONJ >>, IP-MAT", "@N >>- @NP", "@N >>: @NP", "@NP <...{@D ; @N}", "@NP <= PP", "@NP <+(NP|PP) @N", "@N >+(NP|PP) @NP", "PP <# P",
-    "IP-MAT <<# /^V/", "P ># PP", "/^V/ >># IP-MAT", "@NP . PP", "@NP .. PP", "PP , @NP", "PP ,, @NP", "P .+(@D) @N", "@N ,+(@D) P",
-    "@NP $ PP", "@NP $+ PP", "@NP $++ PP", "@NP $. PP", "@NP $.. PP", "PP $- @NP", "PP $-- @NP", "PP $, @NP", "PP $,, @NP",
-    "@NP=x < (PP == (PP > =x))", "@NP : CP", "@NP !< PP", "@NP ?< PP=x", "@NP < @D < @N", "@NP [< @D | < @N]", "@NP=x << (PP < (@NP !== =x))",
-    "@NP < (@NP=x $.. ~x)", "/^(.*)-(.*)/#1%v $ /^(.*)-(.*)/#1%v", "__ < @NP", "NP|PP|CP < @N", "@NP < @N", "!@NP < @N", "/^NP-/i",
-    "NP-SBJ=a $.. (VP|IP-INF=b << (NP-OB1=c !<< =b)) !$.. =c",
+    "@NP < PP", "PP > @NP", "@NP << PP", "PP >> @NP", "@NP <2 PP", "@NP <-2 PP", "PP >2 @NP", "PP >-2 @NP",
+    "@NP <, @D", "@NP <- @N", "@NP <` @N", "@D >, @NP", "@N >- @NP", "@NP <: @N", "@N >: @NP", "IP-MAT <<, CONJ",
+    "@NP <<- @N", "@NP <<` @N", "@NP <<: @N", "CONJ >>, IP-MAT", "@N >>- @NP", "@N >>: @NP", "@NP <...{@D ; @N}",
+    "@NP <= PP", "@NP <+(NP|PP) @N", "@N >+(NP|PP) @NP", "PP <# P", "IP-MAT <<# /^V/", "P ># PP", "/^V/ >># IP-MAT",
+    "@NP . PP", "@NP .. PP", "PP , @NP", "PP ,, @NP", "P .+(@D) @N", "@N ,+(@D) P", "@NP $ PP", "@NP $+ PP",
+    "@NP $++ PP", "@NP $. PP", "@NP $.. PP", "PP $- @NP", "PP $-- @NP", "PP $, @NP", "PP $,, @NP",
+    "@NP=x < (PP == (PP > =x))", "@NP : CP", "@NP !< PP", "@NP ?< PP=x", "@NP < @D < @N", "@NP [< @D | < @N]",
+    "@NP=x << (PP < (@NP !== =x))", "@NP < (@NP=x $.. ~x)", "/^(.*)-(.*)/#1%v $ /^(.*)-(.*)/#1%v", "__ < @NP",
+    "NP|PP|CP < @N", "@NP < @N", "!@NP < @N", "/^NP-/i", "NP-SBJ=a $.. (VP|IP-INF=b << (NP-OB1=c !<< =b)) !$.. =c",
 )  # fmt: skip
 # Rules of docs/rewriting.md, for the labels of the treebank: each changes words of most trees, or many nodes.
 RULES = {

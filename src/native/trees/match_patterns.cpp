@@ -51,7 +51,8 @@ std::tuple<Array<int64_t>, Array<int64_t, 2>, int64_t> match_pattern(
 
 void bind_pattern_matcher(nb::module_ &module) {
     module.def("match_pattern", &match_pattern, "parts"_a, "lists"_a, "n_names"_a, "n_variables"_a, "n_spellings"_a,
-               "n_labels"_a, "oracle"_a, "symbols"_a, "parents"_a, "begins"_a, "first_words"_a, "last_words"_a, "candidates"_a, "held"_a, "most_steps"_a);
+               "n_labels"_a, "oracle"_a, "symbols"_a, "parents"_a, "begins"_a, "first_words"_a, "last_words"_a, "candidates"_a,
+               "held"_a, "most_steps"_a);
 }
 
 }  // namespace sapwood

@@ -52,6 +52,8 @@ def match_pattern(
     symbols: _Vector[numpy.int32],
     parents: _Vector[numpy.int32],
     begins: _Vector[numpy.int64],
+    first_words: _Vector[numpy.int64],
+    last_words: _Vector[numpy.int64],
     candidates: _Vector[numpy.int64],
     held: _Matrix[numpy.bool_],
     most_steps: int,

@@ -43,9 +43,9 @@ def written(trees: list[Tree], format: str) -> list[Tree]:
 @given(st.lists(gap_trees(), max_size=3))
 def test_what_is_written_is_read_back(format: str, trees: list[Tree]) -> None:
     # Trees with the root of these formats, and with any other.
-    for given in (trees, [Tree("ROOT", [tree]) for tree in trees]):
-        assert written(given, format) == given
-        assert list(map(str, written(given, format))) == list(map(str, given))
+    for some in (trees, [Tree("ROOT", [tree]) for tree in trees]):
+        assert written(some, format) == some
+        assert list(map(str, written(some, format))) == list(map(str, some))
 
 
 @pytest.mark.parametrize("format", ["discbracket", "export", "tiger"])

@@ -15,7 +15,8 @@ Two treatments replace a tree with gaps by one without:
   have the same mark and label. A part that has no partner becomes a phrase of its own. A `*` in any other label is
   doubled.
 
-A parser may predict parts without partners. `find_partners` looks for these, and `drop_single_parts` removes the others.
+A parser may predict parts without partners. `find_partners` looks for these, and `drop_single_parts` removes the
+others.
 """
 
 from __future__ import annotations
