@@ -79,6 +79,7 @@ def rewrite_trees(
     symbols: _Vector[numpy.int32],
     parents: _Vector[numpy.int32],
     begins: _Vector[numpy.int64],
+    positions: _Vector[numpy.int64],
     most_rewrites: int,
     most_steps: int,
     allow_word_changes: bool,

@@ -17,7 +17,7 @@ import numpy as np
 from sapwood.errors import InputError
 from sapwood.storage.files import STANDARD_STREAM, name_of, open_binary, read_lines
 from sapwood.storage.shapes import Array, Int, Int32, Int64
-from sapwood.trees.formats.brackets import TOKENS, OnBad, escape_label, unescape_label
+from sapwood.trees.formats.brackets import TOKENS, OnBad, escape_label, format_tree, unescape_label
 from sapwood.trees.formats.discbracket import format_discbracket
 from sapwood.trees.formats.gaps import Gaps, positions
 from sapwood.trees.formats.registry import InputFormat, detect_format, locate_trees
@@ -206,7 +206,9 @@ class TreeTable:
         )
 
     def to_brackets(self) -> bytes:
-        """Return all trees in Penn brackets, one per line, as `format_tree` writes them."""
+        """Return all trees in Penn brackets, one per line, as `format_tree` writes them; they must have no gaps."""
+        if self.positions is not None:
+            return "".join(f"{format_tree(self.tree(number))}\n" for number in range(len(self))).encode("utf-8")
         from sapwood.kernels import write_brackets
 
         used, inverse = np.unique(self.symbols, return_inverse=True)
