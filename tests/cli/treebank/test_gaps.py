@@ -137,6 +137,10 @@ def test_search_follows_dominance_and_precedence(files, run):
     assert count("NP=n . (JJ=j !> NP) : (VP < =j .. =n)").startswith("0 matches")
     rules = files / "rules.txt"
     rules.write_text("VP=v < VB\n\nrelabel v XP\n", encoding="utf-8")
+    done = run("rewrite", rules, files / "x.dbr")
+    assert done.out.splitlines() == [line.replace("VP", "XP") for line in TREEBANK]
+    assert run("rewrite", rules, files / "x.dbr", "--to", "brackets").code == 3
+    rules.write_text("VP=v < VB\n\ninsert (A a) $+ v\n", encoding="utf-8")
     refused = run("rewrite", rules, files / "x.dbr")
     assert (refused.code, "--gaps split" in refused.err) == (3, True)
     lines = run("search", "VP < JJ", files / "x.dbr", "--json").out.splitlines()

@@ -5,7 +5,7 @@ its operations are applied, and again until it matches no longer there. After th
 whole pass finds nothing; then it is the next rule's turn. A rule that goes on for ever is stopped: after 1,000 + 10 n
 rewrites of a tree of n nodes, or when the tree has grown a hundredfold.
 
-In trees with gaps, words keep their places in the sentence: a phrase that moves takes its words along to another parent, not
+In treebanks with gaps, words keep their places in the sentence: a phrase that moves takes its words along to another parent, not
 to another place, and children are in the order of their first words. Rules that may add words are refused.
 """
 
@@ -230,8 +230,10 @@ def rewrite(
     """
     rewriter = Rewriter(rules, heads=heads, allow_word_changes=allow_word_changes, max_rewrites=max_rewrites)
     waiting = iter(trees)
-    first = 0
+    first, placed = 0, False
     while some := list(islice(waiting, _TREES)):
-        for done in rewriter.tables(TreeTable.from_trees(some, first=first)):
+        table = TreeTable.from_trees(some, first=first, placed=placed)
+        for done in rewriter.tables(table):
             yield from (done.after.tree(number) for number in range(len(done.after)))
         first += len(some)
+        placed = table.positions is not None
