@@ -157,12 +157,13 @@ class Searcher:
         program = self._program
         in_order = part.positions is None or not program.has_precedence
         nothing = np.zeros(0, dtype=np.int64)
-        words = (nothing, nothing) if in_order else (part.first_words, part.last_words)
+        first_words = nothing if in_order else part.first_words
+        last_words = nothing if in_order else part.last_words
         oracle = Oracle(part.spellings, program.tests, self.heads, self.clock.check)
         matching, named, too_long = match_pattern(
             program.table(), np.array(program.lists, dtype=np.int32), len(program.names), len(program.variables),
-            len(part.spellings), part.n_labels, oracle, part.symbols, part.parents, part.begins, *words, nodes, held,
-            _MOST_STEPS,
+            len(part.spellings), part.n_labels, oracle, part.symbols, part.parents, part.begins, first_words,
+            last_words, nodes, held, _MOST_STEPS,
         )  # fmt: skip
         if too_long >= 0:
             names = " and ".join([*self.pattern.joined, *self.pattern.variables])
