@@ -5,8 +5,8 @@ its operations are applied, and again until it matches no longer there. After th
 whole pass finds nothing; then it is the next rule's turn. A rule that goes on for ever is stopped: after 1,000 + 10 n
 rewrites of a tree of n nodes, or when the tree has grown a hundredfold.
 
-In treebanks with gaps, words keep their places in the sentence: a phrase that moves takes its words along to another parent, not
-to another place, and children are in the order of their first words. Rules that may add words are refused.
+In treebanks with gaps, words keep their places in the sentence: a phrase that moves takes its words along to another
+parent, not to another place, and children are in the order of their first words. Rules that may add words are refused.
 """
 
 from __future__ import annotations
@@ -118,9 +118,10 @@ class Rewriter:
     def tables(self, table: TreeTable, *, workers: Executor = LOCAL, source: str = "") -> Iterator[RewrittenTrees]:
         """Yield the trees of a table after rewriting, block by block; `source` is the name of its file for messages."""
         if table.positions is not None and (operation := self.rules.first_that_adds_words()) is not None:
+            where = source or "the treebank"
             raise InputError(
-                f"{self.rules.source}:{operation.line}: {operation.text!r} can add words, and {source or 'the treebank'} "
-                "has trees with gaps, whose words keep their places: split the gaps (--gaps split), rewrite the parts, "
+                f"{self.rules.source}:{operation.line}: {operation.text!r} can add words, and {where} has trees "
+                "with gaps, whose words keep their places: split the gaps (--gaps split), rewrite the parts, "
                 "and join them again (sapwood convert --gaps join)"
             )
         starts = range(0, len(table), _BLOCK)
@@ -136,10 +137,11 @@ class Rewriter:
         program = self._program
         oracle = RewriteOracle(table.spellings, program.tests, self.heads, self._check)
         oracle.regexes = program.regexes
+        positions = np.zeros(0, dtype=np.int64) if table.positions is None else table.positions
         arguments: list[Any] = [
             *program.arguments(), len(table.spellings), table.n_labels, oracle,
-            table.symbols, table.parents, table.begins,
-            np.zeros(0, np.int64) if table.positions is None else table.positions, self.max_rewrites or 0, _MOST_STEPS, self.allow_word_changes,
+            table.symbols, table.parents, table.begins, positions, self.max_rewrites or 0, _MOST_STEPS,
+            self.allow_word_changes,
         ]  # fmt: skip
         symbols, parents, ends, begins, rewrites, uses, made, problem, positions = rewrite_trees(*arguments)
         spelled = [(decode(text), is_word) for text, is_word in made]

@@ -121,7 +121,9 @@ class Operation:
     def adds_words(self) -> bool:
         """Whether the operation can add words, or put several in the place of one."""
         trees = [item for item in self.items if not isinstance(item, str)]
-        return self.kind in ("insert", "replace", "split", "join") or any(node.is_word for tree in trees for node in tree)
+        return self.kind in ("insert", "replace", "split", "join") or any(
+            node.is_word for tree in trees for node in tree
+        )
 
     def made_names(self) -> Iterator[str]:
         """Yield the names given to nodes of the operation's trees."""
