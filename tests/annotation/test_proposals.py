@@ -10,6 +10,7 @@ import sapwood
 from sapwood.annotation.editing import EditError, apply
 from sapwood.annotation.proposals import ParserProposer, RightBranching, impose, keeps
 from sapwood.annotation.state import Annotation, Mark
+from sapwood.trees.formats.gaps import join_gaps
 from sapwood.trees.tree import Tree
 
 WORDS = ["She", "saw", "the", "old", "man", "with", "the", "telescope", "in", "the", "garden", "."]
@@ -55,6 +56,21 @@ def test_one_correction_repairs_the_rest(parsed):
     assert (8, 11, "PP") in found.annotation.tree.spans()
     assert not any(s < 8 < e < 12 and s >= 2 for s, e, _ in found.annotation.tree.spans())
     assert any(one.probability < 0.9 for one in found.phrases)
+
+
+def test_phrases_with_gaps_are_proposed_in_parts():
+    lines = ["(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))", "(S (NP 0=John) (VP (VB 1=is) (JJ 2=rich)))"]
+    trees = [Tree.parse(line, format="discbracket") for line in lines]
+    proposer = ParserProposer(sapwood.Parser(sapwood.PCFG().fit(sapwood.PCFG.prepare(trees))))
+    start = proposer.start(["is", "John", "rich"])
+    parts = "(ROOT (S (VP* (VB is)) (NP John) (VP* (JJ rich))))"
+    assert str(start.tree) == parts
+    # What is confirmed stays in parts, too, and so do alternatives.
+    part = apply(start, "confirm", node=at(start, 0, 1, "VP*"))
+    assert str(proposer.propose(part).annotation.tree) == parts
+    other = Annotation.proposed(Tree.parse("(ROOT (S (NP is) (VP (VB John) (JJ rich))))"))
+    assert parts in map(str, proposer.alternatives(other, 3))
+    assert join_gaps(start.accept().tree) == Tree("ROOT", [trees[0]])
 
 
 def test_removed_phrases_stay_away(parsed):

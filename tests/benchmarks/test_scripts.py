@@ -32,7 +32,7 @@ WITH_DATA = dict.fromkeys(
         "accuracy", "annotating", "annotation", "crf_groups", "engine", "gaps", "half_annotated", "held_out", "kbest",
         "kills", "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "reparsing", "serve",
         "sizes", "spectral",
-        "spectral_weights", "state_search", "table1", "table2", "tagging", "without_trees",
+        "spectral_weights", "state_search", "table1", "table2", "tagging", "treebank_search", "without_trees",
     ],
     "{nowhere}",
 )  # fmt: skip
@@ -300,6 +300,13 @@ RUNS = [
         id="gaps",
     ),
     pytest.param(
+        "treebank_search",
+        "{trees} --store {new}/a.jsonl",
+        [rf"\| @NP << PP \| {NUMBER} \| {NUMBER} \|", rf"\| search head \| {NUMBER}", rf"\| n-bars \| {NUMBER}"],
+        id="treebank_search",
+        marks=slow,
+    ),
+    pytest.param(
         "half_annotated",
         "{trees} --trees 20 --draws 1 --rows pivot+em text --results {new}/a.jsonl",
         [rf"\| 20 \| 0 \| pivot\+em \| {NUMBER}", rf"\| 20 \| 0 \| text \| {NUMBER}"],
@@ -383,6 +390,8 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
         swapped = [placed(tree, [2, 1, 0, *range(3, len(tree))]) if len(tree) > 2 else tree for tree in made]
         with gzip.open(folder / f"{part}.dbr.gz", "wt") as stream:
             stream.writelines(format_discbracket(tree) + "\n" for tree in swapped)
+        with gzip.open(folder / f"{part}.mrg.gz", "wt") as stream:
+            stream.writelines(f"{tree}\n" for tree in made)
         (folder / f"{part}.conllu").write_text("".join(format_as(tree, "conllu") + "\n" for tree in made))
     return folder
 

@@ -115,8 +115,14 @@ def _use_partial(path: Path) -> None:
             clean.error("", 0, 1)
 
 
+_GAPS = "(S (VP (NP 0=a) (PP (IN 3=b) (NP 5=c))) (NP=x 1=the) (VP (NP 2=N) (A 4=a)))"
+
+
 def _use_pattern(path: Path) -> None:
-    Searcher(path.read_text(encoding="utf-8", errors="replace"), timeout=5).count(map(Tree.parse, TREES))
+    searcher = Searcher(path.read_text(encoding="utf-8", errors="replace"), timeout=5)
+    # Without gaps, and with them.
+    searcher.count(map(Tree.parse, TREES))
+    searcher.count([*map(Tree.parse, TREES), Tree.parse(_GAPS, format="discbracket")])
 
 
 def _use_rules(path: Path) -> None:

@@ -34,9 +34,14 @@ def gap_trees(draw: st.DrawFn, labels: tuple[str, ...] = LABELS, words: tuple[st
     return placed(tree, draw(st.permutations(range(len(tree)))))
 
 
-def random_gap_tree(rng: random.Random, size: int, labels: tuple[str, ...] = ("S", "VP", "NP")) -> Tree:
-    """Return a random tree over `size` words, of which some are swapped."""
-    parts = [Tree("T", word=f"w{place}") for place in range(size)]
+def random_gap_tree(
+    rng: random.Random, size: int, labels: tuple[str, ...] = ("S", "VP", "NP"), words: tuple[str, ...] = ()
+) -> Tree:
+    """Return a random tree over `size` words, of which some are swapped; with `words`, tags have labels, too."""
+    parts = [
+        Tree(rng.choice(labels), word=rng.choice(words)) if words else Tree("T", word=f"w{place}")
+        for place in range(size)
+    ]
     while len(parts) > 1:
         first = rng.randrange(len(parts) - 1)
         taken = rng.randint(2, min(4, len(parts) - first))

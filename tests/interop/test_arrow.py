@@ -12,6 +12,7 @@ import pytest
 from sapwood import Corpus, Parser, Tree
 from sapwood.errors import InputError, UsageError
 from sapwood.interop.arrow import TABLES, ColumnParser, parse_table
+from sapwood.interop.pandas import to_pandas
 from sapwood.learn import PCFG
 
 pa = pytest.importorskip("pyarrow")
@@ -210,3 +211,21 @@ def test_names_of_columns_are_unicode(tmp_path):
         path.write_bytes(path.read_bytes().replace(b"other", b"oth\xacr"))
         with pytest.raises(InputError, match=f"bad{ending}: not a readable table"):
             parse_table(ColumnParser(parser(), "text"), path, tmp_path / f"out{ending}")
+
+
+def test_trees_with_gaps_are_marked(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    lines = ["(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=Mary))", "(S (NP 0=Mary) (VP (VB 1=is) (JJ 2=rich)))"]
+    trees = [Tree.parse(line, format="discbracket") for line in lines]
+    parser = Parser(PCFG().fit(PCFG.prepare(trees)), alternatives=1)
+    parquet.write_table(arrow.table({"text": ["is Mary rich", "Mary is rich"]}), tmp_path / "in.parquet")
+    parse_table(ColumnParser(parser), tmp_path / "in.parquet", tmp_path / "out.parquet")
+    rows = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["gaps"] for row in rows] == [True, False]
+    assert [row["alternatives"][0]["gaps"] for row in rows] == [True, False]
+    read = [Tree.parse(row["tree"], format="discbracket" if row["gaps"] else "brackets") for row in rows]
+    assert read == [Tree("ROOT", [tree]) for tree in trees]
+    pytest.importorskip("pandas")
+    frame = to_pandas(parser.parse([["is", "Mary", "rich"], ["Mary", "is", "rich"]]))
+    assert frame["gaps"].tolist() == [True, False]
+    assert "gaps" not in to_pandas(parser.parse([["Mary", "is", "rich"]]))

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from oracles.slow_search import SlowMatcher, Spot, spots_of
 from sapwood.treebank.rewriting.rules import Operation, RewriteRules, Template, TreeNode, expand
+from sapwood.trees.formats.gaps import arrange, positions
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.search.regex import texts_of
-from sapwood.trees.tree import Tree
+from sapwood.trees.tree import PlacedWord, Tree
 
 MOST_REWRITES = 10
 
@@ -25,6 +26,8 @@ class Node:
     is_word: bool = False
     children: list[Node] = field(default_factory=list)
     parent: Node | None = None
+    # The position of a word in the sentence.
+    place: int = 0
 
     def put(self, index: int, child: Node) -> None:
         child.parent = self
@@ -47,9 +50,25 @@ class Node:
         return self.children[0].is_word if self.children else False
 
     def tree(self) -> Tree:
+        return arrange(self._placed())
+
+    def _placed(self) -> Tree:
         if self.is_tag():
-            return Tree(self.label, word=self.children[0].label)
-        return Tree(self.label, [child.tree() for child in self.children])
+            return Tree(self.label, word=PlacedWord(self.children[0].label, self.children[0].place))
+        return Tree(self.label, [child._placed() for child in self.children])
+
+    def number_words(self) -> None:
+        """Give each word the place that it has without gaps."""
+        for place, word in enumerate(node for node in self.all() if node.is_word):
+            word.place = place
+
+    def sort(self) -> int:
+        """Sort children by the places of their first words; return that of the first of all."""
+        if self.is_word:
+            return self.place
+        found = sorted(((child.sort(), child) for child in self.children), key=lambda pair: pair[0])
+        self.children = [child for _, child in found]
+        return found[0][0]
 
     def copy(self) -> Node:
         made = Node(self.label, self.is_word)
@@ -58,9 +77,16 @@ class Node:
         return made
 
 
+def placed_nodes(tree: Tree) -> Node:
+    made = nodes_of(tree)
+    for place, word in zip(positions(tree), (node for node in made.all() if node.is_word), strict=True):
+        word.place = place
+    return made
+
+
 def nodes_of(tree: Tree) -> Node:
     made = Node(tree.label)
-    for child in [Node(tree.word, True)] if tree.word is not None else map(nodes_of, tree.children):
+    for child in [Node(str(tree.word), True)] if tree.word is not None else map(nodes_of, tree.children):
         made.put(len(made.children), child)
     return made
 
@@ -68,7 +94,7 @@ def nodes_of(tree: Tree) -> Node:
 def slow_rewrite(tree: Tree, rules: RewriteRules, heads: HeadRules, *, allow_word_changes: bool = True) -> Tree:
     """Return the tree after rewriting."""
     top = Node("")  # above the root
-    top.put(0, nodes_of(tree))
+    top.put(0, placed_nodes(tree))
     for rule in rules.rules:
         before = top.children[0].tree().words()
         count, again = 0, True
@@ -91,6 +117,10 @@ def slow_rewrite(tree: Tree, rules: RewriteRules, heads: HeadRules, *, allow_wor
                     }
                     for operation in rule.operations:
                         _Applied(top, bound).apply(operation)
+                    if tree.has_gaps:
+                        top.children[0].sort()
+                    else:
+                        top.children[0].number_words()
         if not allow_word_changes and top.children[0].tree().words() != before:
             raise Refused("words")
     return top.children[0].tree()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sapwood.trees.formats.gaps import positions
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.normalise import cut_function_tag
 from sapwood.trees.search.patterns import And, Clause, Not, Optional, Pattern, PatternNode, Related
@@ -36,18 +37,21 @@ class Spot:
 def spots_of(tree: Tree) -> list[Spot]:
     found: list[Spot] = []
     words = 0
+    places = positions(tree)
 
     def walk(node: Tree, parent: Spot | None) -> Spot:
         nonlocal words
-        spot = Spot(node.label, False, parent, len(found), first=words)
+        spot = Spot(node.label, False, parent, len(found))
         found.append(spot)
         if node.word is not None:
-            spot.children.append(Spot(node.word, True, spot, len(found), first=words, last=words + 1))
+            place = places[words]
+            spot.children.append(Spot(str(node.word), True, spot, len(found), first=place, last=place + 1))
             found.append(spot.children[0])
             words += 1
         for child in node.children:
             spot.children.append(walk(child, spot))
-        spot.last = words
+        spot.first = min(child.first for child in spot.children)
+        spot.last = max(child.last for child in spot.children)
         return spot
 
     walk(tree, None)
@@ -142,17 +146,23 @@ class SlowMatcher:
 
     def related(self, clause: Related, x: Spot) -> list[Spot]:
         if clause.path is None:
-            found = [y for y in self.spots if related(clause.relation, x, y, self.heads)]
+            found = [y for y in self._sorted(clause) if related(clause.relation, x, y, self.heads)]
             return found[::-1] if clause.relation in _BACKWARDS else found
         reached: list[Spot] = []
         waiting = [x]
         for here in waiting:
-            for y in self.spots:
+            for y in self._sorted(clause):
                 if _follows(clause.relation[0], here, y) and not any(y is one for one in reached):
                     reached.append(y)
                     if any(True for _ in self._of(clause.path, y, {}, ())):
                         waiting.append(y)
         return reached
+
+    def _sorted(self, clause: Related) -> list[Spot]:
+        """Return all nodes in the order in which they are tried."""
+        if clause.relation[0] in ".,":
+            return sorted(self.spots, key=lambda spot: (spot.first, spot.number))
+        return self.spots
 
     def _of(self, part: PatternNode | Clause, spot: Spot, chosen, refused):
         if isinstance(part, PatternNode):

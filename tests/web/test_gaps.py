@@ -38,7 +38,11 @@ def test_parses_say_that_they_have_gaps(served):
     assert "gaps" not in second
     status, found = served.post("/api/k-best", {**sentences, "count": 1})
     assert [one["alternatives"][0].get("gaps") for one in found["results"]] == [True, None]
-    assert served.post("/api/sample", {**sentences, "count": 1})[0] == 200
+    status, found = served.post("/api/sample", {**sentences, "count": 20})
+    first, second = found["results"]
+    assert first["gaps"] == [tree == ROOTED for tree in first["trees"]]
+    assert any(first["gaps"])
+    assert "gaps" not in second
 
 
 def test_the_treebank_is_compared(served):

@@ -6,6 +6,7 @@
 // that all names are bound. Recursion is as deep as the pattern.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -204,6 +205,26 @@ struct PatternTable {
     Index n_names = 0, n_variables = 0;
 };
 
+// Places of the words of each node of a tree whose words are not in the order of its leaves: the words before its first one,
+// and those up to its last one. `by_first` has the nodes in the order of their first words, parents before children.
+struct WordOrder {
+    std::vector<int32_t> first, last, by_first;
+
+    void load(const int64_t *first_words, const int64_t *last_words, Index size) {
+        first.resize(static_cast<std::size_t>(size));
+        last.resize(first.size());
+        by_first.resize(first.size());
+        for (Index node = 0; node < size; ++node) {
+            first[static_cast<std::size_t>(node)] = static_cast<int32_t>(first_words[node] - first_words[0]);
+            last[static_cast<std::size_t>(node)] = static_cast<int32_t>(last_words[node] - first_words[0]);
+            by_first[static_cast<std::size_t>(node)] = static_cast<int32_t>(node);
+        }
+        std::stable_sort(by_first.begin(), by_first.end(), [this](int32_t one, int32_t other) {
+            return first[static_cast<std::size_t>(one)] < first[static_cast<std::size_t>(other)];
+        });
+    }
+};
+
 class PatternMatcher {
   public:
     // Raised when a match takes more than `most_steps` steps.
@@ -218,9 +239,10 @@ class PatternMatcher {
     std::vector<int32_t> names, variables;
 
     // Match in this tree from now on. `held`, if given, has the truth of pure parts, and bounds of others, at each node: a row
-    // per part, `stride` apart.
-    void enter(const LinkedTree &tree, const uint8_t *held = nullptr, Index stride = 0) {
+    // per part, `stride` apart. `order` is given if the words are not in the order of the leaves.
+    void enter(const LinkedTree &tree, const uint8_t *held = nullptr, Index stride = 0, const WordOrder *order = nullptr) {
         tree_ = &tree;
+        order_ = order;
         held_ = held;
         stride_ = stride;
         steps_ = 0;
@@ -482,11 +504,13 @@ class PatternMatcher {
             case just_after:
                 return each_previous(node, visit);
             case before:
+                if (order_) return each_later(node, false, visit);
                 for (int32_t other = tree.following_subtree(node, tree.root); other != no_node;
                      other = tree.following(other, tree.root))
                     if (visit(other)) return true;
                 return false;
             case after:
+                if (order_) return each_earlier(node, visit);
                 // Backwards: the last nodes below earlier sisters of the node and of those above it.
                 for (int32_t above = node; above != tree.root; above = tree.parents[at(above)])
                     for (int32_t before_it = tree.previous[at(above)]; before_it != no_node;
@@ -519,6 +543,7 @@ class PatternMatcher {
 
     // The nodes that begin right after a node, outermost first.
     template <class Visit> bool each_next(int32_t node, Visit &visit) {
+        if (order_) return each_later(node, true, visit);
         const LinkedTree &tree = *tree_;
         for (int32_t other = tree.following_subtree(node, tree.root); other != no_node;
              other = tree.first[LinkedTree::at(other)])
@@ -528,11 +553,38 @@ class PatternMatcher {
 
     // The nodes that end right before a node, outermost first.
     template <class Visit> bool each_previous(int32_t node, Visit &visit) {
+        if (order_) {
+            const int32_t begin = order_->first[LinkedTree::at(node)];
+            for (const int32_t other : order_->by_first)
+                if (step(), order_->last[LinkedTree::at(other)] == begin && visit(other)) return true;
+            return false;
+        }
         const LinkedTree &tree = *tree_;
         while (node != tree.root && tree.is_first(node)) node = tree.parents[LinkedTree::at(node)];
         if (node == tree.root) return false;
         for (int32_t other = tree.previous[LinkedTree::at(node)]; other != no_node; other = tree.last[LinkedTree::at(other)])
             if (visit(other)) return true;
+        return false;
+    }
+
+    // The nodes that begin after the last word of a node, or right after it, in the order of their first words.
+    template <class Visit> bool each_later(int32_t node, bool only_next, Visit &visit) {
+        const WordOrder &order = *order_;
+        const int32_t end = order.last[LinkedTree::at(node)];
+        auto at = std::lower_bound(order.by_first.begin(), order.by_first.end(), end, [&order](int32_t other, int32_t place) {
+            return order.first[LinkedTree::at(other)] < place;
+        });
+        for (; at != order.by_first.end() && !(only_next && order.first[LinkedTree::at(*at)] > end); ++at)
+            if (visit(*at)) return true;
+        return false;
+    }
+
+    // The nodes that end before the first word of a node, backwards.
+    template <class Visit> bool each_earlier(int32_t node, Visit &visit) {
+        const WordOrder &order = *order_;
+        const int32_t begin = order.first[LinkedTree::at(node)];
+        for (auto at = order.by_first.rbegin(); at != order.by_first.rend(); ++at)
+            if (step(), order.last[LinkedTree::at(*at)] <= begin && visit(*at)) return true;
         return false;
     }
 
@@ -588,6 +640,7 @@ class PatternMatcher {
     const int64_t most_steps_;
     int64_t steps_ = 0, version_ = 0;
     const LinkedTree *tree_ = nullptr;
+    const WordOrder *order_ = nullptr;
     const uint8_t *held_ = nullptr;
     Index stride_ = 0;
     std::vector<std::vector<int64_t>> known_;

@@ -2,6 +2,9 @@
 //
 // Each rule visits the nodes of a tree in preorder. Where its pattern matches, its operations are applied, until it matches no
 // longer there; after the last node it begins again, until a whole pass finds no match. Then the next rule's turn comes.
+//
+// In trees with gaps, words keep their places, so operations add no words, and children are sorted by their first words after
+// each match.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -484,8 +487,10 @@ class TreeEditor {
 struct Columns {
     std::vector<int32_t> symbols, parents, ends;
     std::vector<int64_t> begins{0};
+    // The position of each word, in trees with gaps.
+    std::vector<int64_t> positions;
 
-    void add(const LinkedTree &tree, std::vector<int32_t> &places) {
+    void add(const LinkedTree &tree, std::vector<int32_t> &places, const WordOrder *order) {
         const auto begin = static_cast<int32_t>(symbols.size());
         places.resize(static_cast<std::size_t>(tree.size()));
         for (int32_t node = tree.root; node != no_node; node = tree.following(node, tree.root)) {
@@ -493,6 +498,7 @@ struct Columns {
             symbols.push_back(tree.symbols[LinkedTree::at(node)]);
             parents.push_back(node == tree.root ? -1 : places[LinkedTree::at(tree.parents[LinkedTree::at(node)])]);
             ends.push_back(static_cast<int32_t>(symbols.size()));
+            if (order && tree.first[LinkedTree::at(node)] == no_node) positions.push_back(order->first[LinkedTree::at(node)]);
         }
         for (auto node = static_cast<int32_t>(symbols.size()) - 1; node > begin; --node) {
             int32_t &end = ends[LinkedTree::at(parents[LinkedTree::at(node)])];
@@ -508,6 +514,72 @@ std::vector<int32_t> words_of(const LinkedTree &tree) {
         if (tree.first[LinkedTree::at(node)] == no_node) words.push_back(tree.symbols[LinkedTree::at(node)]);
     return words;
 }
+
+// Numbers of the words of a tree with gaps, from 0; its nodes are sorted by them.
+class WordPlaces {
+  public:
+    WordOrder order;
+
+    // `positions` are those of the words, in the order of the nodes.
+    void load(LinkedTree &tree, const int64_t *positions) {
+        places_.assign(static_cast<std::size_t>(tree.size()), -1);
+        Index word = 0;
+        for (int32_t node = 0; node < tree.size(); ++node)
+            if (tree.first[LinkedTree::at(node)] == no_node) places_[LinkedTree::at(node)] = positions[word++];
+        sort(tree);
+    }
+
+    // Number the words that are left, and sort children by their first words.
+    void sort(LinkedTree &tree) {
+        nodes_.clear();
+        words_.clear();
+        for (int32_t node = tree.root; node != no_node; node = tree.following(node, tree.root)) {
+            nodes_.push_back(node);
+            if (tree.first[LinkedTree::at(node)] == no_node) words_.push_back(node);
+        }
+        std::sort(words_.begin(), words_.end(),
+                  [this](int32_t one, int32_t other) { return places_[LinkedTree::at(one)] < places_[LinkedTree::at(other)]; });
+        order.first.assign(static_cast<std::size_t>(tree.size()), static_cast<int32_t>(words_.size()));
+        order.last.assign(static_cast<std::size_t>(tree.size()), 0);
+        for (std::size_t number = 0; number < words_.size(); ++number) {
+            order.first[LinkedTree::at(words_[number])] = static_cast<int32_t>(number);
+            order.last[LinkedTree::at(words_[number])] = static_cast<int32_t>(number) + 1;
+        }
+        const auto sooner = [this](int32_t one, int32_t other) {
+            return order.first[LinkedTree::at(one)] < order.first[LinkedTree::at(other)];
+        };
+        for (auto at = nodes_.rbegin(); at != nodes_.rend(); ++at) {
+            const int32_t node = *at;
+            children_.clear();
+            for (int32_t child = tree.first[LinkedTree::at(node)]; child != no_node; child = tree.next[LinkedTree::at(child)]) {
+                children_.push_back(child);
+                order.first[LinkedTree::at(node)] =
+                    std::min(order.first[LinkedTree::at(node)], order.first[LinkedTree::at(child)]);
+                order.last[LinkedTree::at(node)] =
+                    std::max(order.last[LinkedTree::at(node)], order.last[LinkedTree::at(child)]);
+            }
+            if (std::is_sorted(children_.begin(), children_.end(), sooner)) continue;
+            std::sort(children_.begin(), children_.end(), sooner);
+            for (const int32_t child : children_) {
+                tree.unlink(child);
+                tree.append(child, node);
+            }
+        }
+        order.by_first.clear();
+        for (int32_t node = tree.root; node != no_node; node = tree.following(node, tree.root)) order.by_first.push_back(node);
+        std::stable_sort(order.by_first.begin(), order.by_first.end(), sooner);
+    }
+
+    std::vector<int32_t> words_of(const LinkedTree &tree) const {
+        std::vector<int32_t> words;
+        for (const int32_t node : words_) words.push_back(tree.symbols[LinkedTree::at(node)]);
+        return words;
+    }
+
+  private:
+    std::vector<int64_t> places_;
+    std::vector<int32_t> nodes_, words_, children_;
+};
 
 class Rewriter {
   public:
@@ -527,6 +599,8 @@ class Rewriter {
     }
 
     TreeEditor editor;
+    // The places of words, if there are gaps.
+    std::optional<WordPlaces> places;
     // Applications of each rule so far, and the rule at work.
     std::vector<int64_t> rewrites;
     Index rule = 0;
@@ -538,7 +612,7 @@ class Rewriter {
         std::vector<int32_t> before;
         for (rule = 0; rule < static_cast<Index>(matchers_.size()); ++rule) {
             PatternMatcher &matcher = matchers_[static_cast<std::size_t>(rule)];
-            matcher.enter(editor.tree);
+            matcher.enter(editor.tree, nullptr, 0, places ? &places->order : nullptr);
             editor.visited = 0;
             const int64_t done = run_rule(matcher, before, total == 0);
             spellings_.work(matcher.steps() + editor.visited);
@@ -563,17 +637,23 @@ class Rewriter {
                 while (tree.attached[LinkedTree::at(node)] && matches(matcher, node)) {
                     if (++total > most) throw Refused{endless, -1, -1};
                     if (tree.size() > most_nodes) throw Refused{too_many_nodes, -1, -1};
-                    if (untouched && total == 1 && !allow_word_changes_) before = words_of(tree);
+                    if (untouched && total == 1 && !allow_word_changes_) before = words();
                     editor.apply(first, last, matcher.names, matcher.variables);
+                    if (places) {
+                        places->sort(tree);
+                        editor.visited += tree.size();
+                    }
                     matcher.change();
                     if (editor.visited > most_steps_) throw Refused{too_many_steps, -1, -1};
                     again = true;
                 }
             }
         }
-        if (total > 0 && !allow_word_changes_ && words_of(tree) != before) throw Refused{words_changed, -1, -1};
+        if (total > 0 && !allow_word_changes_ && words() != before) throw Refused{words_changed, -1, -1};
         return total;
     }
+
+    std::vector<int32_t> words() const { return places ? places->words_of(editor.tree) : words_of(editor.tree); }
 
     bool matches(PatternMatcher &matcher, int32_t node) const {
         try {
@@ -593,7 +673,8 @@ class Rewriter {
 
 // Return the rewritten trees as columns: symbols (words and labels made anew are numbered behind the others), parents, ends,
 // begins; how often each tree and each rule was rewritten; the new spellings (a list of pairs: bytes, whether it is a word);
-// and what went wrong, if anything: tree, rule, operation, reason, label or word.
+// what went wrong, if anything: tree, rule, operation, reason, label or word; and the positions of words. `positions` has those
+// of the words of all trees, or nothing if words are in the order of the leaves.
 nb::tuple rewrite_trees(Vector<const int64_t> part_bounds, Vector<const int64_t> list_bounds,
                         Vector<const int64_t> operation_bounds, Vector<const int64_t> name_counts,
                         Vector<const int64_t> variable_counts, Matrix<const int32_t> parts, Vector<const int32_t> lists,
@@ -601,7 +682,8 @@ nb::tuple rewrite_trees(Vector<const int64_t> part_bounds, Vector<const int64_t>
                         Vector<const int64_t> text_bounds, Matrix<const int32_t> pieces, Vector<const int64_t> tree_bounds,
                         Matrix<const int32_t> tree_nodes, nb::list constants, Index n_spellings, Index n_labels,
                         nb::object oracle, Vector<const int32_t> symbols, Vector<const int32_t> parents,
-                        Vector<const int64_t> begins, int64_t most_rewrites, int64_t most_steps, bool allow_word_changes) {
+                        Vector<const int64_t> begins, Vector<const int64_t> positions, int64_t most_rewrites,
+                        int64_t most_steps, bool allow_word_changes) {
     check_shape("parts", parts, any_size, part_columns);
     check_shape("operations", operations, any_size, operation_columns);
     std::vector<std::string> texts;
@@ -617,22 +699,30 @@ nb::tuple rewrite_trees(Vector<const int64_t> part_bounds, Vector<const int64_t>
                           std::move(texts), spellings, most_rewrites, most_steps, allow_word_changes);
         rewriter.rewrites = per_rule;
         std::vector<int32_t> places;
+        Index word = 0;
+        if (positions.size() > 0) rewriter.places.emplace();
         for (Index t = 0; t + 1 < begins.size(); ++t) {
             rewriter.editor.tree.load(symbols.data, parents.data, begins[t], begins[t + 1]);
+            if (rewriter.places) {
+                LinkedTree &tree = rewriter.editor.tree;
+                rewriter.places->load(tree, &positions[word]);
+                word += static_cast<Index>(rewriter.places->words_of(tree).size());
+            }
             try {
                 per_tree.push_back(rewriter.run());
             } catch (const Refused &refused) {
                 problem = {t, rewriter.rule, refused.operation, refused.refusal, refused.symbol};
                 break;
             }
-            columns.add(rewriter.editor.tree, places);
+            columns.add(rewriter.editor.tree, places, rewriter.places ? &rewriter.places->order : nullptr);
         }
         per_rule = rewriter.rewrites;
     }
     nb::list made;
     for (const auto &[text, word] : spellings.made()) made.append(nb::make_tuple(Spellings::as_bytes(text), word));
     return nb::make_tuple(to_array(columns.symbols), to_array(columns.parents), to_array(columns.ends),
-                          to_array(columns.begins), to_array(per_tree), to_array(per_rule), made, to_array(problem));
+                          to_array(columns.begins), to_array(per_tree), to_array(per_rule), made, to_array(problem),
+                          to_array(columns.positions));
 }
 
 }  // namespace
@@ -641,7 +731,7 @@ void bind_tree_rewriter(nb::module_ &module) {
     module.def("rewrite_trees", &rewrite_trees, "part_bounds"_a, "list_bounds"_a, "operation_bounds"_a, "name_counts"_a,
                "variable_counts"_a, "parts"_a, "lists"_a, "operations"_a, "operation_lists"_a, "text_bounds"_a, "pieces"_a,
                "tree_bounds"_a, "tree_nodes"_a, "constants"_a, "n_spellings"_a, "n_labels"_a, "oracle"_a, "symbols"_a,
-               "parents"_a, "begins"_a, "most_rewrites"_a, "most_steps"_a, "allow_word_changes"_a);
+               "parents"_a, "begins"_a, "positions"_a, "most_rewrites"_a, "most_steps"_a, "allow_word_changes"_a);
 }
 
 }  // namespace sapwood

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sapwood.annotation.journal import TIME_FORMAT, Journal, JournalEntry
+from sapwood.annotation.proposals import parse_in_parts
 from sapwood.plots.pictures import COLOURS, save_picture
 from sapwood.runtime.progress import Progress, Silent, track
 
@@ -161,7 +162,7 @@ def expected_f1(
     root = parser.grammar.transform.root
     watched = track(parser.map(_phrases, sentences), progress or Silent(), "parsing", len(sentences), "sentences")
     for tree, posterior in watched:
-        spans = [span for number, span in enumerate(tree.spans()) if number or span[2] != root] if tree else []
+        spans = [span for number, span in enumerate(tree.spans()) if number or span[2] != root]
         right += sum(min(posterior.get(span, 0.0), 1.0) for span in spans)
         predicted += len(spans)
         gold += sum(posterior.values())
@@ -170,7 +171,7 @@ def expected_f1(
 
 def _phrases(parser: Parser, words: Sequence[str]) -> tuple[Any, dict[tuple[int, int, str], float]]:
     """Return the parser's tree, and the posteriors of all phrases."""
-    tree = parser.parse_one(words, check_tokens=False).tree
+    tree = parse_in_parts(parser, words)
     tags, root = parser.tags, parser.grammar.transform.root
     found = {
         (one.start, one.end, one.label): one.probability

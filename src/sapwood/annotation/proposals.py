@@ -8,6 +8,9 @@ is the tree of the phrases that are probable under less of it (`sapwood.annotati
 is confirmed is in the proposal**; if there is no parse at all, the tree stays as it is.
 
 Without a parser, proposals are right-branching, under the label `X`.
+
+Annotations have no gaps. A parser of trees with gaps proposes their parts, `VP*` for each block of a phrase `VP`
+(`sapwood.trees.formats.gaps`).
 """
 
 from __future__ import annotations
@@ -22,9 +25,11 @@ from typing import NamedTuple, Protocol
 from sapwood.annotation.expected_tree import expected_tree
 from sapwood.annotation.state import Annotation, Mark, MarkedNode, cross, is_confirmed, nest
 from sapwood.errors import NoParse, OutOfMemory, TimedOut
+from sapwood.inference.chart.compiled_model import Sentence
 from sapwood.inference.constraints import Phrase, Requirement, Subtree
 from sapwood.inference.parser import Parser
 from sapwood.inference.result import Marginal
+from sapwood.trees.formats.gaps import split_gaps
 from sapwood.trees.normalise import cut_function_tag
 from sapwood.trees.tree import Tree
 
@@ -87,8 +92,7 @@ class ParserProposer:
 
     def start(self, words: Sequence[str]) -> Annotation:
         """Return the best parse."""
-        tree = self.parser.parse_one(words, check_tokens=False).tree
-        assert tree is not None
+        tree = parse_in_parts(self.parser, words)
         return Annotation.proposed(rooted(tree, self.parser.grammar.transform.root))
 
     def propose(self, annotation: Annotation) -> ProposedAnnotation:
@@ -99,7 +103,7 @@ class ParserProposer:
             try:
                 tree = None
                 if number == 0:
-                    tree = self.parser.parse_one(tokens, phrases=required, check_tokens=False).tree
+                    tree = parse_in_parts(self.parser, tokens, required)
                 phrases = self.parser.posteriors(tokens, phrases=required, least=_LEAST)
             except NoParse:
                 continue
@@ -130,7 +134,7 @@ class ParserProposer:
                 best = self.parser.k_best(tokens, count + 1, phrases=required)
             except (OutOfMemory, TimedOut):
                 break
-            imposed = [self._impose(annotation, tree) for tree, _ in best]
+            imposed = [self._impose(annotation, _in_parts(tree)) for tree, _ in best]
             trees = [one.tree for one in imposed if one is not None and one.tree != annotation.tree]
             if trees:
                 return list(dict.fromkeys(trees))[:count]
@@ -274,6 +278,17 @@ class RightBranching:
     def alternatives(self, annotation: Annotation, count: int) -> list[Tree]:  # noqa: ARG002
         """Return nothing: there is only one such tree."""
         return []
+
+
+def parse_in_parts(parser: Parser, sentence: Sentence, phrases: Sequence[Requirement] = ()) -> Tree:
+    """Return the best parse, with phrases with gaps split into parts."""
+    tree = parser.parse_one(sentence, phrases=phrases, check_tokens=False).tree
+    assert tree is not None
+    return _in_parts(tree)
+
+
+def _in_parts(tree: Tree) -> Tree:
+    return split_gaps(tree) if tree.has_gaps else tree
 
 
 def rooted(tree: Tree, *roots: str) -> Tree:

@@ -30,7 +30,7 @@ from sapwood.evaluate.result import LabelScore
 from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.runtime.tables import format_table
 from sapwood.storage.files import name_of, read_lines
-from sapwood.trees.formats.gaps import split_gaps
+from sapwood.trees.formats.gaps import Gaps, split_gaps
 from sapwood.trees.formats.registry import InputFormat, locate_trees
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.partial import UNKNOWN, PartialTree
@@ -287,6 +287,7 @@ def compare_annotators(
     format: InputFormat = "auto",
     normaliser: Normaliser | None = None,
     agreed: bool = False,
+    gaps: Gaps = "keep",
     progress: Progress | None = None,
 ) -> AgreementResult:
     """Measure the agreement of two files of trees over the same sentences, in the same order.
@@ -299,10 +300,12 @@ def compare_annotators(
         Format of both files.
     normaliser
         Cleans trees before they are compared; None: no cleaning.
+    gaps
+        Treatment of phrases with gaps, as for `sapwood.read_trees`.
     agreed, progress
         As for `measure_agreement`.
     """
-    sides = [list(locate_trees(read_lines(path), source=name_of(path), format=format)) for path in (a, b)]
+    sides = [list(locate_trees(read_lines(path), source=name_of(path), format=format, gaps=gaps)) for path in (a, b)]
     names = [name_of(path) for path in (a, b)]
     if len(sides[0]) != len(sides[1]):
         alone = place_of_first_alone(*zip(names, sides, strict=True))

@@ -43,7 +43,7 @@ from sapwood.inference.span_scorer import EncoderSource
 from sapwood.model.installed import default_model_path
 from sapwood.model.parser_model import ParserModel, Sources
 from sapwood.runtime.executor import Executor, Handle, Threads
-from sapwood.trees.formats.gaps import find_partners, lacks_partners
+from sapwood.trees.formats.gaps import drop_single_parts, find_partners, lacks_partners
 from sapwood.trees.heads.learned import LEARNED
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.punctuation import is_punctuation
@@ -438,6 +438,8 @@ class Parser:
         parts = self.grammar.transform.invert_parts(tree)
         if self.grammar.transform.gaps and lacks_partners(parts):
             parts = find_partners(parts, chart.label_posteriors())
+            # Parts that are required stay, as phrases of their own.
+            parts = parts if phrases else drop_single_parts(parts)
         marginals = marginals_of(parts, chart.label_posteriors()) if self.marginals else None
         best = self._k_best(chart, words, self.alternatives) if self.alternatives else None
         score = known_log_probability(chart.log_probability)

@@ -4,6 +4,7 @@ All rows and columns are kept, in order, and new columns are appended. A cell is
 or a list of words, and gets
 
     tree              brackets, or null if there are no words
+    gaps              whether the tree has gaps, and is in discbracket; only for models of trees with gaps
     log_probability   natural logarithm, or null
     status            as in `ParseResult`
 
@@ -129,6 +130,9 @@ class ColumnParser:
         if "marginals" in value:
             names = ("start", "end", "label", "probability")
             value["marginals"] = [dict(zip(names, one, strict=True)) for one in value["marginals"]]
+        if self.parser.grammar.transform.gaps:
+            for one in (value, *value.get("alternatives", [])):
+                one.setdefault("gaps", False)
         for name in self._fields():
             value.setdefault(name, [])
         return value
@@ -136,11 +140,12 @@ class ColumnParser:
     def _fields(self) -> dict[str, Any]:
         """Return the names and types of the fields of a parsed sentence."""
         fields: dict[str, Any] = {"words": ["string"], "offsets": [["int32"]]}
-        fields |= {"tree": "string", "log_probability": "float64", "status": "string"}
+        gaps = {"gaps": "bool"} if self.parser.grammar.transform.gaps else {}
+        fields |= {"tree": "string", **gaps, "log_probability": "float64", "status": "string"}
         if self.parser.marginals:
             fields["marginals"] = [{"start": "int32", "end": "int32", "label": "string", "probability": "float64"}]
         if self.parser.alternatives:
-            fields["alternatives"] = [{"tree": "string", "log_probability": "float64"}]
+            fields["alternatives"] = [{"tree": "string", **gaps, "log_probability": "float64"}]
         return fields
 
     def schema(self) -> pa.Schema:

@@ -30,7 +30,8 @@ def to_pandas(
     results
         One result, or several.
     rows
-        `sentences`: number (from 0), text, number of words, tree in brackets, log probability and status of each.
+        `sentences`: number (from 0), text, number of words, tree in brackets, log probability and status of each. If
+        any tree has gaps, `gaps` tells which, and these are in discbracket.
         `phrases`: the number of the sentence, and the attributes of `ParsedPhrase`.
     labels, heads
         For phrases: their labels (default: all) and the head rules, as for `ParseResult.phrases`.
@@ -55,6 +56,7 @@ def to_pandas(
         raise UsageError("data frames need the package pandas (pip install pandas)") from None
     given = [results] if isinstance(results, ParseResult) else results
     found: list[tuple[Any, ...]] = []
+    gaps: list[bool] = []
     for number, result in enumerate(given):
         if rows == "phrases":
             found += ((number, *phrase) for phrase in result.phrases(*wanted, heads=heads))
@@ -62,5 +64,9 @@ def to_pandas(
             tree = None if result.tree is None else str(result.tree)
             text = " ".join(result.words)
             found.append((number, text, len(result.words), tree, result.log_probability, result.status))
+            gaps.append(result.tree is not None and result.tree.has_gaps)
     columns = _SENTENCES if rows == "sentences" else ("sentence", *ParsedPhrase._fields)
-    return pandas.DataFrame(found, columns=list(columns))
+    frame = pandas.DataFrame(found, columns=list(columns))
+    if any(gaps):
+        frame.insert(frame.columns.get_loc("tree") + 1, "gaps", gaps)
+    return frame

@@ -127,7 +127,11 @@ def hit_lines(hits: Iterable[Hit], with_place: bool = False) -> Iterator[str]:
         waiting = iter(group)
         while some := list(islice(waiting, _BLOCK)):
             gaps = table.positions is not None
-            lines = [str(hit.tree()) for hit in some] if gaps else _brackets(table, [hit.root for hit in some])
+            lines = (
+                [table.format_tree(hit.tree()) for hit in some]
+                if gaps
+                else _brackets(table, [hit.root for hit in some])
+            )
             for hit, line in zip(some, lines, strict=True):
                 place = hit.place
                 yield f"{place['file']}:{place['line']}: {line}" if with_place else line

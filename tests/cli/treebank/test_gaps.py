@@ -6,6 +6,11 @@ import json
 
 import pytest
 
+from sapwood.annotation.project import Project
+from sapwood.errors import InputError
+from sapwood.trees.formats.registry import read_trees
+from sapwood.trees.tree import Tree
+
 LINE = "(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John))"
 # Questions with a gap, and sentences without.
 TREEBANK = [LINE, "(S (NP 0=John) (VP (VB 1=is) (JJ 2=rich)))", "(S (VP (VB 0=is) (JJ 2=old)) (NP 1=Mary))"] * 4
@@ -85,6 +90,37 @@ def test_other_outputs_of_a_parse(files, run):
     assert phrases[1].endswith("is ... rich")
 
 
+def test_all_commands_follow_the_option(files, run, tmp_path):
+    """What closes gaps, or refuses them, does so in every command that has the option."""
+    few = tmp_path / "few.dbr"
+    few.write_text("\n".join(TREEBANK[:2]) + "\n", encoding="utf-8")
+    assert "VP*" in run("check", few).out
+    assert "VP*" not in run("check", few, "--gaps", "close").out
+    closed = tmp_path / "closed.mrg"
+    assert run("convert", files / "x.dbr", "--gaps", "close", "-o", closed).code == 0
+    agree = json.loads(run("agree", files / "x.dbr", closed, "--json").out)
+    assert agree["equal"] < agree["sentences"]
+    agree = json.loads(run("agree", files / "x.dbr", closed, "--gaps", "close", "--json").out)
+    assert agree["equal"] == agree["sentences"]
+
+
+def test_hits_of_a_treebank_with_gaps_are_all_in_discbracket(files, run, tmp_path):
+    """Trees without gaps, too: a file of both would be read as brackets, if such a tree comes first."""
+    plain = tmp_path / "plain.dbr"
+    plain.write_text("\n".join(reversed(TREEBANK[:2])) + "\n", encoding="utf-8")
+    found = tmp_path / "found.txt"
+    found.write_text(run("search", "S", plain).out, encoding="utf-8")
+    assert found.read_text(encoding="utf-8").splitlines() == TREEBANK[1::-1]
+    assert [tree.has_gaps for tree in read_trees(found)] == [False, True]
+
+
+def test_annotation_refuses_gaps_and_takes_parts(files, tmp_path):
+    with pytest.raises(InputError, match="--gaps split"):
+        Project.create(tmp_path / "one", drafts=[Tree.parse(LINE, format="discbracket")])
+    Project.create(tmp_path / "two", drafts=list(read_trees(files / "x.dbr", gaps="split")))
+    assert "(VP* (VB is))" in (tmp_path / "two" / "drafts.mrg").read_text(encoding="utf-8")
+
+
 def test_search_follows_dominance_and_precedence(files, run):
     def count(pattern: str, *options: str) -> str:
         return run("search", pattern, files / "x.dbr", "--count", *options).out
@@ -96,9 +132,15 @@ def test_search_follows_dominance_and_precedence(files, run):
     assert count("VB . NP").startswith("8 matches")
     assert count("NP . (JJ > VP)").startswith("8 matches")
     assert count("VP* .. NP", "--gaps", "split").startswith("8 matches")
-    assert "does not apply to trees with gaps" in run("search", "NP=n . (JJ > =n)", files / "x.dbr").err
+    # Names, too: the word after the subject belongs to the phrase around it.
+    assert count("VP=v < (VB . (NP=n . (JJ > =v)))").startswith("8 matches")
+    assert count("NP=n . (JJ=j !> NP) : (VP < =j .. =n)").startswith("0 matches")
     rules = files / "rules.txt"
     rules.write_text("VP=v < VB\n\nrelabel v XP\n", encoding="utf-8")
+    done = run("rewrite", rules, files / "x.dbr")
+    assert done.out.splitlines() == [line.replace("VP", "XP") for line in TREEBANK]
+    assert run("rewrite", rules, files / "x.dbr", "--to", "brackets").code == 3
+    rules.write_text("VP=v < VB\n\ninsert (A a) $+ v\n", encoding="utf-8")
     refused = run("rewrite", rules, files / "x.dbr")
     assert (refused.code, "--gaps split" in refused.err) == (3, True)
     lines = run("search", "VP < JJ", files / "x.dbr", "--json").out.splitlines()

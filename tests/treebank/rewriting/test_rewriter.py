@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import sapwood
 from helpers.effort import examples
+from helpers.gap_trees import gap_trees
 from helpers.strategies import deep, trees, wide
 from oracles.slow_rewriting import MOST_REWRITES, Refused, slow_rewrite
 from sapwood.errors import InputError, TimedOut, UsageError
@@ -61,6 +62,8 @@ small_trees = trees(
     st.sampled_from(["A", "B", "C", "A-X", "D-1"]), st.sampled_from(["a", "b", "ab", "*-7"]), max_leaves=7
 )
 
+small_gap_trees = gap_trees(labels=("A", "B", "C", "A-X", "D-1"), words=("a", "b", "ab", "*-7"))
+
 
 def usable(text: str, operations: list[str], once: bool) -> str:
     """Return a rule without what its pattern does not name; with `once`, a node is matched once."""
@@ -109,6 +112,42 @@ def test_rules_do_what_their_definitions_say(some, tree, allow):
         assert ("changes the words" in str(error)) == (str(expected) == "words")  # noqa: PT017
         return
     assert found == expected
+
+
+RULES = st.lists(
+    st.tuples(
+        st.sampled_from([*PATTERNS, "A=x .. (B=y !> =x)", "__=x , (B=y !. =x) ?>> C=z"]),
+        st.lists(OPERATIONS, min_size=1, max_size=3),
+        st.sampled_from([True, True, False]),
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+@examples(400)
+@given(RULES, small_gap_trees, st.booleans())
+def test_rules_do_the_same_in_trees_with_gaps(some, tree, allow):
+    some = [(pattern, [one for one in made if not re.match("insert|replace|split|join|.*a\\)", one)], once)
+            for pattern, made, once in some]  # fmt: skip
+    test_rules_do_what_their_definitions_say.hypothesis.inner_test(some, tree, allow)
+
+
+def test_words_of_trees_with_gaps_keep_their_places():
+    tree = Tree.parse("(S (VP (VB 0=is) (JJ 2=rich)) (NP 1=John) (? 3=?))", format="discbracket")
+
+    def rewritten(rules, **options):
+        (found,) = rewrite([tree], rules, **options)
+        return str(found)
+
+    assert rewritten("VP=x\nrelabel x XP") == "(S (XP (VB 0=is) (JJ 2=rich)) (NP 1=John) (? 3=?))"
+    assert rewritten("VP=x\nexcise x x") == "(S (VB is) (NP John) (JJ rich) (? ?))"
+    # A phrase that moves closes a gap, or makes one.
+    assert rewritten("NP=x $- VP=y\nmove x >1 y") == "(S (VP (VB is) (NP John) (JJ rich)) (? ?))"
+    assert rewritten('"?"=x $-- VP=y\nmove x >1 y') == "(S (VP (VB 0=is) (JJ 2=rich) (? 3=?)) (NP 1=John))"
+    assert rewritten("NP=x\nprune x", allow_word_changes=True) == "(S (VP (VB is) (JJ rich)) (? ?))"
+    with pytest.raises(InputError, match=r"<rules>:2: 'insert .* can add words.*--gaps split"):
+        rewritten("NP=x\ninsert (A a) $+ x")
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def test_written_form():
     ]
 
 
-def test_numbers_go_on_from_start_and_roots_become_root():
+def test_numbers_go_on_from_start_and_roots_stay_or_become_root():
     stream = io.StringIO()
     write_export(
         [Tree.parse("(TOP (A a))"), Tree.parse("( (A a))"), Tree.parse("(S (A a))"), Tree("A", word="a")],
@@ -250,7 +250,7 @@ def test_numbers_go_on_from_start_and_roots_become_root():
     text = stream.getvalue()
     assert text.startswith("#FORMAT 3\n#BOS 3\n")
     assert "#EOS 6\n" in text
-    assert list(map(str, parse(text))) == ["(ROOT (A a))", "(ROOT (A a))", "(ROOT (S (A a)))", "(ROOT (A a))"]
+    assert list(map(str, parse(text))) == ["(ROOT (A a))", "(ROOT (A a))", "(S (A a))", "(A a)"]
 
 
 @pytest.mark.parametrize(

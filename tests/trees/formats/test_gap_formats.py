@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.effort import slow
 from helpers.gap_trees import gap_trees
 from helpers.treebank_files import treebank
 from sapwood.errors import InputError, UsageError
@@ -41,18 +42,20 @@ def written(trees: list[Tree], format: str) -> list[Tree]:
 @pytest.mark.parametrize("format", ["discbracket", "export", "tiger"])
 @given(st.lists(gap_trees(), max_size=3))
 def test_what_is_written_is_read_back(format: str, trees: list[Tree]) -> None:
-    rooted = [Tree("ROOT", [tree]) for tree in trees]
-    assert written(rooted, format) == rooted
-    assert list(map(str, written(rooted, format))) == list(map(str, rooted))
+    # Trees with the root of these formats, and with any other.
+    for some in (trees, [Tree("ROOT", [tree]) for tree in trees]):
+        assert written(some, format) == some
+        assert list(map(str, written(some, format))) == list(map(str, some))
 
 
 @pytest.mark.parametrize("format", ["discbracket", "export", "tiger"])
-def test_every_tree_of_alpino(format: str) -> None:
-    trees = list(read_trees(treebank("alpino/dev.dbr.gz"), format="discbracket"))
+@pytest.mark.parametrize("part", ["dev", slow("train")])
+def test_every_tree_of_alpino(format: str, part: str) -> None:
+    lines = [line.rstrip("\n") for _, line in read_lines(treebank(f"alpino/{part}.dbr.gz"))]
+    trees = list(read_trees(treebank(f"alpino/{part}.dbr.gz"), format="discbracket"))
+    assert list(map(format_discbracket, written(trees, format))) == lines
     rooted = [Tree("ROOT", [tree]) for tree in trees]
     assert written(rooted, format) == rooted
-    lines = [line.rstrip("\n") for _, line in read_lines(treebank("alpino/dev.dbr.gz"))]
-    assert list(map(format_discbracket, trees)) == lines
 
 
 @given(gap_trees())

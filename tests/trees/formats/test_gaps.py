@@ -17,8 +17,10 @@ from helpers.treebank_files import treebank
 from sapwood.errors import InputError, UsageError
 from sapwood.trees.formats.gaps import (
     arrange,
+    drop_single_parts,
     find_partners,
     join_gaps,
+    lacks_partners,
     node_blocks,
     phrase_blocks,
     positions,
@@ -173,6 +175,31 @@ def test_parts_alone_find_the_most_probable_partner() -> None:
     mixed = "(S (N* (A a)) (B b) (V* (C c)) (D d) (N* (E e)))"
     assert found(mixed, {(0, 1, "V*"): 0.9}) == mixed
     assert found("(S (A a) (B b))", {(0, 1, "V*"): 0.9}) == "(S (A a) (B b))"
+
+
+def test_parts_alone_are_dropped() -> None:
+    def dropped(text: str) -> str:
+        return str(drop_single_parts(Tree.parse(text)))
+
+    assert dropped("(S (A a) (V* (B b) (N* (C c))))") == "(S (A a) (B b) (C c))"
+    assert dropped("(S (V* (A a)) (B b) (V*2 (C c)) (V* (D d)))") == "(S (V* (A a)) (B b) (C c) (V* (D d)))"
+    # Words whose tags look like parts, and phrases whose labels have stars in pairs, are none.
+    assert dropped("(S (A* a) (V** (B b)))") == "(S (A* a) (V** (B b)))"
+
+
+@given(gap_trees())
+def test_no_parts_of_trees_with_gaps_are_dropped(tree: Tree) -> None:
+    parts = split_gaps(tree)
+    assert drop_single_parts(parts) == parts
+    assert not lacks_partners(parts)
+
+
+@given(gap_trees(labels=("A*", "A*2", "A", "B*", "***")))
+def test_after_dropping_each_part_has_a_partner(tree: Tree) -> None:
+    plain = tree if not tree.is_placed else split_gaps(tree)
+    dropped = drop_single_parts(plain)
+    assert (dropped.words(), dropped.tags()) == (plain.words(), plain.tags())
+    assert not Counter(dropped.spans()) - Counter(plain.spans())
 
 
 @given(gap_trees(), st.integers(0, 1000))

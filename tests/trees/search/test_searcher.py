@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pickle
+import random
 import re
 import warnings
+from itertools import islice
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from helpers.effort import examples
+from helpers.effort import examples, slow
+from helpers.gap_trees import gap_trees, random_gap_tree
 from helpers.strategies import deep, trees, wide
+from helpers.treebank_files import treebank
 from oracles.slow_search import slow_matches, slow_named
 from sapwood.errors import TimedOut, UsageError
+from sapwood.trees.formats.registry import read_trees
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.search import searcher as search_module
 from sapwood.trees.search.patterns import parse_pattern
@@ -21,6 +26,7 @@ from sapwood.trees.search.regex import PatternError
 from sapwood.trees.search.searcher import NodeRef, PatternMatch, Searcher
 from sapwood.trees.search.table import TreeTable
 from sapwood.trees.tree import Tree
+from treebank_search import PATTERNS as TABLE_PATTERNS
 
 HEADS = HeadRules.parse("A right B C\nB left A\n* right")
 RELATIONS = [
@@ -33,6 +39,7 @@ TESTS = ["A", "B", "C", "a", "b", "__", "A|B", "!A", "/[Aa]/", "/^b/i", "@A", "!
 
 tests = st.sampled_from(TESTS)
 small_trees = trees(st.sampled_from(["A", "B", "C", "A-X"]), st.sampled_from(["a", "b"]), max_leaves=8)
+small_gap_trees = gap_trees(labels=("A", "B", "C", "A-X"), words=("a", "b"))
 
 
 def _clauses(nodes: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -65,9 +72,73 @@ def test_patterns_mean_what_their_definitions_say(pattern, some):
     assert Searcher(parsed, heads=HEADS).nodes(table).tolist() == expected
 
 
+@examples(1000)
+@given(patterns, st.lists(small_trees | small_gap_trees, min_size=1, max_size=3))
+def test_patterns_mean_the_same_in_trees_with_gaps(pattern, some):
+    test_patterns_mean_what_their_definitions_say.hypothesis.inner_test(pattern, some)
+
+
+def _random_pattern(rng: random.Random, size: int) -> str:
+    """Return a pattern of at most `size` relations, in some of which names are referred to."""
+    names: list[str] = []
+
+    def node(size: int, positive: bool) -> str:
+        text = rng.choice(TESTS)
+        if names and rng.random() < 0.15:
+            return rng.choice(["=", "~"]) + rng.choice(names)
+        if positive and rng.random() < 0.25:
+            names.append(f"n{len(names)}")
+            text += f"={names[-1]}"
+        for _ in range(min(size, rng.randint(0, 2))):
+            text += f" {clause(size - 1, positive)}"
+        return text
+
+    def clause(size: int, positive: bool) -> str:
+        kind = rng.random()
+        if kind < 0.15 and size > 1:
+            # An alternative sees no names of another one.
+            known = len(names)
+            one = clause(size // 2, False)
+            del names[known:]
+            other = clause(size // 2, False)
+            del names[known:]
+            return f"{rng.choice(['', '!'])}[{one} | {other}]"
+        sign = "!" if kind < 0.35 else "?" if kind < 0.4 else ""
+        return f"{sign}{rng.choice(RELATIONS)} ({node(size - 1, positive and not sign)})"
+
+    return node(size, True)
+
+
+@pytest.mark.parametrize("first", [0, *map(slow, range(200, 10_000, 200))])
+def test_ten_thousand_random_patterns(first: int) -> None:
+    differences = []
+    for seed in range(first, first + 200):
+        rng = random.Random(seed)
+        pattern = parse_pattern(_random_pattern(rng, 4))
+        some = [random_gap_tree(rng, rng.randint(2, 7), ("A", "B", "C", "A-X"), ("a", "b")) for _ in range(3)]
+        table = TreeTable.from_trees(some)
+        found = Searcher(pattern, heads=HEADS).nodes(table).tolist()
+        expected = [
+            int(table.begins[number]) + node
+            for number, tree in enumerate(some)
+            for node in sorted(slow_matches(pattern, tree, HEADS))
+        ]
+        if found != expected:
+            differences.append((seed, str(pattern)))
+    assert not differences
+
+
+@pytest.mark.parametrize("pattern", TABLE_PATTERNS)
+def test_patterns_of_the_table_give_the_counts_of_an_enumeration(pattern: str) -> None:
+    trees = list(islice(read_trees(treebank("icepahc/dev.mrg.gz")), 150))
+    trees = [tree for tree in trees if len(tree) <= 20]
+    expected = sum(len(slow_matches(parse_pattern(pattern), tree, HEADS)) for tree in trees)
+    assert Searcher(pattern, heads=HEADS).count(trees).matches == expected
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 @examples(40)
-@given(small_trees)
+@given(small_trees | small_gap_trees)
 def test_each_relation(relation, tree):
     pattern = f"__ {relation} A"
     assert matching_nodes(pattern, tree) == slow_matches(parse_pattern(pattern), tree, HEADS)
@@ -96,12 +167,18 @@ _JOINED = [
     "A <...{ B ; (C=x !< =x) }",
     "__=x <+(A|B) (C=y !$ =x) !<+(A) ~y",
     "A=x .+(__) (B=y !. =x)",
+    "__=x , (__=y ,, (B=z !> =x)) !.. =y",
+    "A=x ,+(!A) (__=y .+(B) =x)",
+    "__=x << (__=y .. (__=z > =x))",
+    "__=x << (__=y !> =x . (__=z > =x))",
+    "__=x << (__=y !> =x , (__=z > =x !$ =y))",
+    "__=x < (__=y ,, (__=z > =x))",
 ]
 
 
 @pytest.mark.parametrize("pattern", _JOINED)
 @examples(40)
-@given(st.lists(small_trees, min_size=1, max_size=3))
+@given(st.lists(small_trees | small_gap_trees, min_size=1, max_size=3))
 def test_what_refers_to_names(pattern, some):
     parsed = parse_pattern(pattern)
     searcher = Searcher(parsed, heads=HEADS)
@@ -114,7 +191,7 @@ def test_what_refers_to_names(pattern, some):
 
 
 @examples(500)
-@given(patterns, tests, st.sampled_from(RELATIONS), st.sampled_from(RELATIONS), small_trees)
+@given(patterns, tests, st.sampled_from(RELATIONS), st.sampled_from(RELATIONS), small_trees | small_gap_trees)
 def test_names_stand_for_nodes_that_fit(inner, test, one, two, tree):
     pattern = parse_pattern(f"{test}=top {one} ({inner} {two} __=low) [ < B=left | << __=right ]")
     table = TreeTable.from_trees([tree])

@@ -57,7 +57,13 @@ def command(
     common.refuse_replacing({"--agreed": agreed}, [a, b])
     cleaned = None if no_normalise else normaliser
     result = compare_annotators(
-        a, b, format=input_format, normaliser=cleaned, agreed=agreed is not None, progress=common.make_progress(quiet)
+        a,
+        b,
+        format=input_format,
+        normaliser=cleaned,
+        agreed=agreed is not None,
+        gaps=common.gaps_option(),
+        progress=common.make_progress(quiet),
     )
     if agreed is not None:
         with open_output(agreed) as stream:

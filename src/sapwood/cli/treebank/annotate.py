@@ -142,7 +142,9 @@ def _prepare(
     after = ProjectSettings(**{**asdict(before), **given})
     parser = None if after.model is None else Parser(find_model(after.model))
     if text is not None or trees is not None or after != before:
-        drafts: list[Tree] = [] if trees is None else list(read_trees(trees, format=input_format))
+        drafts: list[Tree] = (
+            [] if trees is None else list(read_trees(trees, format=input_format, gaps=common.gaps_option()))
+        )
         sentences = [] if text is None else [words for words in _tokenised(text, tokeniser, lines, parser) if words]
         added = Project.create(project, sentences=sentences, drafts=drafts, settings=after)
         for name, count, new in ((text, len(sentences), added[0]), (trees, len(drafts), added[1])):

@@ -115,7 +115,7 @@ def _located(
     for path in paths:
         bad = BadTrees() if skip_bad else None
         name = name_of(path)
-        found = locate_trees(read_lines(path), source=name, format=input_format, on_bad=bad)
+        found = locate_trees(read_lines(path), source=name, format=input_format, on_bad=bad, gaps=common.gaps_option())
         for number, (tree, line) in enumerate(found, 1):
             yield tree, Source(name, number, line)
         if bad is not None and bad.count:

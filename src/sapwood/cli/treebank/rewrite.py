@@ -110,7 +110,7 @@ def command(
             _check(done, rewriter, stream, limit, as_json, progress)
     elif output_format == "brackets":
         with open_output(output) as stream:
-            _report(_write_brackets(done, stream), rewriter, progress)
+            _report(_write_brackets(done, stream, common.was_given(context, "output_format")), rewriter, progress)
     else:
         with tree_output(output, output_format, rewriter.heads) as writer:
 
@@ -132,10 +132,16 @@ def _rewritten(
             yield name_of(path), done
 
 
-def _write_brackets(done: Iterator[tuple[str, RewrittenTrees]], stream: IO[str]) -> Iterator[RewrittenTrees]:
-    """Write trees in brackets, and yield them."""
+def _write_brackets(
+    done: Iterator[tuple[str, RewrittenTrees]], stream: IO[str], only_brackets: bool
+) -> Iterator[RewrittenTrees]:
+    """Write trees in brackets, or, unless these are asked for, in discbracket if some have gaps, and yield them."""
     for _, part in done:
-        stream.write(part.after.to_brackets().decode("utf-8"))
+        if only_brackets or part.after.positions is None:
+            stream.write(part.after.to_brackets().decode("utf-8"))
+        else:
+            trees = map(part.after.tree, range(len(part.after)))
+            stream.writelines(f"{part.after.format_tree(tree)}\n" for tree in trees)
         yield part
 
 

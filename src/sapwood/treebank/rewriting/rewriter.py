@@ -4,13 +4,16 @@ Each rule visits the nodes of a tree from the root, parents before children, lef
 its operations are applied, and again until it matches no longer there. After the last node it begins again, until a
 whole pass finds nothing; then it is the next rule's turn. A rule that goes on for ever is stopped: after 1,000 + 10 n
 rewrites of a tree of n nodes, or when the tree has grown a hundredfold.
+
+In treebanks with gaps, words keep their places in the sentence: a phrase that moves takes its words along to another
+parent, not to another place, and children are in the order of their first words. Rules that may add words are refused.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -114,10 +117,12 @@ class Rewriter:
 
     def tables(self, table: TreeTable, *, workers: Executor = LOCAL, source: str = "") -> Iterator[RewrittenTrees]:
         """Yield the trees of a table after rewriting, block by block; `source` is the name of its file for messages."""
-        if table.positions is not None:
+        if table.positions is not None and (operation := self.rules.first_that_adds_words()) is not None:
+            where = source or "the treebank"
             raise InputError(
-                f"{source}: trees with gaps cannot be rewritten: split the gaps (--gaps split), rewrite the parts, and "
-                "join them again (sapwood convert --gaps join)"
+                f"{self.rules.source}:{operation.line}: {operation.text!r} can add words, and {where} has trees "
+                "with gaps, whose words keep their places: split the gaps (--gaps split), rewrite the parts, "
+                "and join them again (sapwood convert --gaps join)"
             )
         starts = range(0, len(table), _BLOCK)
         parts = (table.part(first, min(first + _BLOCK, len(table))) for first in starts)
@@ -132,11 +137,13 @@ class Rewriter:
         program = self._program
         oracle = RewriteOracle(table.spellings, program.tests, self.heads, self._check)
         oracle.regexes = program.regexes
+        positions = np.zeros(0, dtype=np.int64) if table.positions is None else table.positions
         arguments: list[Any] = [
             *program.arguments(), len(table.spellings), table.n_labels, oracle,
-            table.symbols, table.parents, table.begins, self.max_rewrites or 0, _MOST_STEPS, self.allow_word_changes,
+            table.symbols, table.parents, table.begins, positions, self.max_rewrites or 0, _MOST_STEPS,
+            self.allow_word_changes,
         ]  # fmt: skip
-        symbols, parents, ends, begins, rewrites, uses, made, problem = rewrite_trees(*arguments)
+        symbols, parents, ends, begins, rewrites, uses, made, problem, positions = rewrite_trees(*arguments)
         spelled = [(decode(text), is_word) for text, is_word in made]
         if len(problem):
             raise self._explained(table, source, [text for text, _ in spelled], *problem.tolist())
@@ -152,6 +159,8 @@ class Rewriter:
         after = TreeTable.numbered(
             labels, words, numbers[symbols].astype(np.int32), parents, ends, begins, table.lines, table.first
         )
+        if table.positions is not None:
+            after = replace(after, positions=positions)
         return RewrittenTrees(table, after, rewrites, uses)
 
     def _explained(
@@ -223,8 +232,10 @@ def rewrite(
     """
     rewriter = Rewriter(rules, heads=heads, allow_word_changes=allow_word_changes, max_rewrites=max_rewrites)
     waiting = iter(trees)
-    first = 0
+    first, placed = 0, False
     while some := list(islice(waiting, _TREES)):
-        for done in rewriter.tables(TreeTable.from_trees(some, first=first)):
+        table = TreeTable.from_trees(some, first=first, placed=placed)
+        for done in rewriter.tables(table):
             yield from (done.after.tree(number) for number in range(len(done.after)))
         first += len(some)
+        placed = table.positions is not None

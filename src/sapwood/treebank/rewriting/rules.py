@@ -117,6 +117,14 @@ class Operation:
     regex: Regex | None = field(default=None, compare=False)
     replacement: str = ""
 
+    @property
+    def adds_words(self) -> bool:
+        """Whether the operation can add words, or put several in the place of one."""
+        trees = [item for item in self.items if not isinstance(item, str)]
+        return self.kind in ("insert", "replace", "split", "join") or any(
+            node.is_word for tree in trees for node in tree
+        )
+
     def made_names(self) -> Iterator[str]:
         """Yield the names given to nodes of the operation's trees."""
         for item in self.items:
@@ -173,6 +181,10 @@ class RewriteRules:
 
     rules: tuple[RewriteRule, ...]
     source: str = "<rules>"
+
+    def first_that_adds_words(self) -> Operation | None:
+        """Return the first operation that can add words."""
+        return next((one for rule in self.rules for one in rule.operations if one.adds_words), None)
 
     @classmethod
     def read(cls, path: str | Path) -> RewriteRules:

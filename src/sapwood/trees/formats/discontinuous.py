@@ -29,6 +29,8 @@ NOTHING = "--"
 _HEAD_EDGE = "HD"
 # Root labels that mean "the whole sentence" and are not written as phrases.
 VIRTUAL_ROOTS = frozenset({"", ROOT, "TOP", "VROOT"})
+# Comment on sentences in export and TIGER XML whose tree has another root, so that none is added.
+WITHOUT_ROOT = "without ROOT"
 
 
 class Row(NamedTuple):
@@ -66,6 +68,8 @@ class Graph:
         self.source = source
         self.words: list[Row] = []
         self.phrases: dict[int, Row] = {}
+        # Whether the only node below the root is the whole tree.
+        self.without_root = False
 
     def error(self, problem: str, line: int, text: str = "") -> TreeFormatError:
         """Return an error about this sentence."""
@@ -76,7 +80,11 @@ class Graph:
         return f"#{number}"
 
     def tree(self, gaps: Gaps, functions: bool) -> Tree:
-        """Build the tree of the complete sentence, with `ROOT` at the top."""
+        """Build the tree of the complete sentence, with `ROOT` at the top unless it is marked as a tree without it."""
+        tree = self._rooted(gaps, functions)
+        return tree.children[0] if self.without_root and len(tree.children) == 1 else tree
+
+    def _rooted(self, gaps: Gaps, functions: bool) -> Tree:
         if not self.words:
             raise self.error("no words in it", self.line)
         order = self._order()

@@ -7,7 +7,8 @@ spaces or tabs; pairs of columns after the parent are secondary edges, which are
 follows from its number of columns (odd: 3, even: 4). A line whose first column is `#` and a number
 from 500 up is a phrase; any other first column is a word. Reserved characters are written as codes
 (`sapwood.trees.formats.escapes`), and so is the first character of a word that would be read as a mark.
-Parent 0 is the root: the tree gets a node `ROOT` over all nodes attached there, even if there is only one.
+Parent 0 is the root: the tree gets a node `ROOT` over all nodes attached there, even if there is only one, except after
+`#BOS n %% without ROOT`. Trees with another root are written with this comment, so they are the same when read again.
 
 Phrases may have gaps (`sapwood.trees.formats.gaps`).
 """
@@ -22,7 +23,7 @@ from typing import IO
 from sapwood.errors import TreeFormatError
 from sapwood.storage.files import name_of, read_lines
 from sapwood.trees.formats.brackets import OnBad
-from sapwood.trees.formats.discontinuous import NOTHING, VIRTUAL_ROOTS, Graph, Row
+from sapwood.trees.formats.discontinuous import NOTHING, VIRTUAL_ROOTS, WITHOUT_ROOT, Graph, Row
 from sapwood.trees.formats.escapes import Codes, code
 from sapwood.trees.formats.gaps import Gaps, check_gaps, positions
 from sapwood.trees.tree import Tree
@@ -119,6 +120,7 @@ class _Reader:
         bad_number = len(columns) < 2 or not _NUMBER.fullmatch(columns[1])
         if not bad_number:
             self.sentence = _Sentence(int(columns[1]), number, self.source)
+            self.sentence.without_root = line.partition("%%")[2].strip(" \t") == WITHOUT_ROOT
         if unfinished is not None:
             self.problems.append(unfinished.error("no #EOS before the next #BOS", number, line))
         if table_line:
@@ -234,13 +236,14 @@ def format_export(tree: Tree, number: int) -> str:
     """Return the tree as sentence `number` in export format 3, `#BOS` to `#EOS`, ending in a line feed.
 
     Phrases are numbered from 500, children before their parents. A root labelled `ROOT`, `TOP`,
-    `VROOT` or nothing is the root 0 of the format; any other root is a phrase below it. Labels go
-    into the label column as they are; lemma, morphology and edges are empty (`--`).
+    `VROOT` or nothing is the root 0 of the format; any other root is a node below it, and a comment
+    says so. Labels go into the label column as they are; lemma, morphology and edges are empty (`--`).
     """
     postorder: list[Tree] = []
     tree.fold(lambda node, _: postorder.append(node))
     places = iter(positions(tree))
-    lines = [f"#BOS {number}", *[""] * len(tree)]
+    virtual_root = tree.word is None and tree.label in VIRTUAL_ROOTS
+    lines = [f"#BOS {number}" + ("" if virtual_root else f" %% {WITHOUT_ROOT}"), *[""] * len(tree)]
     phrases: list[str] = []
     # For each finished subtree still without a parent: the index of its line, and which of the two lists holds it.
     waiting: list[tuple[list[str], int]] = []
@@ -250,7 +253,7 @@ def format_export(tree: Tree, number: int) -> str:
             lines[line] = f"{_written(node.word)}\t{_CODES.write(node.label)}\t{NOTHING}\t{NOTHING}\t"
             waiting.append((lines, line))
             continue
-        virtual = node is tree and node.label in VIRTUAL_ROOTS
+        virtual = node is tree and virtual_root
         own = 0 if virtual else _FIRST_NODE + len(phrases)
         count = len(node.children)
         for column, index in waiting[-count:]:

@@ -12,15 +12,18 @@ Two treatments replace a tree with gaps by one without:
 - `split_gaps` splits each phrase with gaps into one node for each of its blocks (Boyd 2007), and `join_gaps` restores
   the tree. The parts of a phrase `VP` are labelled `VP*`; if several phrases `VP` with gaps have the same parent, those
   of the second are `VP*2`, and so on. `join_gaps` goes down from the root, and joins those children of a phrase that
-  have the same mark and label. A part that has no partner, as a parser may predict, becomes a phrase of its own. A `*`
-  in any other label is doubled.
+  have the same mark and label. A part that has no partner becomes a phrase of its own. A `*` in any other label is
+  doubled.
+
+A parser may predict parts without partners. `find_partners` looks for these, and `drop_single_parts` removes the
+others.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -269,11 +272,24 @@ def lacks_partners(tree: Tree) -> bool:
     >>> lacks_partners(Tree.parse("(S (VP* (VB is)) (NP John))"))
     True
     """
-    for node in tree.nodes():
-        parts = Counter(child.label for child in node.children if _is_part(child))
-        if 1 in parts.values():
-            return True
-    return False
+    return bool(_single_parts(tree))
+
+
+def _single_parts(tree: Tree) -> set[int]:
+    """Return the identities of the parts that `join_gaps` joins with no other, in a tree without shared nodes."""
+    found: set[int] = set()
+    # Nodes that are joined, each with its parts.
+    waiting = [[tree]]
+    while waiting:
+        parts: dict[str, list[Tree]] = {}
+        for child in [child for node in waiting.pop() for child in node.children]:
+            if _is_part(child):
+                parts.setdefault(child.label, []).append(child)
+            elif child.word is None:
+                waiting.append([child])
+        found.update(id(some[0]) for some in parts.values() if len(some) == 1)
+        waiting += parts.values()
+    return found
 
 
 def find_partners(tree: Tree, posterior: Mapping[tuple[int, int, str], float], least: float = PARTNER) -> Tree:
@@ -304,19 +320,50 @@ def find_partners(tree: Tree, posterior: Mapping[tuple[int, int, str], float], l
     for candidates in spans.values():
         candidates.sort()
     places = count()
+    tree = _without_shared_nodes(tree)
+    single = _single_parts(tree)
 
     def visit(node: Tree, below: list[_Piece]) -> _Piece:
         if node.word is not None:
             place = next(places)
             return _Piece(place, place + 1, node)
-        parts = Counter(piece.tree.label for piece in below if _is_part(piece.tree))
-        for label in [label for label, number in parts.items() if number == 1]:
+        for label in [child.label for child in node.children if id(child) in single]:
             run = _partner(below, label, spans.get(label, []))
             if run is not None:
                 below[run] = [_phrase(label, below[run])]
         return _Piece(below[0].start, below[-1].end, Tree(node.label, [piece.tree for piece in below]))
 
     return tree.fold(visit).tree
+
+
+def drop_single_parts(tree: Tree) -> Tree:
+    """Return a tree in parts without those that have no partner; their children take their places.
+
+    >>> print(drop_single_parts(Tree.parse("(S (VP* (VB is) (JJ rich)) (NP John))")))
+    (S (VB is) (JJ rich) (NP John))
+    """
+    while single := _single_parts(tree := _without_shared_nodes(tree)):
+        tree = _spliced(tree, single)
+    return tree
+
+
+def _spliced(tree: Tree, dropped: Collection[int]) -> Tree:
+    """Return the tree without the nodes of these identities, with their children in their places."""
+
+    def visit(node: Tree, below: list[Tree]) -> Tree:
+        if node.word is not None:
+            return node
+        pairs = zip(node.children, below, strict=True)
+        return Tree(
+            node.label, [kept for child, made in pairs for kept in (made.children if id(child) in dropped else (made,))]
+        )
+
+    return tree.fold(visit)
+
+
+def _without_shared_nodes(tree: Tree) -> Tree:
+    """Return a copy of the tree in which each node is another object."""
+    return from_preorder([(node.label, node.word, len(node.children)) for node in tree.nodes()])
 
 
 def _is_part(node: Tree) -> bool:

@@ -3,6 +3,7 @@
 A sentence is a graph: `<t id= word= pos=>` for its words, `<nt id= cat=>` for phrases with an `<edge idref= label=>` to
 each child, and `<graph root=>`. Everything else (the head, lemmas, morphology, secondary edges, matches) is ignored. A
 root node `VROOT` is the whole sentence; it becomes a node `ROOT` over all nodes that are attached to it, or to nothing.
+Trees with another root are written with the comment `<!-- without ROOT -->`, so they are the same when read again.
 Phrases may have gaps (`sapwood.trees.formats.gaps`).
 
 The XML is untrusted. It is read as it arrives, by a parser that knows the five predefined entities and character
@@ -20,7 +21,7 @@ from xml.parsers import expat
 
 from sapwood.errors import TreeFormatError
 from sapwood.trees.formats.brackets import OnBad
-from sapwood.trees.formats.discontinuous import NOTHING, VIRTUAL_ROOTS, Graph, Row
+from sapwood.trees.formats.discontinuous import NOTHING, VIRTUAL_ROOTS, WITHOUT_ROOT, Graph, Row
 from sapwood.trees.formats.escapes import Codes
 from sapwood.trees.formats.gaps import Gaps, check_gaps, positions
 from sapwood.trees.tree import Tree
@@ -129,6 +130,7 @@ class _Reader:
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
+        self.parser.CommentHandler = self._comment
         self.parser.StartDoctypeDeclHandler = self._check_doctype
         self.parser.EntityDeclHandler = self._refuse_entity
         self.parser.AttlistDeclHandler = self._refuse_entity
@@ -189,6 +191,10 @@ class _Reader:
             except TreeFormatError as error:
                 self.found.append(error)
                 self.skipping = True
+
+    def _comment(self, text: str) -> None:
+        if self.sentence is not None and text.strip() == WITHOUT_ROOT:
+            self.sentence.without_root = True
 
     def _end(self, kind: str) -> None:
         self.depth -= 1
@@ -267,7 +273,8 @@ def format_tiger(tree: Tree, number: int = 1) -> str:
     """Return the tree as sentence `number` of TIGER XML, `<s>` to `</s>`, ending in a line feed.
 
     Phrases are numbered from 500, or after the last word if there are more, children before their parents. A root
-    labelled `ROOT`, `TOP`, `VROOT` or nothing is `VROOT`. Edges have no labels (`--`).
+    labelled `ROOT`, `TOP`, `VROOT` or nothing is `VROOT`; a comment marks trees with any other. Edges have no labels
+    (`--`).
     """
     postorder: list[Tree] = []
     tree.fold(lambda node, _: postorder.append(node))
@@ -275,6 +282,7 @@ def format_tiger(tree: Tree, number: int = 1) -> str:
     words = [""] * len(tree)
     phrases: list[str] = []
     first = max(500, len(tree) + 1)
+    virtual_root = tree.word is None and tree.label in VIRTUAL_ROOTS
     # For each finished subtree still without a parent: its name.
     waiting: list[str] = []
     for node in postorder:
@@ -283,7 +291,7 @@ def format_tiger(tree: Tree, number: int = 1) -> str:
             name = f"s{number}_{place + 1}"
             words[place] = f'<t id="{name}" word="{_attribute(node.word)}" pos="{_attribute(node.label)}"/>'
         else:
-            virtual = node is tree and node.label in VIRTUAL_ROOTS
+            virtual = node is tree and virtual_root
             name = f"s{number}_VROOT" if virtual else f"s{number}_{first + len(phrases)}"
             label = "VROOT" if virtual else _attribute(node.label)
             children = waiting[-len(node.children) :]
@@ -292,7 +300,8 @@ def format_tiger(tree: Tree, number: int = 1) -> str:
             phrases.append(f'<nt id="{name}" cat="{label}">{edges}</nt>')
         waiting.append(name)
     parts = ["<terminals>", *words, "</terminals>", "<nonterminals>", *phrases, "</nonterminals>"]
-    return "\n".join([f'<s id="s{number}">', f'<graph root="{waiting[0]}">', *parts, "</graph>", "</s>", ""])
+    start = f'<s id="s{number}">' + ("" if virtual_root else f"<!-- {WITHOUT_ROOT} -->")
+    return "\n".join([start, f'<graph root="{waiting[0]}">', *parts, "</graph>", "</s>", ""])
 
 
 def _attribute(text: str) -> str:

@@ -155,16 +155,15 @@ class Searcher:
     ) -> MatchedNodes:
         """Return which of the candidates match, with the nodes of the pattern's names."""
         program = self._program
-        if part.positions is not None and program.has_precedence:
-            raise UsageError(
-                "a pattern with names and relations of precedence (such as `.`) does not apply to trees with gaps: "
-                "close or split the gaps (--gaps close, --gaps split)"
-            )
+        in_order = part.positions is None or not program.has_precedence
+        nothing = np.zeros(0, dtype=np.int64)
+        first_words = nothing if in_order else part.first_words
+        last_words = nothing if in_order else part.last_words
         oracle = Oracle(part.spellings, program.tests, self.heads, self.clock.check)
         matching, named, too_long = match_pattern(
             program.table(), np.array(program.lists, dtype=np.int32), len(program.names), len(program.variables),
-            len(part.spellings), part.n_labels, oracle, part.symbols, part.parents, part.begins, nodes, held,
-            _MOST_STEPS,
+            len(part.spellings), part.n_labels, oracle, part.symbols, part.parents, part.begins, first_words,
+            last_words, nodes, held, _MOST_STEPS,
         )  # fmt: skip
         if too_long >= 0:
             names = " and ".join([*self.pattern.joined, *self.pattern.variables])

@@ -17,7 +17,8 @@ import numpy as np
 from sapwood.errors import InputError
 from sapwood.storage.files import STANDARD_STREAM, name_of, open_binary, read_lines
 from sapwood.storage.shapes import Array, Int, Int32, Int64
-from sapwood.trees.formats.brackets import TOKENS, OnBad, escape_label, unescape_label
+from sapwood.trees.formats.brackets import TOKENS, OnBad, escape_label, format_tree, unescape_label
+from sapwood.trees.formats.discbracket import format_discbracket
 from sapwood.trees.formats.gaps import Gaps, positions
 from sapwood.trees.formats.registry import InputFormat, detect_format, locate_trees
 from sapwood.trees.tree import PlacedWord, Tree, from_preorder
@@ -72,8 +73,10 @@ class TreeTable:
         return f"<TreeTable: {len(self):,} trees, {len(self.symbols):,} nodes>"
 
     @classmethod
-    def from_trees(cls, trees: Iterable[Tree], *, lines: Sequence[int] | None = None, first: int = 0) -> TreeTable:
-        """Build a table from trees."""
+    def from_trees(
+        cls, trees: Iterable[Tree], *, lines: Sequence[int] | None = None, first: int = 0, placed: bool = False
+    ) -> TreeTable:
+        """Build a table from trees; with `placed`, words have positions even if no tree has gaps."""
         labels: dict[str, int] = {}
         words: dict[str, int] = {}
         symbols: list[int] = []
@@ -81,7 +84,7 @@ class TreeTable:
         ends: list[int] = []
         begins = [0]
         places: list[int] = []
-        has_gaps = False
+        has_gaps = placed
         for tree in trees:
             has_gaps = has_gaps or tree.is_placed
             places += positions(tree)
@@ -203,7 +206,9 @@ class TreeTable:
         )
 
     def to_brackets(self) -> bytes:
-        """Return all trees in Penn brackets, one per line, as `format_tree` writes them."""
+        """Return all trees in Penn brackets, one per line, as `format_tree` writes them; they must have no gaps."""
+        if self.positions is not None:
+            return "".join(f"{format_tree(self.tree(number))}\n" for number in range(len(self))).encode("utf-8")
         from sapwood.kernels import write_brackets
 
         used, inverse = np.unique(self.symbols, return_inverse=True)
@@ -225,6 +230,10 @@ class TreeTable:
         bounds = np.concatenate([[0], np.cumsum([len(text) for text in encoded], dtype=np.int64)]).astype(np.int64)
         spelled = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         return write_brackets(symbols, self.ends, self.begins, spelled, bounds, n_labels).tobytes()
+
+    def format_tree(self, tree: Tree) -> str:
+        """Return one of these trees on a line, in discbracket if any of them has gaps, so that all are read alike."""
+        return str(tree) if self.positions is None else format_discbracket(tree)
 
     def tree(self, number: int) -> Tree:
         """Return a tree."""
@@ -287,11 +296,14 @@ def read_tables(
         del text
         lines = read_lines(path)
     located = locate_trees(lines, source=name_of(path), format=format, on_bad=on_bad, gaps=gaps)
-    first = 0
+    first, placed = 0, False
     while some := list(islice(located, _TREES)):
         trees, where = zip(*some, strict=True)
-        yield TreeTable.from_trees(trees, lines=where, first=first)
+        table = TreeTable.from_trees(trees, lines=where, first=first, placed=placed)
+        yield table
         first += len(some)
+        # All trees of a file with gaps are written alike.
+        placed = table.positions is not None
 
 
 def read_table(

@@ -143,6 +143,7 @@ class SampledTrees(Message):
 
     words: list[str]
     trees: list[str]
+    gaps: Annotated[list[bool] | UnsetType, Meta(description="Which trees have gaps and are in discbracket.")] = UNSET
 
 
 class SampleAnswer(Message):
@@ -264,7 +265,8 @@ def _k_best(request: Request[KBestRequest], parser: Parser, sentence: GivenSente
 def _sample(request: Request[SampleRequest], parser: Parser, sentence: GivenSentence) -> SampledTrees:
     words, body = _words_of_forest(sentence, parser), request.body
     drawn = parser.sample(sentence.tokens, body.count, random_state=body.seed, phrases=sentence.phrases)
-    return SampledTrees(words, [str(tree) for tree in drawn])
+    gaps = [tree.has_gaps for tree in drawn]
+    return SampledTrees(words, [str(tree) for tree in drawn], gaps if any(gaps) else UNSET)
 
 
 def _format(request: Request[FormatRequest]) -> FormatAnswer:

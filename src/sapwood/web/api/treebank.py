@@ -200,7 +200,8 @@ def _trees(request: Request[Page]) -> TreesAnswer:
     gold, start = _gold(request), request.body.start
     numbers = range(len(gold))[start : start + request.body.count]
     trees = ((number, gold.table.tree(number)) for number in numbers)
-    return TreesAnswer(len(gold), [NumberedTree(number + 1, tree.words(), str(tree)) for number, tree in trees])
+    found = [NumberedTree(number + 1, tree.words(), gold.table.format_tree(tree)) for number, tree in trees]
+    return TreesAnswer(len(gold), found)
 
 
 def pattern_of_words(text: str, *, any_case: bool = False) -> str:
@@ -258,7 +259,7 @@ def _search(request: Request[SearchRequest]) -> SearchAnswer:
             part = MatchedNodes(block.nodes[chosen], block.names[chosen])
             nodes = [match.place.node for match in searcher.described(gold.table, part)]
             tree = gold.table.tree(number)
-            found.append(MatchingTree(number + 1, tree.words(), str(tree), nodes))
+            found.append(MatchingTree(number + 1, tree.words(), gold.table.format_tree(tree), nodes))
         trees += len(numbers)
         matches += len(block.nodes)
     unseen = UnseenLabels(searcher.pattern)

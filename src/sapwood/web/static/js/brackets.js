@@ -68,6 +68,15 @@ export function nodesOf(root) {
 }
 
 export const leavesOf = (root) => nodesOf(root).filter((node) => node.word !== null).sort((a, b) => a.start - b.start);
+// The runs of adjacent words of a node, as pairs of start and end.
+export function blocksOf(root) {
+  const blocks = [];
+  for (const { start } of leavesOf(root)) {
+    if (blocks.length && blocks.at(-1)[1] === start) blocks.at(-1)[1] = start + 1;
+    else blocks.push([start, start + 1]);
+  }
+  return blocks;
+}
 export const wordsOf = (root) => leavesOf(root).map((node) => node.word);
 export const keyOf = (node) => `${node.start} ${node.end} ${node.label}${node.word === null ? "" : " tag"}`;
 

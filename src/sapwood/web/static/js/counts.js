@@ -4,6 +4,8 @@ import { api, count, element, meter, percent, place, save, show } from "./common
 
 const KEYS = ["label", "basic", "word", "words", "lemma", "tag", "tags", "head", "head-tag", "parent", "children", "rule", "sisters", "length", "tree-length", "depth"];
 const ROWS = 200;
+// Rows that are shown at first, so that the trees stay in sight.
+const FEW = 12;
 
 // A form that counts the matches of `request`; `choose(key, value)` is called with the bar that is clicked.
 export function countForm(request, key, choose) {
@@ -44,8 +46,14 @@ function draw(output, key, found, choose) {
       element("td", { class: "bars" }, meter(row.count / most, percent(row.share))),
       element("td", { class: "number", text: count(row.count) }),
       element("td", { class: "number", text: percent(row.share) }),
+      element("td", { class: "number", text: row.per_thousand.toPrecision(3) }),
     ),
   );
+  for (const row of rows.slice(FEW)) row.hidden = true;
+  const more = element("button", { type: "button", text: `All ${count(rows.length)} rows`, hidden: rows.length <= FEW, onclick() {
+    for (const row of rows) row.hidden = false;
+    more.hidden = true;
+  } });
   const csv = () => [["value", "count", "share", "per_thousand"], ...found.rows.map((row) => [...row.values, row.count, row.share, row.per_thousand])];
   place(
     output,
@@ -53,10 +61,10 @@ function draw(output, key, found, choose) {
     element(
       "table",
       { class: "plain" },
-      element("thead", {}, element("tr", {}, ["value", "", "count", "share"].map((text, place) => element("th", { class: place > 1 ? "number" : "", scope: "col", text: text || "bar" })))),
+      element("thead", {}, element("tr", {}, ["value", "", "count", "share", "per 1,000 words"].map((text, place) => element("th", { class: place > 1 ? "number" : "", scope: "col", text: text || "bar" })))),
       element("tbody", {}, rows),
     ),
-    element("button", { type: "button", text: "Save as CSV", onclick: () => save("counts.csv", new Blob([csv().map((row) => `${row.map(quoted).join(",")}\n`).join("")], { type: "text/csv" })) }),
+    element("div", { class: "bar" }, more, element("button", { type: "button", text: "Save as CSV", onclick: () => save("counts.csv", new Blob([csv().map((row) => `${row.map(quoted).join(",")}\n`).join("")], { type: "text/csv" })) })),
   );
 }
 

@@ -1,7 +1,7 @@
 // Parse page: text in, trees out, with constraints.
 
 import { api, copy, element, explainBy, find, frame, openMenu, percent, save, say, shorten, show, warn } from "./common.js";
-import { difference, nodesOf, readTree, wordsOf } from "./brackets.js";
+import { blocksOf, difference, nodesOf, readTree, wordsOf } from "./brackets.js";
 import { heatMap } from "./chart.js";
 import { isLong, TreeView } from "./tree.js";
 
@@ -184,7 +184,7 @@ function draw(result, chart) {
   const root = readTree(result.tree, words);
   const posteriors = new Map(chart.map(([start, end, label, p]) => [`${start} ${end} ${label}`, p]));
   for (const [start, end, label, p] of result.marginals ?? []) posteriors.set(`${start} ${end} ${label}`, p);
-  const posterior = (node) => posteriors.get(`${node.start} ${node.end} ${node.label}`);
+  const posterior = (node) => posteriorOf(node, posteriors);
   const held = new Set(state.constraints.filter((one) => one.kind !== "absent").map((one) => `${one.start} ${one.end}`));
   const view = new TreeView({
     posterior,
@@ -231,6 +231,14 @@ function draw(result, chart) {
   place.replaceChildren(...parts);
   view.show(root);
   for (const show of waiting.splice(0)) show();
+}
+
+// The posterior of a phrase; with gaps, that of its least probable part, of the most probable mark.
+function posteriorOf(node, posteriors) {
+  const blocks = blocksOf(node);
+  if (blocks.length === 1) return posteriors.get(`${node.start} ${node.end} ${node.label}`);
+  const of = (mark) => Math.min(...blocks.map(([start, end]) => posteriors.get(`${start} ${end} ${node.label}${mark}`) ?? 0));
+  return Math.max(...["*", "*2", "*3"].map(of)) || undefined;
 }
 
 const waiting = [];

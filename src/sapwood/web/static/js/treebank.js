@@ -2,7 +2,7 @@
 
 import { api, count, element, explainBy, find, frame, percent, save, shorten, show } from "./common.js";
 import { countForm } from "./counts.js";
-import { difference, nodesOf, readTree } from "./brackets.js";
+import { difference, leavesOf, nodesOf, readTree } from "./brackets.js";
 import { drawRewriting } from "./rewrite.js";
 import { isLong, TreeView } from "./tree.js";
 
@@ -58,7 +58,7 @@ function draw() {
   clearTimeout(timer);
   writeLink();
   const tab = (name, text) =>
-    element("button", { type: "button", role: "tab", "aria-selected": String(view.tab === name), text, onclick: () => ((view.tab = name), draw()) });
+    element("button", { type: "button", role: "tab", "aria-selected": String(view.tab === name), text, onclick: () => ((view.tab = name), show(), draw()) });
   const body = element("div", { id: "result" });
   find("#content").replaceChildren(
     element(
@@ -236,8 +236,9 @@ function parseLink(words) {
 }
 
 function sentence(words, marked) {
-  const inside = new Set(marked.flatMap((node) => [...Array(node.end - node.start).keys()].map((n) => n + node.start)));
-  const whole = marked.some((node) => node.end - node.start === words.length);
+  const below = marked.map((node) => leavesOf(node).map((leaf) => leaf.start));
+  const inside = new Set(below.flat());
+  const whole = below.some((places) => places.length === words.length);
   return element("p", { class: "note sentence", dir: "auto" }, words.map((word, number) => (inside.has(number) && !whole ? [element("mark", { text: word }), " "] : `${word} `)));
 }
 
