@@ -14,6 +14,9 @@ Two treatments replace a tree with gaps by one without:
   of the second are `VP*2`, and so on. `join_gaps` goes down from the root, and joins those children of a phrase that
   have the same mark and label. A part that has no partner, as a parser may predict, becomes a phrase of its own. A `*`
   in any other label is doubled.
+
+A phrase can have as many blocks as words, and a deep tree that many in each phrase: the square of its size. Trees with
+many times more blocks than nodes are refused, which no treebank has (`check_blocks`).
 """
 
 from __future__ import annotations
@@ -33,7 +36,19 @@ Gaps = Literal["keep", "close", "split", "join", "error"]
 # Least posterior of the partner of a part that has none.
 PARTNER = 0.2
 # The label of a part: one star, and a number from 2 on; further stars come in pairs.
+# Most blocks of a tree, for each node and of any tree.
+_BLOCKS_OF_NODE, _BLOCKS_OF_TREE = 10, 1000
 _PART = re.compile(r"((?:[^*]|\*\*)*)\*([1-9][0-9]*)?", re.DOTALL)
+
+
+def check_blocks(blocks: int, nodes: int) -> None:
+    """Raise an `InputError` if a tree of some nodes has many times more blocks."""
+    most = _BLOCKS_OF_NODE * nodes + _BLOCKS_OF_TREE
+    if blocks > most:
+        raise InputError(
+            f"a tree of {nodes:,} nodes whose phrases have more than {most:,} blocks of adjacent words; "
+            "check the positions of its words"
+        )
 
 
 def check_gaps(gaps: str) -> None:
@@ -112,9 +127,12 @@ def node_blocks(tree: Tree, numbers: Sequence[int | None] | None = None) -> list
     found: list[Blocks] = []
     # Backwards, the children of a node come before it; the first one is on top of the stack.
     waiting: list[Blocks] = []
-    for node in reversed(list(tree.nodes())):
+    nodes, total = list(tree.nodes()), 0
+    for node in reversed(nodes):
         waiting.append(own.pop() if node.word is not None else _union([waiting.pop() for _ in node.children]))
         found.append(waiting[-1])
+        total += len(waiting[-1])
+        check_blocks(total, len(nodes))
     return found[::-1]
 
 
@@ -173,8 +191,10 @@ def split_gaps(tree: Tree) -> Tree:
     (S (VP* (VB is)) (NP John) (VP* (JJ rich)))
     """
     places = iter(positions(tree))
+    nodes, total = sum(1 for _ in tree.nodes()), 0
 
     def visit(node: Tree, below: list[_Piece | _Split]) -> _Piece | _Split:
+        nonlocal total
         label = node.label.replace("*", "**") if "*" in node.label else node.label
         if node.word is not None:
             place = next(places)
@@ -192,6 +212,8 @@ def split_gaps(tree: Tree) -> Tree:
             parts += [_phrase(mark, block) for block in child.blocks]
         parts.sort(key=_start)
         blocks = list(_adjacent(parts))
+        total += len(blocks)
+        check_blocks(total, nodes)
         return _phrase(label, parts) if len(blocks) == 1 else _Split(label, blocks)
 
     whole = tree.fold(visit)
