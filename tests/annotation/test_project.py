@@ -130,8 +130,10 @@ def test_an_incomplete_line_is_cut_off(folder):
         '{"sentence":9,"version":1,"action":{"edit":"x"}}',
         '{"sentence":1,"version":2,"action":{"edit":"note"},"by":5,"state":{}}',
         '{"sentence":1,"version":2,"action":{"edit":"redo"},"by":"\\ud800"}',
-        ('{"sentence":1,"version":2,"action":{"edit":"note"},'
-        '"state":{"tree":"(S (X \\ud800))","marks":"00","status":"new"}}'),
+        (
+            '{"sentence":1,"version":2,"action":{"edit":"note"},'
+            '"state":{"tree":"(S (X \\ud800))","marks":"00","status":"new"}}'
+        ),
         '{"sentence":1,"version":2,"action":{"edit":"note","x":' + "[" * 99 + "]" * 99 + "}}",
         '{"sentence":1,"version":' + "9" * 5000 + ',"action":{"edit":"redo"}}',
     ],
