@@ -6,8 +6,12 @@ Bad clients, on 16 addresses of the loopback network or on that of the good ones
 these: open a connection and send nothing; send the head of a request, or its body, a byte at a time; request a large
 answer and read nothing; send a flood of pipelined requests; send rubbish, or a head of a megabyte; reset the connection
 in the middle of a request. Good clients open a connection, have a sentence parsed, and close it. A good request that
-fails for whatever reason counts as the longest. It prints statuses and latencies of good clients, and the memory and
-the file descriptors of the server.
+fails for whatever reason counts as the longest. It prints statuses and latencies of good clients, and the memory, the
+file descriptors and the processor time of the server.
+
+Latencies say little while other programs need the processor. Figures of the event loop, which all connections share,
+say more: every 0.02 seconds the server measures how late the loop is (lag), and how much processor time it took
+since the last time (busy). On an idle machine, connections wait for no longer than it is busy.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import math
 import random
 import re
 import resource
+import signal
 import socket
 import struct
 import subprocess
@@ -39,6 +44,8 @@ GOOD = json.dumps({"text": "She saw the man with the telescope."}).encode()
 _TREES = b'{"trees": "(S ' + b"(N a)" * 6_000 + b')", "to": "svg"}'
 LARGE = HEAD % (b"format", len(_TREES)) + _TREES
 KINDS = ("silent", "slow head", "slow body", "deaf", "flood", "rubbish", "large head", "reset")
+# Seconds between two measurements of the event loop.
+TICK = 0.02
 _ADDRESSES = [f"127.0.1.{number}" for number in range(1, 17)]
 
 
@@ -119,6 +126,41 @@ async def attack(port: int, bad: int, same_address: bool, seconds: float) -> Cou
     return done
 
 
+def serve_measured(arguments: Sequence[str]) -> None:
+    """Run `sapwood serve`, and print the figures of its event loop and its processor time when it ends."""
+    import uvicorn
+
+    from sapwood.cli.main import main as run_command
+
+    lags: list[float] = []
+    busy: list[float] = []
+    startup = uvicorn.Server.startup
+
+    async def watch() -> None:
+        while True:
+            clock, used = time.perf_counter(), time.thread_time()
+            await asyncio.sleep(TICK)
+            lags.append(max(0.0, time.perf_counter() - clock - TICK))
+            busy.append(time.thread_time() - used)
+
+    async def measured_startup(server: uvicorn.Server, *given: Any, **more: Any) -> None:
+        await startup(server, *given, **more)
+        server.watching = asyncio.create_task(watch())  # type: ignore[attr-defined]
+
+    uvicorn.Server.startup = measured_startup  # type: ignore[method-assign]
+    sys.argv = ["sapwood", "serve", *arguments]
+    try:
+        run_command()
+    finally:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        found = {"server_cpu_seconds": used.ru_utime + used.ru_stime, "loop_cpu_seconds": sum(busy)}
+        for name, values in (("lag", sorted(lags)), ("busy", sorted(busy))):
+            if values:
+                found |= {f"loop_{name}_p99_seconds": values[len(values) * 99 // 100]}
+                found |= {f"loop_{name}_longest_seconds": values[-1]}
+        print(json.dumps(found), flush=True)
+
+
 async def measure(port: int, process: int, good: int, seconds: float) -> dict[str, Any]:
     """Return what good clients have seen."""
     seen: list[tuple[str, float]] = []
@@ -155,12 +197,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--same-address", action="store_true", help="bad clients have the address of the good ones")
+    parser.add_argument("--serve", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.add_argument("--records", action="store_true", help="write the figures as a record")
     options = parser.parse_args(arguments)
+    if options.serve is not None:
+        serve_measured(options.serve)
+        return
     require(connections=options.bad + options.good)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    command = [sys.executable, "-m", "sapwood", "serve", "-q", "--port", "0", "--threads", str(options.threads)]
+    command = [sys.executable, __file__, "--serve", "-q", "--port", "0", "--threads", str(options.threads)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = re.search(r":(\d+)/", server.stdout.readline())
@@ -172,8 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 figures = asyncio.run(measure(int(port[1]), server.pid, options.good, options.seconds))
                 figures["bad_connections"] = dict(bad.result())
         finally:
-            server.terminate()
-        figures["messages_of_the_server"] = server.communicate()[1][-2000:]
+            server.send_signal(signal.SIGINT)
+        said, messages = server.communicate()
+        # A server that ended by itself, or was killed, says nothing.
+        figures |= json.loads(said.strip().splitlines()[-1]) if said.strip() else {}
+        figures["messages_of_the_server"] = messages[-2000:]
     print(json.dumps(figures, indent=1))
     if options.records:
         requests = figures["good_requests"]

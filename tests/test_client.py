@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.server
 import json
+import socket
 import threading
 from types import SimpleNamespace
 
@@ -14,6 +16,7 @@ import sapwood
 import sapwood.client
 from helpers.browser import serving
 from sapwood.client import AsyncClient, Client, ServiceError
+from sapwood.errors import UsageError
 from sapwood.web.service import Limits, Service
 
 TEXT = "It rained. We left."
@@ -133,6 +136,76 @@ def busy(monkeypatch):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
+
+
+def head(*lines: str, body: bytes = b"{}") -> bytes:
+    return "\r\n".join((*lines, f"content-length: {len(body)}", "", "")).encode("latin-1") + body
+
+
+ODD_ANSWERS = {
+    "a list": head("HTTP/1.1 200 OK", body=b"[]"),
+    "a number": head("HTTP/1.1 200 OK", body=b"3"),
+    "deep": head("HTTP/1.1 200 OK", body=b"[" * 100_000),
+    "digits": head("HTTP/1.1 200 OK", body=b"9" * 9000),
+    "no results": head("HTTP/1.1 200 OK"),
+    "results of another kind": head("HTTP/1.1 200 OK", body=b'{"results": null}'),
+    "an error in a list": head("HTTP/1.1 400 no", body=b"[]"),
+    "compressed, not really": head("HTTP/1.1 200 OK", "content-encoding: gzip"),
+    "no Unicode": head("HTTP/1.1 200 OK", body=b"\xff"),
+    "another place": head("HTTP/1.1 302 there", "location: http://localhost:1/"),
+    "wait for a superscript": head("HTTP/1.1 503 busy", "retry-after: \xb2"),
+    "wait for ever": head("HTTP/1.1 503 busy", "retry-after: " + "9" * 5000),
+    "rubbish": b"\0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("name", ODD_ANSWERS)
+def test_odd_answers_are_errors(name, kind, monkeypatch):
+    """Whatever a server sends, a client raises its own error, and waits for no longer than it says."""
+    waited = []
+
+    async def wait(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(sapwood.client, "time", SimpleNamespace(sleep=waited.append))
+    monkeypatch.setattr(sapwood.client, "asyncio", SimpleNamespace(sleep=wait))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(1 << 16)
+                        connection.sendall(ODD_ANSWERS[name])
+
+        threading.Thread(target=answer, daemon=True).start()
+        one = kind(f"http://127.0.0.1:{server.getsockname()[1]}", retries=1)
+        with pytest.raises(ServiceError, match=r"not that of sapwood serve|\{\}|cannot be reached"):
+            one.parse(TEXT) if kind is Client else asyncio.run(one.parse(TEXT))
+    assert all(seconds <= 1.5 * sapwood.client._LONGEST_WAIT + 1 for seconds in waited)
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [
+        ({"url": "http://[::1"}, TEXT),
+        ({"url": "http://\0"}, TEXT),
+        ({"token": "\xe9"}, TEXT),
+        ({}, "\ud800"),
+        ({}, [float("nan")]),
+        ({}, [object()]),
+    ],
+)
+def test_what_cannot_be_sent_is_wrong_usage(settings, given, kind):
+    def send():
+        one = kind(**{"url": "http://127.0.0.1:1", "retries": 0, **settings})
+        return one.parse(given) if kind is Client else asyncio.run(one.parse(given))
+
+    with pytest.raises(UsageError, match="the request cannot be sent"):
+        send()
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])

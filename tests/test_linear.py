@@ -12,6 +12,7 @@ import gc
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ from sapwood.runtime.log import read_log
 from sapwood.testing.grammars import random_grammar
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.formats.conllu import parse_conllu
+from sapwood.trees.formats.discbracket import parse_discbracket
+from sapwood.trees.formats.discontinuous import close_gaps
+from sapwood.trees.formats.gaps import node_blocks
 from sapwood.trees.formats.registry import (
     _READERS,
     OUTPUT_FORMATS,
@@ -99,6 +103,48 @@ def labelled(n: int) -> Tree:
     return Tree("S", [Tree(f"N{number}", word=f"w{number}") for number in range(n)])
 
 
+# Trees with gaps, in discbracket.
+
+
+def interleaved(n: int) -> str:
+    """Return a tree in which each phrase has one block more than its child."""
+    others = "".join(f" (X {2 * k + 1}=b)" for k in range(n))
+    return "(S " + "".join(f"(V (W {2 * k}=a) " for k in range(n)) + f"(W {2 * n}=z)" + ")" * n + others + ")"
+
+
+def crossing(n: int) -> str:
+    return "(S" + "".join(f" (V (W {k}=a) (W {n + k}=b))" for k in range(n)) + ")"
+
+
+def many_blocks(n: int) -> str:
+    return "(S (V" + "".join(f" (W {2 * k}=a)" for k in range(n)) + ")" + "".join(
+        f" (X {2 * k + 1}=b)" for k in range(n)
+    ) + ")"  # fmt: skip
+
+
+def loose_punctuation(n: int) -> str:
+    """Return a tree with punctuation at the root, between words of the highest and of the lowest of many phrases."""
+    low = "".join(f" (W {4 * k}=a)" for k in range(n))
+    high = "".join(f" (W {4 * k + 2}=b)" for k in range(n))
+    return (
+        "(TOP (A" + high + " (B" * n + low + ")" * n + ")" + "".join(f" (. {2 * k + 1}=.)" for k in range(2 * n)) + ")"
+    )
+
+
+def kept(n: int, write: Callable[[int], str]) -> Tree:
+    return read_gaps(write(n), "keep")
+
+
+def read_gaps(text: str, gaps: Any) -> Tree:
+    return next(parse_discbracket(text, source="x", gaps=gaps))
+
+
+GAPS = {
+    "interleaved": interleaved,
+    "crossing": crossing,
+    "blocks": many_blocks,
+    "punctuation": loose_punctuation,
+}
 SHAPES = {"chain": chain, "right": right, "left": left, "flat": flat, "labels": labelled}
 
 
@@ -163,6 +209,25 @@ def cases() -> dict[str, Case]:
             "search": lambda tree: Searcher("A < B | << N").count([tree]),
         }.items():
             found[f"{what}-{name}"] = make, use, 1000
+    for name, write in GAPS.items():
+        for gaps in ("keep", "close", "split", "join"):
+            found[f"gaps-{gaps}-{name}"] = write, lambda text, gaps=gaps: refused(read_gaps, text, gaps), 500
+        for form in OUTPUT_FORMATS:
+            if form != "draw":
+                found[f"gaps-{form}-{name}"] = (
+                    partial(kept, write=write),
+                    lambda tree, form=form: refused(format_as, tree, form),
+                    500,
+                )
+        for what, use in {
+            "score": scored,
+            "blocks": node_blocks,
+            "close": close_gaps,
+            "corpus": lambda tree: Corpus.from_trees([tree]),
+            "check": checked,
+            "agree": compared,
+        }.items():
+            found[f"gaps-{what}-{name}"] = partial(kept, write=write), lambda tree, use=use: refused(use, tree), 300
     long = {
         "letters": lambda n: "ab" * (n // 2),
         "capitals": lambda n: "A" * n,

@@ -16,6 +16,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -32,6 +33,7 @@ Given: TypeAlias = str | Sequence[Any] | dict[str, Any]
 Result: TypeAlias = dict[str, Any]
 # Longest time between two attempts, in seconds.
 _LONGEST_WAIT = 30.0
+_NOT_OURS = "the answer is not that of sapwood serve"
 
 
 class ServiceError(SapwoodError):
@@ -54,29 +56,50 @@ class _Attempts:
     def __init__(self, retries: int) -> None:
         self._left, self._made = retries, 0
 
-    def answer(self, outcome: httpx.Response | httpx.TransportError) -> Result | float:
+    def answer(self, outcome: httpx.Response | httpx.RequestError) -> Result | float:
         """Return the answer or, to try again, the seconds to wait; raises `ServiceError` if neither is possible."""
         self._made += 1
-        temporary = isinstance(outcome, httpx.TransportError) or outcome.status_code == 503
+        is_busy = isinstance(outcome, httpx.Response) and outcome.status_code == 503
+        temporary = is_busy or isinstance(outcome, httpx.TransportError)
         if temporary and self._left:
             self._left -= 1
             # Many clients that were refused at a time should not come back at one.
             return (_asked_for(outcome) + 0.1 * 2**self._made) * (0.5 + random.random())  # noqa: S311
-        if isinstance(outcome, httpx.TransportError):
-            raise ServiceError(f"the server cannot be reached: {outcome}") from outcome
+        if isinstance(outcome, httpx.RequestError):
+            problem = "the server cannot be reached" if temporary else _NOT_OURS
+            raise ServiceError(f"{problem}: {outcome}") from outcome
         try:
-            found: Result = outcome.json()
-        except ValueError:
-            raise ServiceError("the answer is not that of sapwood serve", outcome.status_code) from None
+            found = outcome.json()
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise ServiceError(_NOT_OURS, outcome.status_code)
         if outcome.status_code != 200:
             raise ServiceError(str(found.get("error", found)), outcome.status_code)
         return found
 
 
-def _asked_for(outcome: httpx.Response | httpx.TransportError) -> float:
+def _asked_for(outcome: httpx.Response | httpx.RequestError) -> float:
     """Return the seconds after which the server wants to see a request again."""
     asked = outcome.headers.get("retry-after", "0") if isinstance(outcome, httpx.Response) else "0"
-    return min(float(asked), _LONGEST_WAIT) if asked.isdigit() else 0.0
+    return min(float(asked), _LONGEST_WAIT) if asked.isascii() and asked.isdigit() else 0.0
+
+
+@contextmanager
+def _checked() -> Iterator[None]:
+    """Turn errors of what cannot be sent into a `UsageError`."""
+    try:
+        yield
+    except (httpx.InvalidURL, ValueError, TypeError) as error:
+        raise UsageError(f"the request cannot be sent: {error}") from error
+
+
+def _results(answer: Result) -> list[Result]:
+    """Return the results of an answer; raises `ServiceError` if it has none."""
+    found = answer.get("results")
+    if not isinstance(found, list):
+        raise ServiceError(_NOT_OURS, 200)
+    return found
 
 
 def _settings(url: str, token: str | None, timeout: float) -> dict[str, Any]:
@@ -128,7 +151,8 @@ class Client:
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 60.0, retries: int = 5) -> None:
         self._retries = retries
-        self._http = httpx.Client(**_settings(url, token, timeout))
+        with _checked():
+            self._http = httpx.Client(**_settings(url, token, timeout))
 
     def ask(self, path: str, body: dict[str, Any] | None = None, **query: str | int) -> Result:
         """Return the answer to any request of the API: with a body, or with a query."""
@@ -136,17 +160,20 @@ class Client:
         method = "GET" if body is None else "POST"
         while True:
             try:
-                found = attempts.answer(self._http.request(method, path, json=body, params=query))
-            except httpx.TransportError as error:
-                found = attempts.answer(error)
+                with _checked():
+                    outcome: httpx.Response | httpx.RequestError = self._http.request(
+                        method, path, json=body, params=query
+                    )
+            except httpx.RequestError as error:
+                outcome = error
+            found = attempts.answer(outcome)
             if isinstance(found, dict):
                 return found
             time.sleep(found)
 
     def parse(self, given: Given | Sequence[Given], **options: Any) -> list[Result]:
         """Return the parses of a text or of sentences; options are those of `/api/parse`."""
-        found: list[Result] = self.ask("/api/parse", _body(given, options))["results"]
-        return found
+        return _results(self.ask("/api/parse", _body(given, options)))
 
     def parse_all(self, given: Iterable[Given], *, batch: int = 50, **options: Any) -> Iterator[Result]:
         """Yield the parses of any number of texts or sentences, sentences in requests of `batch` each."""
@@ -155,13 +182,11 @@ class Client:
 
     def k_best(self, given: Given | Sequence[Given], count: int = 10, **options: Any) -> list[Result]:
         """Return the best trees of a text or of sentences."""
-        found: list[Result] = self.ask("/api/k-best", _body(given, {"count": count, **options}))["results"]
-        return found
+        return _results(self.ask("/api/k-best", _body(given, {"count": count, **options})))
 
     def marginals(self, given: Given | Sequence[Given], least: float = 0.01, **options: Any) -> list[Result]:
         """Return the phrases of a text or of sentences, with their posterior probabilities."""
-        found: list[Result] = self.ask("/api/marginals", _body(given, {"least": least, **options}))["results"]
-        return found
+        return _results(self.ask("/api/marginals", _body(given, {"least": least, **options})))
 
     def evaluate(self, gold: str, **options: Any) -> Result:
         """Return the scores of trees, or of the parses of a model; options are those of `/api/evaluate`."""
@@ -189,7 +214,8 @@ class AsyncClient:
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 60.0, retries: int = 5) -> None:
         self._retries = retries
-        self._http = httpx.AsyncClient(**_settings(url, token, timeout))
+        with _checked():
+            self._http = httpx.AsyncClient(**_settings(url, token, timeout))
 
     async def ask(self, path: str, body: dict[str, Any] | None = None, **query: str | int) -> Result:
         """Return the answer to any request of the API: with a body, or with a query."""
@@ -197,17 +223,20 @@ class AsyncClient:
         method = "GET" if body is None else "POST"
         while True:
             try:
-                found = attempts.answer(await self._http.request(method, path, json=body, params=query))
-            except httpx.TransportError as error:
-                found = attempts.answer(error)
+                with _checked():
+                    outcome: httpx.Response | httpx.RequestError = await self._http.request(
+                        method, path, json=body, params=query
+                    )
+            except httpx.RequestError as error:
+                outcome = error
+            found = attempts.answer(outcome)
             if isinstance(found, dict):
                 return found
             await asyncio.sleep(found)
 
     async def parse(self, given: Given | Sequence[Given], **options: Any) -> list[Result]:
         """Return the parses of a text or of sentences; options are those of `/api/parse`."""
-        found: list[Result] = (await self.ask("/api/parse", _body(given, options)))["results"]
-        return found
+        return _results(await self.ask("/api/parse", _body(given, options)))
 
     async def parse_all(
         self, given: Iterable[Given], *, batch: int = 50, at_once: int = 4, **options: Any
@@ -234,13 +263,11 @@ class AsyncClient:
 
     async def k_best(self, given: Given | Sequence[Given], count: int = 10, **options: Any) -> list[Result]:
         """Return the best trees of a text or of sentences."""
-        found: list[Result] = (await self.ask("/api/k-best", _body(given, {"count": count, **options})))["results"]
-        return found
+        return _results(await self.ask("/api/k-best", _body(given, {"count": count, **options})))
 
     async def marginals(self, given: Given | Sequence[Given], least: float = 0.01, **options: Any) -> list[Result]:
         """Return the phrases of a text or of sentences, with their posterior probabilities."""
-        found: list[Result] = (await self.ask("/api/marginals", _body(given, {"least": least, **options})))["results"]
-        return found
+        return _results(await self.ask("/api/marginals", _body(given, {"least": least, **options})))
 
     async def evaluate(self, gold: str, **options: Any) -> Result:
         """Return the scores of trees, or of the parses of a model; options are those of `/api/evaluate`."""

@@ -128,6 +128,14 @@ def test_an_incomplete_line_is_cut_off(folder):
         "nothing",
         '{"sentence":1,"version":1,"action":{"edit":5}}',
         '{"sentence":9,"version":1,"action":{"edit":"x"}}',
+        '{"sentence":1,"version":2,"action":{"edit":"note"},"by":5,"state":{}}',
+        '{"sentence":1,"version":2,"action":{"edit":"redo"},"by":"\\ud800"}',
+        (
+            '{"sentence":1,"version":2,"action":{"edit":"note"},'
+            '"state":{"tree":"(S (X \\ud800))","marks":"00","status":"new"}}'
+        ),
+        '{"sentence":1,"version":2,"action":{"edit":"note","x":' + "[" * 99 + "]" * 99 + "}}",
+        '{"sentence":1,"version":' + "9" * 5000 + ',"action":{"edit":"redo"}}',
     ],
 )
 def test_a_bad_line(folder, line):
@@ -315,12 +323,74 @@ def test_sentences_that_are_there_are_not_added_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{", '{"model": 5}', '{"colour": "red"}', '{"retrain_after": -1}', '{"layout": "wide"}']
+    "text",
+    [
+        "[]",
+        "{",
+        '{"model": 5}',
+        '{"colour": "red"}',
+        '{"retrain_after": -1}',
+        '{"layout": "wide"}',
+        '{"model": "\\u0000"}',
+        '{"model": "\\ud800"}',
+        '{"keep_tags": "-SBJ"}',
+        '{"keep_tags": ["\\u0000"]}',
+        '{"retrain_after": ' + "9" * 5000 + "}",
+    ],
 )
 def test_bad_settings(folder, text):
     (folder / "project.json").write_text(text)
     with pytest.raises(InputError, match=r"project\.json: not the settings"):
         Project(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["sentences.txt", "drafts.mrg", "trees.mrg", "journal.jsonl", "project.json", "models", "models/round-1",
+             "models/round-1/all.err", ".gitignore"],
+)  # fmt: skip
+def test_links_out_of_a_project_are_refused(folder, name, tmp_path):
+    """A folder from a stranger may have links: what is written through them would change another file."""
+    outside = tmp_path / "outside"
+    is_folder = name in ("models", "models/round-1")
+    outside.mkdir() if is_folder else outside.write_text("precious\n")
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    place.symlink_to(outside)
+    with pytest.raises(InputError, match="a link or no file"), Project(folder):
+        pass
+    with pytest.raises(InputError, match="a link or no file"):
+        Project.create(folder, sentences=[["one"]])
+    assert list(outside.iterdir()) == [] if is_folder else outside.read_text() == "precious\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.parametrize("name", ["trees.mrg", "journal.jsonl"])
+def test_pipes_in_a_project_are_refused(folder, name):
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(InputError, match="a link or no file"), Project(folder):
+        pass
+
+
+def test_the_folder_of_a_project_may_be_a_link(folder, tmp_path):
+    (tmp_path / "link").symlink_to(folder)
+    with Project(tmp_path / "link") as project:
+        assert len(project) == 3
+
+
+def test_the_latest_of_many_messages_cost_nothing(folder):
+    """A journal merged from those of many annotators says so, but not once for each sentence."""
+    (folder / "sentences.txt").write_text("one\n" * 100)
+    state = {"tree": "(ROOT (X one))", "marks": "00", "status": "begun"}
+    lines = [
+        {"sentence": number, "version": 1, "action": {"edit": "note"}, "state": state}
+        for _ in range(2)
+        for number in range(1, 101)
+    ]
+    (folder / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Project(folder) as project:
+        assert len(project.messages) == 20
 
 
 def test_no_project(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,45 @@ def test_models_outside_the_project(folder):
         (folder / "models" / "current.json").write_text(text)
         with Project(folder) as project, pytest.raises(InputError, match=r"current\.json"):
             BackgroundLearning(project)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("round-x/plan.json", "{}"),
+        ("round-1/plan.json", "["),
+        ("round-1/plan.json", "{}"),
+        ("round-1/plan.json", "[" * 100_000),
+        ("round-1/plan.json", '{"trees": [1], "halves": [[[]], []], "silver": 0}'),
+        ("round-1/plan.json", '{"trees": [1], "halves": 3, "silver": 0}'),
+        ("round-1/plan.json", '{"trees": ["a"], "halves": [[1], []], "silver": 0}'),
+        ("round-x/result.json", "{}"),
+        ("round-1/result.json", '{"model": 3, "trees": [], "new": 1, "before": 0, "after": 0, "taken": true}'),
+        ("round-1/result.json", '{"model": "\\u0000", "trees": [], "new": 1, "before": 0, "after": 0, "taken": true}'),
+        ("round-1/result.json",
+         '{"model": "round-1/a.sapwood", "trees": [[]], "new": 1, "before": 0, "after": 0, "taken": true}'),
+        ("round-1/result.json",
+         '{"model": "round-1/a.sapwood", "trees": [], "new": 1, "before": NaN, "after": "x", "taken": true}'),
+        ("current.json",
+         '{"model": "round-1/a.sapwood", "trees": [], "new": 1, "before": "\\ud800", "after": 0, "taken": 1}'),
+    ],
+)  # fmt: skip
+def test_forged_rounds_are_errors(folder, name, text, monkeypatch):
+    """Whatever a folder of models has, a project opens without it, or the error names the file."""
+    failed = []
+    monkeypatch.setattr("threading.excepthook", failed.append)
+    (folder / "models" / name).parent.mkdir(parents=True)
+    (folder / "models" / name).write_text(text)
+    with Project(folder) as project:
+        if name.endswith("plan.json") or "round-x" in name:
+            session = AnnotationSession(project)
+            session.learning.join(60)
+            assert "round-x" in name or name in session.learning.state.problem
+            session.learning.close()
+        else:
+            with pytest.raises(InputError, match=re.escape(name)):
+                AnnotationSession(project)
+    assert failed == []
 
 
 def test_the_order_of_sentences(folder, english):

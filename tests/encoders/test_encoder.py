@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from helpers import tiny_encoder
 from oracles.bert import hidden_states
@@ -70,6 +72,62 @@ def test_long_sentences_are_read_in_windows(encoder):
         np.testing.assert_array_equal(found[place], encoder.vectors(words[begin:end], 2)[place - begin])
     # A word longer than a window is cut.
     assert np.isfinite(encoder.vectors(["the", "a" * 500, "dog"], 1)).all()
+
+
+def with_json(name, **changes):
+    """Return a change to members of a file, or to those of the tokenizer's model."""
+
+    def change(folder):
+        value = json.loads((folder / name).read_text())
+        (value["model"] if "model" in value and "normalizer" not in changes else value).update(changes)
+        (folder / name).write_text(json.dumps(value))
+
+    return change
+
+
+def with_weights(name, values):
+    def change(folder):
+        save_file({**tiny_encoder.weights(), name: values}, folder / "model.safetensors")
+
+    return change
+
+
+def with_bytes(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+FORGED = {
+    "more positions than weights": with_json("config.json", max_position_embeddings=10_000),
+    "more layers than weights": with_json("config.json", num_hidden_layers=1 << 19),
+    "infinite epsilon": with_json("config.json", layer_norm_eps=10**400),
+    "no number as epsilon": with_json("config.json", layer_norm_eps=float("nan")),
+    "deep configuration": with_bytes("config.json", b"[" * 100_000),
+    "no numbers": with_weights("encoder.layer.0.output.dense.weight", np.full((8, 12), np.nan, np.float32)),
+    "vectors that are not finite": with_weights("encoder.layer.0.output.dense.weight", np.full((8, 12), 3e38, "f4")),
+    "no hidden units": with_weights("encoder.layer.0.intermediate.dense.weight", np.zeros((0, 8), np.float32)),
+    "flat weights": with_weights("encoder.layer.0.output.dense.weight", np.zeros(3, np.float32)),
+    "few pieces": with_weights("embeddings.word_embeddings.weight", np.zeros((2, 8), np.float32)),
+    "no segments": with_weights("embeddings.token_type_embeddings.weight", np.zeros((0, 8), np.float32)),
+    "a number as embeddings": with_weights("embeddings.word_embeddings.weight", np.zeros((), np.float32)),
+    "no UTF-8": with_bytes("tokenizer.json", b"\xff"),
+    "large pieces": with_json("tokenizer.json", vocab=dict.fromkeys(tiny_encoder.PIECES, 1 << 31)),
+    "no pieces": with_json("tokenizer.json", vocab={}),
+    "no unknown piece": with_json("tokenizer.json", type="Unigram", unk_id=None, vocab=[["a", -1.0]]),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+@pytest.mark.parametrize("int8", [False, True])
+def test_forged_encoders_are_errors(name, int8, tmp_path):
+    folder = tiny_encoder.bert_folder(tmp_path / "tiny")
+    FORGED[name](folder)
+
+    def encode():
+        encoder = Encoder(folder)
+        return encoder.vectors(["the", "dogs", "x"] * 20, encoder.layers[-1], int8=int8)
+
+    with pytest.raises(InputError, match="tiny"):
+        encode()
 
 
 def test_vectors_depend_on_nothing_else(encoder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from sapwood.interop.arrow import ColumnParser, parse_table
 from sapwood.interop.csv_tables import parse_csv
 from sapwood.testing.grammars import random_grammar
 
-_MARK = b"%%%% "
+MARK = b"%%%% "
 SENTENCES = [["dog", "saw", "cat"], ["Unknown", "of", "w1"]]
 
 
@@ -29,11 +30,11 @@ def joined(write: Callable[[Path], object]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
         parts = sorted(Path(folder).iterdir(), key=lambda path: path.stat().st_size)
-        return b"".join(_MARK + path.name.encode() + b"\n" + path.read_bytes() for path in parts)
+        return b"".join(MARK + path.name.encode() + b"\n" + path.read_bytes() for path in parts)
 
 
 def _apart(path: Path, folder: str) -> None:
-    for part in path.read_bytes().split(_MARK)[1:]:
+    for part in path.read_bytes().split(MARK)[1:]:
         name, _, content = part.partition(b"\n")
         wanted = name.decode("ascii", "replace")
         if wanted in {f"{stem}.{ending}" for stem in ("tiny", "m") for ending in _ENDINGS}:
@@ -44,8 +45,9 @@ _ENDINGS = ("grammar", "lexicon", "splits", "words", "counts", "json")
 
 
 def _parse(grammar: TensorGrammar) -> None:
+    parser = Parser(grammar)
     for sentence in SENTENCES:
-        Parser(grammar).parse_one(sentence)
+        parser.parse_one(sentence)
 
 
 def use_dump(path: Path) -> None:
@@ -65,12 +67,12 @@ def use_text(path: Path) -> None:
 def use_table(path: Path) -> None:
     """Parse a column of a table."""
     for column in ("text", "words"):
-        parse_table(ColumnParser(Parser(_small()), column), path, path.with_name("out.arrow"))
+        parse_table(ColumnParser(_small_parser(), column), path, path.with_name("out.arrow"))
 
 
 def use_csv(path: Path) -> None:
     """Parse a column of a CSV table."""
-    parse_csv(ColumnParser(Parser(_small()), "text"), path, path.with_name("out.csv"))
+    parse_csv(ColumnParser(_small_parser(), "text"), path, path.with_name("out.csv"))
 
 
 def tables() -> list[bytes]:
@@ -91,6 +93,11 @@ def parquets() -> list[bytes]:
 
 def _small() -> TensorGrammar:
     return random_grammar(np.random.default_rng(1), interminals=2, preterminals=2, states=(1, 2))
+
+
+@cache
+def _small_parser() -> Parser:
+    return Parser(_small())
 
 
 def dumps() -> list[bytes]:

@@ -182,6 +182,7 @@ def hostile(models: Callable[[], list]) -> dict[str, Target]:
             "[ ] = : . Name: [sapwood.models] en default honest ../x import",
             _METADATA + _APART + _ENTRY_POINTS,
             use=_use_installed,
+            share=0.5,
         ),
         "doctype": _text(
             "doctype",
@@ -191,6 +192,6 @@ def hostile(models: Callable[[], list]) -> dict[str, Target]:
         "settings": _text("settings", f"= [ ] {_NUMBERS}", _use_settings, ".toml"),
         "pairs": _text("settings", f"= [ ] {{ }} {_NUMBERS}", _use_pairs),
         "deep-tree": _text("deep-tree", "chain left right flat 9 99 -LRB-", _use_deep_tree, share=0.05),
-        "long-word": _text("long-word", "9 99 ab . ' \" - n't http:// @ A 1,", _use_long_word, share=0.05),
+        "long-word": _text("long-word", "9 99 ab . ' \" - n't http:// @ A 1,", _use_long_word, share=0.02),
         **{f"compressed-{end}": _text(f"compressed-{end}", "a", _use_compressed, f".{end}") for end in _COMPRESSED},
     }

@@ -2,7 +2,8 @@
 
 Every input follows from its target and its number. Inputs are used in forked children, many in each, so that a crash
 costs one child and shows which input it was. Anything but success and our own errors is a failure: a signal, more than
-ten seconds of processor time, another exception. One input of each failure is kept, with what went wrong beside it.
+ten seconds of processor time, more than two gigabytes, another exception. One input of each failure is kept, with what
+went wrong beside it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from sapwood.errors import SapwoodError
 
 # Processor time of an input, and how many times as long it may take on a busy machine.
 SECONDS, _BUSY = 10, 30
-_BATCH, _MEMORY = 500, 8 << 30
+_BATCH, _MEMORY = 500, 2 << 30
 # What a child shows while it runs: the input it is at, and how many it has used, had refused and failed at.
 _AT, _USED, _REFUSED, _FAILED = range(4)
 
@@ -50,9 +51,11 @@ def use_inputs(name: str, originals: list, numbers: range, shown: np.ndarray, ke
     target = TARGETS[name]
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    most = _address_space() + _MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        tempfile.tempdir = folder  # in memory, for what targets write
         path = Path(folder) / f"input{target.ending}"
         for number in numbers:
             shown[_AT] = number
@@ -72,6 +75,12 @@ def use_inputs(name: str, originals: list, numbers: range, shown: np.ndarray, ke
                 keep_failure(keep, f"{name}-{type(error).__name__}-{where}", number, content, traceback.format_exc())
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
+
+
+def _address_space() -> int:
+    """Return the bytes of the address space that are in use; nothing where the system does not say."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[0]) * resource.getpagesize() if status.exists() else 0
 
 
 def keep_failure(keep: Path, title: str, number: int, content: bytes, what: str) -> None:
@@ -155,7 +164,10 @@ class Run:
         ]
         rows.append(("all", [sum(values) for values in zip(*(values for _, values in rows), strict=True)]))
         lines = [f"{'target':<24}" + "".join(f"{column:>10}" for column in (*columns, "CPU s"))]
-        lines += [f"{name:<24}" + "".join(f"{value:>10,.0f}" for value in values) for name, values in rows]
+        lines += [
+            f"{name:<24}" + "".join(f"{value:>10,.0f}" for value in values) + f"{seconds:>10,.1f}"
+            for name, (*values, seconds) in rows
+        ]
         return "\n".join(lines)
 
     @property

@@ -16,9 +16,11 @@ import numpy as np
 import scipy.io
 import scipy.sparse
 
+from fuzz.encoder_targets import encoders
 from fuzz.grammar_targets import dumps, parquets, tables, texts, use_csv, use_dump, use_table, use_text
 from fuzz.hostile_targets import hostile
 from fuzz.mutations import Content, file_of, stored
+from fuzz.project_targets import projects
 from fuzz.request_targets import requests
 from fuzz.tree_targets import TREE_TEXTS, TREES, Target, written
 from sapwood.automata.wcfg.files import format_grammar, read_grammar
@@ -430,8 +432,8 @@ TEXTS = {
         *_GRAMMARS,
         use=lambda path: format_grammar(read_grammar(path)),
     ),
-    "berkeley": written("-> _0 _1 _99 [ ] , ( ) ROOT_0 @S_0 UNK \t " + _NUMBERS, *dumps(), use=use_dump),
-    "grammar-text": written('-> _0 _9 [ ] , { } : " < > null true ' + _NUMBERS, *texts(), use=use_text),
+    "berkeley": written("-> _0 _1 _99 [ ] , ( ) ROOT_0 @S_0 UNK \t " + _NUMBERS, *dumps(), use=use_dump, share=0.5),
+    "grammar-text": written('-> _0 _9 [ ] , { } : " < > null true ' + _NUMBERS, *texts(), use=use_text, share=0.5),
     "arrow": written("text words PAR1 " + _NUMBERS, *tables(), ending=".arrow", use=use_table),
     "csv": written('text , " "" \r ;', 'id,text\n1,w0 w1\n2,\n3,"w2 ""w0"", w1"\n', ending=".csv", use=use_csv),
     "parquet": written("text words PAR1 " + _NUMBERS, *parquets(), ending=".parquet", use=use_table),
@@ -495,5 +497,7 @@ TARGETS = {
     **TEXTS,
     **HOSTILE,
     **requests(),
+    **projects(),
+    **encoders(),
     "extreme-weights": Target(_valid, _extreme, _use_poisoned, share=0.05),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,12 @@ class Target:
     share: float = 1.0
 
 
-def written(tokens: str, *originals: str | bytes, ending: str = "", use: Callable[[Path], object]) -> Target:
+def written(
+    tokens: str, *originals: str | bytes, ending: str = "", use: Callable[[Path], object], share: float = 1.0
+) -> Target:
     raw = [each.encode() if isinstance(each, str) else each for each in originals]
     odd = [*tokens.encode().split(), *[b"\n", b" ", b"\t"] * 3, b"\0", b"\xff", b"\xc2\xa0", b"\r\n"]
-    return Target(lambda: raw, partial(text, tokens=odd), use, ending)
+    return Target(lambda: raw, partial(text, tokens=odd), use, ending, share)
 
 
 def _export() -> bytes:
@@ -102,10 +104,15 @@ def _use_trees(path: Path) -> None:
         Corpus.from_trees(trees)
 
 
+@cache
+def _parser() -> Parser:
+    return Parser(PCFG().fit(Corpus.from_trees(map(Tree.parse, TREES))))
+
+
 def _use_partial(path: Path) -> None:
     found = list(read_partial(path))
     assert [PartialTree.parse(str(one)) for one in found] == found
-    parser = Parser(PCFG().fit(Corpus.from_trees(map(Tree.parse, TREES))))
+    parser = _parser()
     for one in found:
         clean = one.normalised(parser.grammar.normaliser)
         if clean is not None and len(clean.tree) <= 20:
@@ -157,6 +164,7 @@ TREE_TEXTS = {
         "(a*)*b\n" + "a" * 3000,
         "((a?){20}a){20}\n" + "a" * 500,
         use=_use_regex,
+        share=0.1,
     ),
     "pattern": written(
         'NP =x < << $.. . !< [ ] ( ) | & @ __ / ^ $ * {2} <2 <# == " \\',

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sapwood.errors import GrammarError, SapwoodError
+from sapwood.grammar.describe import describe, label_counts
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.testing.grammars import random_bases, random_grammar
 
@@ -163,3 +164,11 @@ def test_describe():
     assert text.index("S -> N V") < text.index("S -> N S")
     assert "S -> N S" not in grammar.describe(top=1)
     assert "real-valued" in grammar.conjugate([np.eye(size) for size in grammar.states]).describe()
+
+
+def test_tags_that_binarisation_introduced_have_counts():
+    """A forged grammar may have preterminals that stand for no label."""
+    grammar = random_grammar(np.random.default_rng(1), interminals=2, preterminals=2)
+    odd = replace(grammar, symbols=["A0", "A1", "P0", "@P1"])
+    assert list(label_counts(odd)[1]) == ["P0", "@P1"]
+    assert "@P1" in describe(odd, top=5)

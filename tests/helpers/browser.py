@@ -30,9 +30,9 @@ def serving(service: Service, **settings: Any) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def annotating(session: AnnotationSession) -> Iterator[str]:
+def annotating(session: AnnotationSession, token: str | None = None) -> Iterator[str]:
     """Serve the annotator in a thread of this process; yields the address."""
-    service = AnnotationService(session)
+    service = AnnotationService(session, token=token)
     with open_socket("127.0.0.1", 0) as listening:
         application = make_annotator(service, hosts=hosts_of(listening))
         with running(make_server_of(application, service.limits), listening) as address:

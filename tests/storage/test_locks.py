@@ -147,3 +147,16 @@ def test_messages_name_the_file(tmp_path, monkeypatch):
     with pytest.raises(InputError) as caught, atomic_write("m"):
         pass
     assert not str(caught.value).startswith(".:")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no folder that nobody can write into")
+def test_folders_that_cannot_be_written_are_errors(tmp_path):
+    with pytest.raises(InputError, match="cannot write in its folder"), claimed("/proc/self/fd/model"):
+        pass
+    # Nor is a link followed that has the name of a lock.
+    with claimed(tmp_path / "model"):
+        [lock] = tmp_path.glob(".model.*.lock")
+    lock.symlink_to(tmp_path / "other")
+    with pytest.raises(InputError, match="cannot write in its folder"), claimed(tmp_path / "model"):
+        pass
+    assert not (tmp_path / "other").exists()

@@ -14,10 +14,13 @@ import time
 import pytest
 
 import sapwood
-from helpers.browser import serving
+from helpers.browser import annotating, serving
 from helpers.client import Client
+from sapwood.annotation.project import Project
+from sapwood.annotation.session import AnnotationSession
 from sapwood.inference.parser import Parser
 from sapwood.trees.tree import Tree
+from sapwood.web.api.annotation import ENDPOINTS
 from sapwood.web.service import Limits, Service
 from sapwood.web.treebank import ServedTreebank
 
@@ -85,6 +88,35 @@ def test_other_sites_are_not_let_in(client):
     assert b" 405 " in answer.splitlines()[0]
     assert b"access-control" not in answer
     assert b"cross-origin-resource-policy: same-origin" in answer
+
+
+def test_the_annotator_is_protected_like_the_explorer(tmp_path):
+    """Token, host and type of the body are checked on every endpoint, and no path leads into the project or out."""
+    project = tmp_path / "project"
+    Project.create(project, sentences=[["one", "two"]])
+    before = {path.name: path.read_bytes() for path in project.iterdir()}
+    session = AnnotationSession(Project(project))
+    with annotating(session, token="gr33n") as address:
+        client = Client(address)
+        assert client.ask("GET", "/")[0] == 200
+        know = b"Authorization: Bearer gr33n\r\n"
+        for endpoint in ENDPOINTS:
+            path = endpoint.path.encode()
+            if endpoint.method == "GET":
+                assert status(client, GET % (path, b"localhost", b"")) == 401
+                assert status(client, GET % (path, b"evil.example", know)) == 400
+                continue
+            head = POST.replace(b"/api/parse", path) + b"Content-Length: 2\r\n"
+            assert status(client, head + b"\r\n{}") == 401
+            assert status(client, head.replace(b"localhost", b"evil.example") + know + b"\r\n{}") == 400
+            for kind in (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"):
+                assert status(client, head.replace(b"application/json", kind) + know + b"\r\n{}") == 415
+            assert status(client, GET % (path, b"localhost", know)) == 405
+        for path in (b"/trees.mrg", b"/static/../../project/journal.jsonl", b"/journal.jsonl", b"/%2e%2e/etc/passwd"):
+            assert status(client, GET % (path, b"localhost", know)) == 404
+    session.close()
+    after = {path.name: path.read_bytes() for path in project.iterdir()}
+    assert {name: after[name] for name in before} == before
 
 
 def test_heads_that_do_not_come(monkeypatch):

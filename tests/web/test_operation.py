@@ -19,7 +19,7 @@ from helpers.browser import serving
 from helpers.client import Client
 from sapwood.web.application import describe_service
 from sapwood.web.messages import encode
-from sapwood.web.server import JSONFormatter
+from sapwood.web.server import JSONFormatter, LineFormatter
 from sapwood.web.service import Limits, ServedParser, Service
 
 
@@ -153,6 +153,22 @@ def test_log_lines_as_json():
     assert set(lines[0]) == {"time", "level", "client", "method", "path", "request", "status", "bytes", "milliseconds"}
     assert (lines[0]["client"], lines[0]["method"], lines[0]["status"]) == ("127.0.0.1", "GET", 200)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}", lines[0]["time"])
+
+
+def test_texts_of_clients_do_not_begin_log_lines():
+    """What a client sends is on one line of the log, with --log-texts as well, and cannot control a terminal."""
+    formatter = LineFormatter("%(asctime)s %(message)s")
+    forged = "a\n2026-01-01T00:00:00+0000 127.0.0.1 GET /api/info 200\r\x1b[31m\u2028\u202eé"
+    record = logging.LogRecord("sapwood.web", logging.INFO, "", 0, "%s %s", ("127.0.0.1", forged), None)
+    line = formatter.format(record)
+    assert line.isprintable()
+    assert "a\\n2026" in line
+    assert line.endswith("\\r\\x1b[31m\\u2028\\u202eé")
+    try:
+        raise ValueError("a")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    assert "\nTraceback (most recent call last):\n" in formatter.format(record)
 
 
 def test_errors_as_json():

@@ -34,6 +34,8 @@ enum Operation : int32_t {
 };
 enum Destination : int32_t { left_of, right_of, nth_child };
 constexpr int operation_columns = 6;
+// Bytes of a label that a rule makes of others: rules that repeat their own result would fill the memory.
+constexpr std::size_t longest_label = 1 << 16;
 
 // Why an operation cannot be applied. Python has the messages.
 enum Refusal : int32_t {
@@ -50,6 +52,7 @@ enum Refusal : int32_t {
     not_split,
     not_adjacent,
     is_deleted,
+    too_long,
     words_changed,
     endless,
     too_many_steps,
@@ -132,6 +135,7 @@ class TreeEditor {
             } else if ((*variables_)[at(piece[1])] >= 0) {
                 result += spellings_.value((*variables_)[at(piece[1])]);
             }
+            if (result.size() > longest_label) refuse(too_long, no_node);
         }
         return result;
     }
@@ -424,6 +428,7 @@ class TreeEditor {
     std::string replaced(int32_t regex, int32_t symbol) {
         const auto [found, is_new] = replaced_.try_emplace({regex, symbol});
         if (is_new) found->second = spellings_.ask("replaced", regex, spellings_.text(symbol))[0];
+        if (found->second.size() > longest_label) refuse(too_long, no_node);
         return found->second;
     }
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from sapwood.errors import InputError
 from sapwood.storage.files import explained
+from sapwood.storage.json_values import json_problem
 
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -127,6 +128,9 @@ class Journal:
             )  # fmt: skip
             right = type(found.sentence) is type(found.version) is int and isinstance(found.action["edit"], str)
             right = right and (found.state is None or isinstance(found.state, dict))
+            right = right and type(found.by) is type(found.time) is str
+            # The state is checked as it is read: a tree may be long.
+            right = right and not json_problem({**value, "state": None})
         except (ValueError, KeyError, TypeError, RecursionError):
             right = False
         if not right:

@@ -12,6 +12,7 @@ The state of a round is in `models/round-N/`; a round that was interrupted is co
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,8 @@ from sapwood.annotation.proposals import ParserProposer, Proposer, RightBranchin
 from sapwood.errors import InputError, SapwoodError
 from sapwood.evaluate.brackets import Scorer
 from sapwood.inference.parser import Parser
-from sapwood.storage.files import atomic_write
+from sapwood.storage.files import atomic_write, explained
+from sapwood.storage.json_values import json_problem
 from sapwood.trees.formats.brackets import format_tree
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.tree import Tree
@@ -36,6 +38,8 @@ LEAST_TREES = 4
 _CURRENT = "current.json"
 _STEPS = ("first-half", "second-half", "all")
 _LEAST_PRIORITY = 19
+_ROUND = re.compile(r"round-([0-9]{1,9})", re.ASCII)
+_MODEL = re.compile(rf"{_ROUND.pattern}/[\w-]{{1,40}}\.sapwood", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -170,8 +174,7 @@ class BackgroundLearning:
         new = [number for number in trees if number not in known]
         # Every other one, so that both halves are alike.
         halves = new[::2], new[1::2]
-        numbers = [int(path.name.removeprefix("round-")) for path in self.folder.glob("round-*")]
-        place = self.folder / f"round-{max(numbers, default=0) + 1}"
+        place = self.folder / f"round-{max(self._rounds(), default=0) + 1}"
         place.mkdir(parents=True)
         for step, left_out in zip(_STEPS, (*halves, []), strict=True):
             _write_trees(place / f"{step}.mrg", (tree for number, tree in trees.items() if number not in left_out))
@@ -190,9 +193,18 @@ class BackgroundLearning:
                 yield state.tree
 
     def _unfinished(self) -> Path | None:
-        plans = [path.parent for path in self.folder.glob("round-*/plan.json")]
-        begun = [place for place in plans if not (place / "result.json").exists()]
-        return max(begun, key=lambda place: int(place.name.removeprefix("round-")), default=None)
+        rounds = self._rounds()
+        begun = [
+            number
+            for number, place in rounds.items()
+            if (place / "plan.json").is_file() and not (place / "result.json").exists()
+        ]
+        return rounds[max(begun)] if begun else None
+
+    def _rounds(self) -> dict[int, Path]:
+        """Return the folders of rounds by their numbers."""
+        found = ((_ROUND.fullmatch(path.name), path) for path in self.folder.glob("round-*"))
+        return {int(match[1]): path for match, path in found if match is not None}
 
     def _run(self, place: Path) -> None:
         try:
@@ -218,7 +230,12 @@ class BackgroundLearning:
 
     def _train(self, place: Path) -> LearnedModel | None:
         """Train the models of a round, and score them; None if it was interrupted."""
-        plan = json.loads((place / "plan.json").read_text(encoding="utf-8"))
+        plan = _read_json(place / "plan.json", {"trees": list, "halves": list, "silver": int})
+        halves = plan["halves"]
+        if not (len(halves) == 2 and all(isinstance(half, list) for half in halves)) or not all(
+            map(_are_numbers, (plan["trees"], *halves))
+        ):
+            raise InputError(f"{place / 'plan.json'}: not the plan of a round; remove the folder {place.name}")
         trees = dict(self.project.trees())
         pairs: list[tuple[list[Tree], Parser | None]] = []
         for self.state.step, step in enumerate(_STEPS, 1):
@@ -228,12 +245,12 @@ class BackgroundLearning:
             if self._closing:
                 return None
             if step != "all":
-                held_out = plan["halves"][self.state.step - 1]
+                held_out = halves[self.state.step - 1]
                 pairs.append(([trees[number] for number in held_out if number in trees], Parser(model)))
         before = [(tree, self._parser) for held_out, _ in pairs for tree in held_out]
         after = [(tree, parser) for held_out, parser in pairs for tree in held_out]
         scores = self._f1(before), self._f1(after)
-        new = sum(len(half) for half in plan["halves"])
+        new = sum(map(len, halves))
         name = f"{place.name}/{_STEPS[-1]}.sapwood"
         return LearnedModel(name, tuple(plan["trees"]), new, *scores, taken=scores[1] >= scores[0])
 
@@ -281,29 +298,53 @@ class BackgroundLearning:
         """Remove the models of earlier rounds, apart from the one that is used."""
         used = self._read(_CURRENT)
         kept = {place.name} | (set() if used is None else {Path(used.model).parts[0]})
-        for other in self.folder.glob("round-*"):
+        for other in self._rounds().values():
             if other.name not in kept:
                 shutil.rmtree(other, ignore_errors=True)
 
     def _read_last(self) -> LearnedModel | None:
-        results = sorted(
-            self.folder.glob("round-*/result.json"), key=lambda path: int(path.parent.name.removeprefix("round-"))
-        )
-        return self._read(str(results[-1].relative_to(self.folder))) if results else None
+        rounds = self._rounds()
+        ended = [number for number, place in rounds.items() if (place / "result.json").is_file()]
+        return self._read(f"{rounds[max(ended)].name}/result.json") if ended else None
 
     def _read(self, name: str) -> LearnedModel | None:
         path = self.folder / name
         if not path.is_file():
             return None
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-            found = LearnedModel(**{**value, "trees": tuple(value["trees"])})
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{path}: not a model of this project ({error}); remove the folder {MODELS}") from None
-        inside = (self.folder / found.model).resolve()
-        if not inside.is_relative_to(self.folder.resolve()):
+        value = _read_json(
+            path, {"model": str, "trees": list, "new": int, "before": float, "after": float, "taken": bool}
+        )
+        if not _are_numbers(value["trees"]) or value["new"] < 0:
+            raise InputError(f"{path}: not a model of this project; remove the folder {MODELS}")
+        if not _MODEL.fullmatch(value["model"]):
             raise InputError(f"{path}: its model is outside the folder of models")
-        return found
+        return LearnedModel(**{**value, "trees": tuple(value["trees"])})
+
+
+def _read_json(path: Path, kinds: dict[str, type]) -> dict[str, Any]:
+    """Read an object with members of these types, and no others."""
+    with explained(path):
+        content = path.read_bytes()
+    try:
+        value = json.loads(content)
+        problem = json_problem(value)
+    except (ValueError, RecursionError) as error:
+        value, problem = None, str(error)
+    if not problem and not (
+        isinstance(value, dict)
+        and value.keys() == kinds.keys()
+        and all(
+            type(value[name]) is kind or (kind is float and type(value[name]) is int) for name, kind in kinds.items()
+        )
+    ):
+        problem = f"it must have {', '.join(kinds)}"
+    if problem:
+        raise InputError(f"{path}: not a file of this project ({problem}); remove the folder {MODELS}")
+    return dict(value)
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(type(value) is int and value > 0 for value in values)
 
 
 def _write_trees(path: Path, trees: Iterable[Tree]) -> None:

@@ -48,6 +48,9 @@ _NUMBER = re.compile(r"#\s*(\d{1,9})\s*")
 # Proposals that are kept for sentences on which nothing was done yet.
 _MOST_OPENED = 256
 _LOCKS = 64
+# Messages that are kept, and characters of a setting.
+_MOST_MESSAGES, _LONGEST_SETTING = 20, 1000
+_IGNORED, _ATTRIBUTES = ".gitignore", ".gitattributes"
 
 
 class StaleRevision(UsageError):
@@ -86,10 +89,11 @@ class ProjectSettings:
                 raise ValueError(f"known settings are {', '.join(sorted(known))}")
             found = cls(**{**given, "keep_tags": tuple(given.get("keep_tags", ()))})
             right = (
-                (found.model is None or isinstance(found.model, str))
+                (found.model is None or _is_plain(found.model))
                 and type(found.retrain_after) is int
                 and found.retrain_after >= 0
-                and all(isinstance(tag, str) for tag in found.keep_tags)
+                and isinstance(given.get("keep_tags", []), list)
+                and all(map(_is_plain, found.keep_tags))
                 and found.layout in ("lines", "indented")
             )
             if not right:
@@ -139,6 +143,7 @@ class Project:
         self.messages: list[str] = []
         if not (self.folder / SETTINGS).is_file():
             raise InputError(f"{self.folder}: not an annotation project; make one with --text or --trees")
+        _refuse_links(self.folder)
         self.settings = ProjectSettings.read(self.folder / SETTINGS)
         with contextlib.ExitStack() as stack:
             if not read_only:
@@ -183,6 +188,7 @@ class Project:
         place = Path(folder)
         with explained(place, "write"):
             place.mkdir(parents=True, exist_ok=True)
+        _refuse_links(place)
         is_new = not (place / SETTINGS).exists()
         given = [rooted(tree) for tree in drafts]
         rows = [list(words) for words in sentences if words]
@@ -205,9 +211,9 @@ class Project:
             if settings is not None or is_new:
                 (settings or ProjectSettings()).write(place / SETTINGS)
             if is_new:
-                _write_lines(place / ".gitignore", [f"{MODELS}/", ".*.lock"])
+                _write_lines(place / _IGNORED, [f"{MODELS}/", ".*.lock"])
                 # Two people's actions are kept, one after the other.
-                _write_lines(place / ".gitattributes", [f"{JOURNAL} merge=union"])
+                _write_lines(place / _ATTRIBUTES, [f"{JOURNAL} merge=union"])
         return len(rows), len(given)
 
     # Reading.
@@ -251,20 +257,27 @@ class Project:
         record = self._records.get(number)
         self._before.setdefault(number, self._gold(number))
         if entry.state is not None:
-            state = Annotation.from_json(entry.state)
+            state = self._read_state(entry)
             if record is None:
                 record = self._records[number] = _SentenceRecord(state)
             record.state = state
-            record.history = [*record.history[: record.cursor + 1], entry.offset]
+            del record.history[record.cursor + 1 :]
+            record.history.append(entry.offset)
             record.cursor += 1
         else:
             step = {"undo": -1, "redo": 1}.get(entry.action["edit"], 0)
             if record is None or not step or not 0 <= record.cursor + step < len(record.history):
                 raise InputError(f"{self.journal.path}: sentence {number} has nothing to {entry.action['edit']}")
             record.cursor += step
-            record.state = Annotation.from_json(self.journal.entry(record.history[record.cursor]).state or {})
+            record.state = self._read_state(self.journal.entry(record.history[record.cursor]))
         record.version, record.by, record.time = entry.version, entry.by, entry.time
         self._opened.pop(number, None)
+
+    def _read_state(self, entry: JournalEntry) -> Annotation:
+        try:
+            return Annotation.from_json(entry.state or {})
+        except InputError as error:
+            raise InputError(f"{self.journal.path}: sentence {entry.sentence}: {error}; restore the file") from None
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -521,7 +534,7 @@ class Project:
         self._digests = [*self._digests[-1:], _digest(data)]
 
     def _say(self, message: str) -> None:
-        if message not in self.messages:
+        if message not in self.messages and len(self.messages) < _MOST_MESSAGES:
             self.messages.append(message)
 
 
@@ -534,6 +547,25 @@ def _has_block(lines: Iterable[str], block: Iterable[str]) -> bool:
     """Return whether a block of lines is among others, one after the other."""
     wanted = "\n".join(block)
     return bool(wanted) and f"\n{wanted}\n" in "\n".join(["", *lines, ""])
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a setting is a text that can be shown and given to a program."""
+    return isinstance(value, str) and value.isprintable() and len(value) <= _LONGEST_SETTING
+
+
+def _refuse_links(folder: Path) -> None:
+    """Raise an `InputError` if a file of a project is a link, a pipe or a device: writing it changes another one.
+
+    The folder itself may be a link.
+    """
+    models = folder / MODELS
+    names = (SENTENCES, DRAFTS, TREES, JOURNAL, SETTINGS, _IGNORED, _ATTRIBUTES)
+    inside = [] if models.is_symlink() or not models.is_dir() else sorted(models.rglob("*"))
+    for path in (*(folder / name for name in names), models, *inside):
+        is_wrong = path.exists() and not (path.is_file() or (path.is_dir() and models in (path, *path.parents)))
+        if path.is_symlink() or is_wrong:
+            raise InputError(f"{path}: a link or no file; the files of an annotation project must be in its folder")
 
 
 def _digest(data: bytes) -> str:

@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from enum import IntFlag
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from sapwood.errors import InputError
+from sapwood.errors import InputError, shortened
+from sapwood.storage.json_values import is_unicode
 from sapwood.trees.partial import UNKNOWN, PartialTree
 from sapwood.trees.tree import Tree, from_preorder
 
@@ -182,7 +183,9 @@ class Annotation:
 
 def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
-        raise TypeError(f"{value!r} is not of type {kind.__name__}")
+        raise TypeError(f"{shortened(repr(value))} is not of type {kind.__name__}")
+    if isinstance(value, str) and not is_unicode(value):
+        raise ValueError("a text has half a character (a lone surrogate)")
     return value
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from sapwood.encoders.onnx_format import GraphBuilder
 from sapwood.errors import InputError
 from sapwood.storage.files import explained
+from sapwood.storage.json_values import json_problem
 from sapwood.storage.shapes import Array, Float32, Int64
 
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
@@ -61,8 +62,11 @@ class BertConfig:
             told = json.loads(content)
             sizes = [told[name] for name in _SIZES]
             epsilon = float(told.get("layer_norm_eps", 1e-12))
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{path}: not the configuration of a BERT-like encoder: {error}") from error
+            problem = json_problem(told) or ("" if 0 < epsilon < 1 else "layer_norm_eps must be between 0 and 1")
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+            problem = f"{error}"
+        if problem:
+            raise InputError(f"{path}: not the configuration of a BERT-like encoder: {problem}")
         if told.get("hidden_act", "gelu") != "gelu" or told.get("position_embedding_type", "absolute") != "absolute":
             raise InputError(
                 f"{path}: only BERT-like encoders with gelu and absolute positions can be read from safetensors; "
@@ -111,33 +115,72 @@ class Bert:
     def _read(self, names: Sequence[str]) -> list[Float32[Array, "..."]]:
         with self._opened() as stored:
             try:
-                return [np.asarray(stored.get_tensor(self._prefix + name), np.float32) for name in names]
+                found = [np.asarray(stored.get_tensor(self._prefix + name), np.float32) for name in names]
             except Exception as error:
                 raise InputError(f"{self.path}: not the weights of a BERT-like encoder: {error}") from error
+        for name, values in zip(names, found, strict=True):
+            if not np.isfinite(values).all():
+                raise InputError(f"{self.path}: {name} has numbers that are not finite; download it again")
+        return found
+
+    def _check(self, name: str, values: Float32[Array, "..."], *sizes: int) -> None:
+        """Raise an `InputError` if weights do not have these sizes."""
+        if values.shape != sizes:
+            raise InputError(f"{self.path}: {name} has the shape {list(values.shape)}; by {CONFIG} it is {list(sizes)}")
 
     @cached_property
     def _tables(self) -> list[Float32[Array, "..."]]:
         names = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-        return self._read([f"embeddings.{name}.weight" for name in names])
+        found = self._read([f"embeddings.{name}.weight" for name in names])
+        for name, values, least in zip(names, found, (1, self.config.positions, 1), strict=True):
+            rows = len(values) if values.ndim else 0
+            self._check(name, values, max(rows, least), self.config.size)
+        return found
 
     def embed(self, pieces: Int64[Array, "pieces"]) -> Float32[Array, "1 pieces size"]:
         """Return the input of the graph: the sums of the embeddings of pieces."""
         words, positions, segments = self._tables
+        if len(pieces) > len(positions) or (len(pieces) and not 0 <= pieces.min() <= pieces.max() < len(words)):
+            raise InputError(f"{self.path}: its tokenizer is not the one of its weights: it has other pieces")
         return (words[pieces] + positions[: len(pieces)] + segments[0])[None]
 
     def graph(self, layers: Sequence[int], *, int8: bool) -> bytes:
         """Return a model whose outputs are these layers, of which 0 is the embeddings."""
         builder = _BertGraph(self.config, int8=int8)
         last, outputs = max(layers), {}
-        x = builder.norm("input", *self._read([f"embeddings.LayerNorm.{part}" for part in ("weight", "bias")]))
+        first = self._read([f"embeddings.LayerNorm.{part}" for part in ("weight", "bias")])
+        for values in first:
+            self._check("embeddings.LayerNorm", values, self.config.size)
+        x = builder.norm("input", *first)
         outputs[0] = x
         for layer in range(last):
             names = [name for name in self._keys if name.startswith(f"{self._prefix}encoder.layer.{layer}.")]
             own = [re.sub(rf"^{re.escape(self._prefix)}encoder\.layer\.\d+\.", "", name) for name in names]
             weights = self._read([name.removeprefix(self._prefix) for name in names])
-            x = builder.layer(x, f"{layer}", dict(zip(own, weights, strict=True)), str(self.path))
+            parts = dict(zip(own, weights, strict=True))
+            self._check_layer(layer, parts)
+            x = builder.layer(x, f"{layer}", parts)
             outputs[layer + 1] = x
         return builder.builder.model([outputs[layer] for layer in layers])
+
+    def _check_layer(self, layer: int, parts: dict[str, Float32[Array, "..."]]) -> None:
+        """Raise an `InputError` if the weights of a layer do not fit each other and the configuration."""
+        size = self.config.size
+        bias = parts.get("intermediate.dense.bias")
+        hidden = len(bias) if bias is not None and bias.ndim else 0
+        shapes = {
+            **{f"attention.{one}": (size, size) for one in ("self.query", "self.key", "self.value", "output.dense")},
+            **dict.fromkeys(("attention.output.LayerNorm", "output.LayerNorm"), (size,)),
+            "intermediate.dense": (max(hidden, 1), size),
+            "output.dense": (size, max(hidden, 1)),
+        }
+        for name, shape in shapes.items():
+            for part, wanted in (("weight", shape), ("bias", shape[:1])):
+                if (values := parts.get(f"{name}.{part}")) is None:
+                    raise InputError(
+                        f"{self.path}: layer {layer} has no {name}.{part}; export the encoder to model.onnx"
+                    )
+                self._check(f"{name}.{part} of layer {layer}", values, *wanted)
 
 
 class _BertGraph:
@@ -165,14 +208,11 @@ class _BertGraph:
         zero = build.constant(f"{name}-zero", np.zeros(len(scale), np.int8))
         return build.add("DynamicQuantizeMatMul", [*given, zero, shift], contrib=True)
 
-    def layer(self, x: str, name: str, weights: dict[str, Float32[Array, "..."]], source: str) -> str:
+    def layer(self, x: str, name: str, weights: dict[str, Float32[Array, "..."]]) -> str:
         """Add a layer."""
 
         def of(part: str) -> tuple[Float32[Array, "..."], Float32[Array, "..."]]:
-            try:
-                return weights[f"{part}.weight"], weights[f"{part}.bias"]
-            except KeyError as error:
-                raise InputError(f"{source}: layer {name} has no {error}; export the encoder to model.onnx") from error
+            return weights[f"{part}.weight"], weights[f"{part}.bias"]
 
         build, part = self.builder, "attention.self"
         # One product for query, key and value.

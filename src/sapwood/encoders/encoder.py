@@ -12,6 +12,7 @@ a word gets its vector from the window in which it is farthest from an end.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
@@ -139,14 +140,28 @@ class Encoder:
             raise SapwoodError(_MISSING) from error
         path = self.folder / TOKENIZER
         with explained(path):
-            content = path.read_text(encoding="utf-8")
-        try:
-            found = Tokenizer.from_str(content)
-        except Exception as error:  # its own class
-            raise InputError(f"{path}: not a tokenizer: {error}; download it again") from error
-        found.no_truncation()
-        found.no_padding()
+            content = path.read_bytes()
+        with self._explained("not a tokenizer"):
+            found = Tokenizer.from_str(content.decode("utf-8"))
+            found.no_truncation()
+            found.no_padding()
         return found
+
+    @contextlib.contextmanager
+    def _explained(self, problem: str) -> Iterator[None]:
+        """Turn errors of the tokenizer into an `InputError`; those of its own are of classes of their own."""
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+            raise
+        except BaseException as error:  # a panic in Rust is no Exception
+            raise InputError(f"{self.folder / TOKENIZER}: {problem}: {error}; download it again") from error
+
+    def _pieces(self, words: Sequence[str], *, special: bool) -> tuple[list[int], list[int | None]]:
+        """Return the pieces of words, and the word of each."""
+        with self._explained("cannot split words"):
+            found = self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=special)
+            return found.ids, found.word_ids
 
     @cached_property
     def positions(self) -> int:
@@ -187,7 +202,7 @@ class Encoder:
             return
         room = self.positions - self._tokenizer.num_special_tokens_to_add(False)
         sizes = np.zeros(len(words), np.int64)
-        pieces = self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False).word_ids
+        pieces = self._pieces(words, special=False)[1]
         np.add.at(sizes, [word for word in pieces if word is not None], 1)
         ends = np.concatenate([[0], np.cumsum(sizes)])
         begin = 0
@@ -200,9 +215,11 @@ class Encoder:
             begin = max(begin + 1, int(np.searchsorted(ends, ends[begin] + room // 2, side="right")) - 1)
 
     def _window(self, words: Sequence[str], layers: tuple[int, ...], int8: bool) -> np.ndarray:
-        encoding = self._tokenizer.encode(list(words), is_pretokenized=True)
-        pieces = self._run(np.array(encoding.ids, np.int64), layers, int8)
-        word_of = np.array([-1 if word is None else word for word in encoding.word_ids])
+        numbers, word_ids = self._pieces(words, special=True)
+        if not numbers:
+            raise InputError(f"{self.folder / TOKENIZER}: a sentence has no pieces; download it again")
+        pieces = self._run(np.array(numbers, np.int64), layers, int8)
+        word_of = np.array([-1 if word is None else word for word in word_ids])
         inside = word_of >= 0
         totals = np.zeros((len(words), len(layers), pieces.shape[2]), np.float32)
         np.add.at(totals, word_of[inside], pieces[:, inside].swapaxes(0, 1))
@@ -234,7 +251,10 @@ class Encoder:
             raise InputError(f"{self.folder}: the encoder fails: {error}") from error
         if not all(one.ndim == 3 and one.shape[:2] == (1, len(pieces)) for one in found):
             raise InputError(f"{self.folder / MODEL}: its layers do not have a vector for each piece; export it again")
-        return np.concatenate(found).astype(np.float32, copy=False)
+        vectors = np.concatenate(found).astype(np.float32, copy=False)
+        if not np.isfinite(vectors).all():
+            raise InputError(f"{self.folder}: its vectors have numbers that are not finite; download it again")
+        return vectors
 
     def _session(self, layers: tuple[int, ...], int8: bool) -> Any:
         if (layers, int8) not in self._sessions:

@@ -317,7 +317,8 @@ def _flatten_gaps(
         flat.words.append(word)
         flat.tags.append(label)
     places = positions(tree)
-    blocks_of = node_blocks(tree, [numbers.get(place - min(places)) for place in places])
+    first = min(places)
+    blocks_of = node_blocks(tree, [numbers.get(place - first) for place in places])
     gaps: list[tuple[Blocks, str]] = []
     for node, blocks in zip(tree.nodes(), blocks_of, strict=True):
         if node.word is not None or not blocks or node.label in parameters.deleted_phrases:

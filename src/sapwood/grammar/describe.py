@@ -36,7 +36,8 @@ def label_counts(grammar: TensorGrammar) -> tuple[dict[str, float], dict[str, fl
         count = float(grammar.occupancy[begin:end].sum())
         is_tag = number >= grammar.n_interminals
         if is_tag:
-            tags[symbol.chain[-1]] = tags.get(symbol.chain[-1], 0.0) + count
+            tag = grammar.symbols.tags[number]
+            tags[tag] = tags.get(tag, 0.0) + count
         for label in symbol.chain[:-1] if is_tag else symbol.chain:
             if label != grammar.transform.root:
                 phrases[label] = phrases.get(label, 0.0) + count

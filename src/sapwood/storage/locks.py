@@ -100,7 +100,10 @@ def claimed(path: str | Path) -> Iterator[None]:
     lock = target.with_name(f".{target.name[:40]}.{digest}.lock")
     handle = None
     for _ in range(_TRIES):
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        except OSError as error:
+            raise InputError(f"{path}: cannot write in its folder: {error.strerror} ({lock.name})") from error
         free = _lock(handle)
         if free is False:
             os.close(handle)

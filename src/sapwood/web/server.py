@@ -189,12 +189,21 @@ def serve(
 def log_to_stderr(format: LogFormat = "text") -> None:
     """Log to standard error, one line per event, with date and time and the client's address."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JSONFormatter() if format == "json" else logging.Formatter("%(asctime)s %(message)s", _TIME))
+    handler.setFormatter(JSONFormatter() if format == "json" else LineFormatter("%(asctime)s %(message)s", _TIME))
     # uvicorn and asyncio log their errors here as well.
     for logger in (LOG, logging.getLogger("uvicorn"), logging.getLogger("asyncio")):
         logger.addHandler(handler)
         logger.propagate = False
     LOG.setLevel(logging.INFO)
+
+
+class LineFormatter(logging.Formatter):
+    """Formatter of log lines as text: what a client sends cannot begin a line, nor control a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line of an event, without its traceback."""
+        line = super().formatMessage(record)
+        return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 class JSONFormatter(logging.Formatter):

@@ -217,6 +217,16 @@ def test_counts_as_parquet_and_picture(folder: Path, sapwood: Any) -> None:
     assert "count" in (folder / "counts.svg").read_text(encoding="utf-8")
 
 
+def test_cells_are_written_as_they_are(folder, sapwood):
+    """Labels and words may begin with = + - @, as in Penn brackets; spreadsheets are told to import them as text."""
+    cells = ["-LRB-", "+PRO", "=x", "@NP", "|cmd"]
+    trees = " ".join(f"(A{number} {cell})" for number, cell in enumerate(cells))
+    (folder / "odd.mrg").write_text(f"(S {trees})\n", encoding="utf-8")
+    run(sapwood, "/^A/", "odd.mrg", "--count-by", "word", "-o", "cells.csv")
+    rows = list(csv.DictReader((folder / "cells.csv").read_text(encoding="utf-8").splitlines()))
+    assert sorted(row["word"] for row in rows) == sorted(["(", *cells[1:]])
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -35,7 +35,7 @@ _BLOCK = 8192
 _MOST_STEPS = 300_000_000
 _TREES = 5000
 
-_WORDS, _ENDLESS, _STEPS, _NODES = 13, 14, 15, 16
+_WORDS, _ENDLESS, _STEPS, _NODES = 14, 15, 16, 17
 # What the kernel refuses (`Refusal`), with the remedies.
 _REFUSALS = (
     "",
@@ -51,6 +51,7 @@ _REFUSALS = (
     "the groups of the regular expression are not the whole word {symbol!r}; match only words that they are",
     "{symbol!r} does not follow the first word",
     "{symbol!r} was deleted by an earlier operation",
+    "the new label has more than 65,536 bytes; the rule may repeat its own result",
 )
 
 

@@ -12,8 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sapwood.errors import InputError
 from sapwood.trees.formats.gaps import node_blocks
 from sapwood.trees.tree import Tree
+
+# Most comparisons of lines in the search for rows.
+_MOST_COMPARISONS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,19 @@ def place_nodes(tree: Tree, measure: Callable[[str], float], gap: float) -> tupl
     sizes = [one[-1][1] - one[0][0] for one in blocks]
     phrases = [number for number in range(len(nodes) - 1, -1, -1) if nodes[number].word is None]
     taken: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    comparisons = 0
     for number in sorted(phrases, key=sizes.__getitem__):
         half = (measure(nodes[number].label) + gap) / 2
         ends = [xs[child] for child in below[number]]
         first, last = min(*ends, xs[number] - half), max(*ends, xs[number] + half)
         row = 1 + max(rows[child] for child in below[number])
         while any(first < end and start < last for start, end in taken[row]):
+            comparisons += len(taken[row])
+            if comparisons > _MOST_COMPARISONS:
+                raise InputError(
+                    f"a tree of {len(tree)} words with phrases in more than {row} rows is too large for a picture; "
+                    "write brackets instead"
+                )
             row += 1
         rows[number] = row
         taken[row].append((first, last))

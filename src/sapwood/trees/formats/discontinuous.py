@@ -20,8 +20,8 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
-from sapwood.errors import TreeFormatError
-from sapwood.trees.formats.gaps import Gaps, arrange, join_gaps, positions, split_gaps
+from sapwood.errors import InputError, TreeFormatError
+from sapwood.trees.formats.gaps import Gaps, arrange, check_blocks, join_gaps, positions, split_gaps
 from sapwood.trees.tree import PlacedWord, Tree
 
 ROOT = "ROOT"
@@ -98,10 +98,13 @@ class Graph:
                     'gaps="keep" keeps such gaps, "close" closes them, and "split" splits the phrase',
                     row.line,
                 )
-            if gaps != "close":
-                return _treated(self._with_gaps(order, functions), gaps)
-            self._lower_punctuation(parents, order)
-        return _treated(self._build(order, parents, functions), gaps)
+            if gaps == "close":
+                self._lower_punctuation(parents, order)
+        try:
+            built = self._build(order, parents, functions) if gap is None or gaps == "close" else None
+            return _treated(self._with_gaps(order, functions) if built is None else built, gaps)
+        except InputError as error:
+            raise self.error(str(error), self.line) from None
 
     def _with_gaps(self, order: list[int], functions: bool) -> Tree:
         """Build the tree with gaps."""
@@ -162,20 +165,14 @@ class Graph:
 
     def _lower_punctuation(self, parents: list[int], order: list[int]) -> None:
         """Step 1: change `parents` so that punctuation on the root moves into the phrase around it."""
-        depth = {0: 0}
-        for number in order[1:]:
-            depth[number] = depth[self.phrases[number].parent] + 1
+        ancestors = _Ancestors({number: self.phrases[number].parent for number in order[1:]})
         loose = [word.parent == 0 and not any(map(str.isalnum, word.text)) for word in self.words]
         positions = [position for position, is_loose in enumerate(loose) if not is_loose]
         for before, after in itertools.pairwise(positions):
             if after == before + 1:
                 continue
-            a, b = parents[before], parents[after]
-            while a != b:
-                if depth[a] < depth[b]:
-                    a, b = b, a
-                a = self.phrases[a].parent
-            parents[before + 1 : after] = [a] * (after - before - 1)
+            lowest = ancestors.lowest(parents[before], parents[after])
+            parents[before + 1 : after] = [lowest] * (after - before - 1)
 
     def _build(self, order: list[int], parents: list[int], functions: bool) -> Tree:
         """Do step 2, which changes nothing without gaps, and build the tree."""
@@ -183,6 +180,7 @@ class Graph:
         for position, (word, parent) in enumerate(zip(self.words, parents, strict=True)):
             tag = _with_function(word, functions)
             below[parent].append(_Item(position, position + 1, Tree(tag, word=word.text), word.parent, word.edge))
+        total = 0
         for number in reversed(order[1:]):
             row = self.phrases[number]
             items = sorted(below.pop(number))
@@ -192,6 +190,8 @@ class Graph:
                     blocks[-1].append(item)
                 else:
                     blocks.append([item])
+            total += len(blocks)
+            check_blocks(total, len(order) + len(self.words))
             kept = blocks[0] if len(blocks) == 1 else _kept_block(blocks, number)
             children = [item.tree for item in kept]
             for block in blocks:
@@ -200,6 +200,35 @@ class Graph:
             tree = Tree(_with_function(row, functions), children)
             below[row.parent].append(_Item(kept[0].start, kept[-1].end, tree, row.parent, row.edge))
         return Tree(ROOT, [item.tree for item in sorted(below[0])])
+
+
+class _Ancestors:
+    """Lowest common ancestors in a tree of numbered nodes below 0, in logarithmic time.
+
+    Each node has a jump to an ancestor, twice as far as the two before it if those are equally far (Myers 1983).
+    """
+
+    def __init__(self, parents: dict[int, int]) -> None:
+        """Take the parent of each node, parents before children."""
+        self._parents, self._depths, self._jumps = {0: 0, **parents}, {0: 0}, {0: 0}
+        for number, parent in parents.items():
+            self._depths[number] = self._depths[parent] + 1
+            middle = self._jumps[parent]
+            far = self._jumps[middle]
+            is_equal = self._depths[parent] - self._depths[middle] == self._depths[middle] - self._depths[far]
+            self._jumps[number] = far if is_equal else parent
+
+    def lowest(self, a: int, b: int) -> int:
+        """Return the lowest node that is above both, or one of them."""
+        if self._depths[a] < self._depths[b]:
+            a, b = b, a
+        while self._depths[a] > self._depths[b]:
+            jump = self._jumps[a]
+            a = jump if self._depths[jump] >= self._depths[b] else self._parents[a]
+        while a != b:
+            is_far = self._jumps[a] != self._jumps[b]
+            a, b = (self._jumps[a], self._jumps[b]) if is_far else (self._parents[a], self._parents[b])
+        return a
 
 
 def _treated(tree: Tree, gaps: Gaps) -> Tree:

@@ -17,6 +17,9 @@ Two treatments replace a tree with gaps by one without:
 
 A parser may predict parts without partners. `find_partners` looks for these, and `drop_single_parts` removes the
 others.
+
+A phrase can have as many blocks as words, and a deep tree that many in each phrase: the square of its size. Trees with
+many times more blocks than nodes are refused, which no treebank has (`check_blocks`).
 """
 
 from __future__ import annotations
@@ -36,7 +39,19 @@ Gaps = Literal["keep", "close", "split", "join", "error"]
 # Least posterior of the partner of a part that has none.
 PARTNER = 0.2
 # The label of a part: one star, and a number from 2 on; further stars come in pairs.
+# Most blocks of a tree, for each node and of any tree.
+_BLOCKS_OF_NODE, _BLOCKS_OF_TREE = 10, 1000
 _PART = re.compile(r"((?:[^*]|\*\*)*)\*([1-9][0-9]*)?", re.DOTALL)
+
+
+def check_blocks(blocks: int, nodes: int) -> None:
+    """Raise an `InputError` if a tree of some nodes has many times more blocks."""
+    most = _BLOCKS_OF_NODE * nodes + _BLOCKS_OF_TREE
+    if blocks > most:
+        raise InputError(
+            f"a tree of {nodes:,} nodes whose phrases have more than {most:,} blocks of adjacent words; "
+            "check the positions of its words"
+        )
 
 
 def check_gaps(gaps: str) -> None:
@@ -115,9 +130,12 @@ def node_blocks(tree: Tree, numbers: Sequence[int | None] | None = None) -> list
     found: list[Blocks] = []
     # Backwards, the children of a node come before it; the first one is on top of the stack.
     waiting: list[Blocks] = []
-    for node in reversed(list(tree.nodes())):
+    nodes, total = list(tree.nodes()), 0
+    for node in reversed(nodes):
         waiting.append(own.pop() if node.word is not None else _union([waiting.pop() for _ in node.children]))
         found.append(waiting[-1])
+        total += len(waiting[-1])
+        check_blocks(total, len(nodes))
     return found[::-1]
 
 
@@ -176,8 +194,10 @@ def split_gaps(tree: Tree) -> Tree:
     (S (VP* (VB is)) (NP John) (VP* (JJ rich)))
     """
     places = iter(positions(tree))
+    nodes, total = sum(1 for _ in tree.nodes()), 0
 
     def visit(node: Tree, below: list[_Piece | _Split]) -> _Piece | _Split:
+        nonlocal total
         label = node.label.replace("*", "**") if "*" in node.label else node.label
         if node.word is not None:
             place = next(places)
@@ -195,6 +215,8 @@ def split_gaps(tree: Tree) -> Tree:
             parts += [_phrase(mark, block) for block in child.blocks]
         parts.sort(key=_start)
         blocks = list(_adjacent(parts))
+        total += len(blocks)
+        check_blocks(total, nodes)
         return _phrase(label, parts) if len(blocks) == 1 else _Split(label, blocks)
 
     whole = tree.fold(visit)
