@@ -47,6 +47,17 @@ struct CRFTrainer {
         const double scale = 1e-6 + std::sqrt(static_cast<double>(squares[place])) + rate * ridge * static_cast<double>(steps);
         return static_cast<float>((u > 0 ? -rate : rate) * excess / scale);
     }
+
+    // Take the sums of gradients that give the weights of a CRF after so many steps; squares of gradients are unknown.
+    void continue_from(const ForestCRF &crf, int64_t before) {
+        steps = before;
+        if (before == 0) return;
+        const double penalties = lasso * static_cast<double>(before), scale = rate * ridge * static_cast<double>(before);
+        for (std::size_t place = 0; place < sum.size(); ++place) {
+            const double w = crf.weights[place];
+            if (w != 0.0) sum[place] = static_cast<float>(-w * (1e-6 + scale) / rate + (w > 0 ? -penalties : penalties));
+        }
+    }
 };
 
 std::shared_ptr<CRFSentence> make_sentence(const ForestCRF &crf, const Forest &forest, const GrammarPosteriors &posteriors,
@@ -189,7 +200,7 @@ void bind_crf_training(nb::module_ &module) {
     module.def("crf_gradient", &gradient, "crf"_a, "sentence"_a, "workspace"_a, unlocked());
     module.def(
         "crf_trainer",
-        [](const ForestCRF &crf, double rate, double dense_rate, double lasso, double ridge) {
+        [](const ForestCRF &crf, double rate, double dense_rate, double lasso, double ridge, int64_t steps) {
             auto trainer = std::make_shared<CRFTrainer>();
             trainer->rate = rate;
             trainer->dense_rate = dense_rate;
@@ -197,9 +208,10 @@ void bind_crf_training(nb::module_ &module) {
             trainer->ridge = ridge;
             for (auto *values : {&trainer->sum, &trainer->squares, &trainer->batch}) values->assign(crf.weights.size(), 0.0f);
             std::copy_n(crf.dense, dense_weights, trainer->dense_start);
+            trainer->continue_from(crf, steps);
             return trainer;
         },
-        "crf"_a, "rate"_a, "dense_rate"_a, "lasso"_a, "ridge"_a);
+        "crf"_a, "rate"_a, "dense_rate"_a, "lasso"_a, "ridge"_a, "steps"_a = 0);
     module.def("crf_update", &update, "trainer"_a, "crf"_a, "gradients"_a, unlocked());
     module.def(
         "crf_finish",

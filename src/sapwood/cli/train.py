@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sapwood.learn.base import Learner
     from sapwood.model.parser_model import ParserModel
     from sapwood.pipeline.unlabelled import TextUse
+    from sapwood.runtime.executor import Executor
     from sapwood.trees.corpus import Corpus
     from sapwood.trees.tree import Tree
 
@@ -145,6 +147,8 @@ def command(
     silver: tuple[str, ...],
     teacher: str | None,
     gold_weight: int | None,
+    adapt: str | None,
+    adapt_weight: float | None,
     tokeniser: str | None,
     seed: int,
     resume: bool,
@@ -182,6 +186,7 @@ def command(
       sapwood train train.mrg --dev dev.mrg --log train.jsonl -o model.sapwood
       sapwood train train.mrg --text raw.txt -o model.sapwood
       sapwood train train.mrg --silver predicted.mrg -o model.sapwood
+      sapwood train new.mrg --adapt old.sapwood -o model.sapwood
       sapwood train train.mrg --fast -o model.sapwood
       sapwood train wsj/*.mrg --ensemble 4 -o model.sapwood
       sapwood train train.mrg --dev dev.mrg --method pivot+em --states 24 -o model.sapwood
@@ -189,15 +194,18 @@ def command(
     """
     from sapwood.cli.options.params import check_methods, read_pairs
     from sapwood.grammar.tensor_grammar import TensorGrammar
+    from sapwood.model.parser_model import ParserModel
     from sapwood.pipeline.recipe import first_learner
     from sapwood.pipeline.train import default_method, train
     from sapwood.pipeline.unlabelled import UnlabelledData
 
+    unlabelled.check_adaptation(context, adapt, adapt_weight)
     if sequences:
         common.refuse_given(context, _OF_TREES, "is for trees, not for --sequences")
     semi_supervised = unlabelled.take_semi_supervised(given)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
     files = (*treebank, *partial, *text, *silver, dev, common.head_file(heads), init)
+    files += (adapt,) if adapt is not None and Path(adapt).exists() else ()
     _check_files(files, {"-o": output, "--log": log_path, "--save-config": save_config})
     changes = common.transform_changes(direction, vertical, horizontal, heads, annotate_tags)
     progress, run_files = common.make_progress(quiet), RunFiles(output, resume=resume, log=log_path, loggers=loggers)
@@ -226,7 +234,10 @@ def command(
         write_config(save_config, _saved_settings(context))
     started = time.perf_counter()
     read = functools.partial(common.trees_from, input_format=input_format, skip_bad=skip_bad, progress=progress)
-    if sequences:
+    old = None if adapt is None else ParserModel.gather(adapt)
+    if old is not None:
+        corpus, held_out = _read_further_trees(old, treebank, dev, read, learner.executor, progress)
+    elif sequences:
         corpus, held_out = _read_sequences(learner, treebank, dev, skip_bad, progress)
     else:
         corpus, held_out = _read_trees(learner, treebank, dev, read, normaliser, changes, progress)
@@ -236,7 +247,8 @@ def command(
             corpus, dev=held_out, sequences=sequences, crf=crf, span_scorer=span_scorer,
             encoder=encoder, partial=data.partial,
             silver=read(silver) if silver else None, teacher=teacher, gold_weight=gold_weight,
-            text=plain or text or None, text_use=text_use, semi_supervised=semi_supervised, tokeniser=tokeniser,
+            adapt=old, adapt_weight=adapt_weight,
+            text=plain or text or None, text_use=text_use, semi_supervised=semi_supervised or None, tokeniser=tokeniser,
             output=output, resume=resume, log=log_path, loggers=loggers, progress=progress, **settings,
         )  # fmt: skip
     counts = {"partial": len(brackets or ()), "text": 0 if plain is None else len(plain.sentences)}
@@ -275,6 +287,25 @@ def _read_trees(
         return corpus, None
     with common.naming([dev]):
         return corpus, prepare_dev(learner, read([dev]), corpus)
+
+
+def _read_further_trees(
+    model: ParserModel,
+    paths: Sequence[str],
+    dev: str | None,
+    read: Callable[[Sequence[str]], Iterator[Tree]],
+    workers: Executor,
+    progress: Progress,
+) -> tuple[Corpus, DevSet | None]:
+    """Return the trees of files that a model is adapted to, and those for evaluation."""
+    from sapwood.pipeline.adaptation import prepare_adaptation
+
+    with common.naming(paths):
+        corpus, _ = prepare_adaptation(model, read(paths), progress=progress)
+    if dev is None:
+        return corpus, None
+    with common.naming([dev]):
+        return prepare_adaptation(model, corpus, read([dev]), workers=workers)
 
 
 def _read_sequences(
@@ -342,5 +373,7 @@ def _score(model: ParserModel, held_out: DevSet, progress: Progress, *, show: bo
 
 def _saved_settings(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run for a configuration file, without paths."""
-    paths = ("output", "resume", "log", "logger", "dev", "cluster", "partial", "text", "silver", "teacher", "encoder")
+    paths = (
+        "output", "resume", "log", "logger", "dev", "cluster", "partial", "text", "silver", "teacher", "encoder", "adapt",
+    )  # fmt: skip
     return {name: value for name, value in run_settings(context).items() if name not in paths}

@@ -181,6 +181,11 @@ class ForestCRF:
         dense[[DenseWeight.other_inner, DenseWeight.other_leaf]] = weight
         return replace(self, dense=dense)
 
+    @property
+    def scorer_weight(self) -> float:
+        """Weight of the span scorer."""
+        return float(self.dense[DenseWeight.other_inner])
+
     def __repr__(self) -> str:
         return f"<ForestCRF: {len(self.places):,} weights, {len(self.frequent.words):,} words>"
 

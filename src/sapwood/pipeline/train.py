@@ -23,6 +23,8 @@ from sapwood.learn.registry import DEFAULT_METHOD
 from sapwood.learn.semi_supervised.learner import PartialTrees
 from sapwood.learn.tagging import held_out_sequences, tagged_corpus
 from sapwood.model.parser_model import ParserModel, Sources
+from sapwood.pipeline.adaptation import adapt as adapt_model
+from sapwood.pipeline.adaptation import check_arguments, prepare_adaptation
 from sapwood.pipeline.distillation import distil
 from sapwood.pipeline.recipe import Members, first_learner, make_recipe, should_self_train
 from sapwood.pipeline.run import run_recipe
@@ -66,6 +68,8 @@ def train(
     silver: Iterable[Tree] | None = None,
     teacher: Sources | None = None,
     gold_weight: int | None = None,
+    adapt: Sources | None = None,
+    adapt_weight: float | None = None,
     partial: Iterable[PartialTree] | PartialTrees | None = None,
     semi_supervised: Mapping[str, Any] | None = None,
     normaliser: Normaliser | None = None,
@@ -125,6 +129,11 @@ def train(
         Model, or the path or name of one, that predicts the silver trees for the sentences of `text`.
     gold_weight
         Weight of a gold tree next to a silver one. Default: 3.
+    adapt
+        Model, or the path or name of one, to adapt to the trees (`sapwood.pipeline.adaptation`). Methods, components
+        and the preparation of trees are those of the model.
+    adapt_weight
+        Weight of a tree next to one that the model was trained on. By default it is chosen on a quarter of the trees.
     partial
         Partially bracketed sentences, for semi-supervised EM.
     semi_supervised
@@ -165,6 +174,24 @@ def train(
     if tokeniser is not None:
         find_tokeniser(tokeniser)
     files.check()
+    if adapt is not None or adapt_weight is not None:
+        others = {
+            "sequences": sequences or None, "method": method, "ensemble": ensemble, "crf": crf,
+            "span_scorer": span_scorer, "encoder": encoder, "text": text, "text_use": text_use, "classes": classes,
+            "self_train_on": self_train_on, "silver": silver, "teacher": teacher, "gold_weight": gold_weight,
+            "partial": partial, "semi_supervised": semi_supervised, "normaliser": normaliser, "transform": transform,
+            **{name: value for name, value in settings.items() if name not in _COMMON},
+        }  # fmt: skip
+        check_arguments(adapt, adapt_weight, [name for name, given in others.items() if given is not None])
+        assert adapt is not None
+        old = ParserModel.gather(adapt)
+        executor = first_learner(seed=seed, **settings).executor
+        given: Any = trees
+        further, dev_set = prepare_adaptation(old, given, dev, workers=executor, progress=progress)
+        model = adapt_model(
+            old, further, dev_set, weight=adapt_weight, seed=seed or 0, workers=executor, files=files, progress=progress
+        )
+        return _finish(model, tokeniser, output, files)
     unlabelled = UnlabelledData.of(partial, text, text_use, semi_supervised)
     unlabelled.check(sequences=sequences)
     if self_train_on is not None and (sequences or text is not None or partial is not None):
@@ -217,10 +244,15 @@ def train(
     else:
         recipe = unlabelled.add_to(make(n_trees=corpus.n_trees))
         model = run_recipe(recipe, corpus, held_out, files=files, progress=progress)
+    model = model.replace(preparation=replace(model.preparation, heads=_head_table(corpus)))
+    return _finish(model, tokeniser, output, files)
+
+
+def _finish(model: ParserModel, tokeniser: str | None, output: str | Path | None, files: RunFiles) -> ParserModel:
+    """Return the model with a tokeniser, saved to its file."""
     if tokeniser is not None:
         style = replace(model.preparation.tokeniser, name=tokeniser)
         model = model.replace(preparation=replace(model.preparation, tokeniser=style))
-    model = model.replace(preparation=replace(model.preparation, heads=_head_table(corpus)))
     if output is not None:
         model.save(output)
         files.clear()

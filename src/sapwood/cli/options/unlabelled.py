@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sapwood.cli.options.common import was_given
 from sapwood.cli.options.types import ABOVE_ZERO, POSITIVE, ChoiceParam
 from sapwood.runtime.progress import Progress
 from sapwood.trees.formats.registry import BadTrees
@@ -27,7 +28,14 @@ _SETTINGS = {
     "teacher-weight": "teacher_weight",
 }
 _OPTIONS = {setting: f"--{option}" for option, setting in _SETTINGS.items()}
-GROUP = ("partial", "text", "text-use", *_SETTINGS, "silver", "teacher", "gold-weight")
+# Options that `--adapt` can be combined with; all others are settings of the model.
+WITH_ADAPT = frozenset(
+    {
+        "treebank", "output", "dev", "adapt", "adapt_weight", "tokeniser", "seed", "resume", "log_path", "save_config",
+        "config", "threads", "cluster", "as_json", "quiet", "input_format", "skip_bad",
+    }
+)  # fmt: skip
+GROUP = ("partial", "text", "text-use", *_SETTINGS, "silver", "teacher", "gold-weight", "adapt", "adapt-weight")
 FORMER_OPTIONS = {"trust": "teacher-weight", "rounds": "teacher-rounds"}
 FORMER_USES = {
     "read": "self-training", "classes": "word-classes", "trees": "em", "forests": "em-forests", "best": "em-best",
@@ -37,6 +45,13 @@ FORMER_USES = {
 def unlabelled_options(function: F) -> F:
     """Add the options of unlabelled and partially labelled data."""
     for option in (
+        click.option(
+            "--adapt-weight",
+            type=ABOVE_ZERO,
+            help="With --adapt: weight of a tree next to one that the model was trained on. "
+            "[default: chosen on a quarter of the trees]",
+        ),
+        click.option("--adapt", help="Adapt this model to TREEBANK instead of training a new one."),
         click.option(
             "--gold-weight",
             type=POSITIVE,
@@ -99,6 +114,17 @@ def as_option(name: str) -> str:
     ('--text-use', '--teacher-rounds')
     """
     return _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+
+
+def check_adaptation(context: click.Context, model: str | None, weight: float | None) -> None:
+    """Refuse options that cannot be combined with `--adapt`, before anything is read."""
+    from sapwood.pipeline.adaptation import check_arguments
+
+    if model is None and weight is None:
+        return
+    names = [str(option.name) for option in context.command.params]
+    others = [name for name in names if name not in WITH_ADAPT and was_given(context, name)]
+    check_arguments(model, weight, others, as_option)
 
 
 def check_distillation(

@@ -170,16 +170,7 @@ class ForestCRFTrainer(HasParams):
             if members is None:
                 raise UsageError(f"a CRF from {self.n_fits} folds needs grammars for each, not for {fold}")
             classes = members[0].lexicon.classes
-            crf = ForestCRF(
-                bits=self.bits,
-                places=np.zeros(0, np.uint32),
-                values=np.zeros(0, np.float32),
-                dense=np.array(GRAMMAR_ONLY),
-                frequent=frequent,
-                classes=classes,
-                groups=self._groups(classes),
-                threshold=self.threshold,
-            )
+            crf = self._start(frequent, classes)
             parser, workspace = Parser(members, crf=False), Workspace()
             parser.release_weights()
             del members
@@ -209,12 +200,30 @@ class ForestCRFTrainer(HasParams):
 
         Parameters are those of `fit`.
         """
-        begin = replace(forests.crf, bits=self.bits, groups=self._groups(forests.crf.classes))
+        begin = self._start(forests.crf.frequent, forests.crf.classes)
         native = native_crf(begin, forests.symbols)
         self._descend(native, forests.forests, random_state, RunContext.of(**options))
         weights = native.weights
         places = np.flatnonzero(weights).astype(np.uint32)
         return replace(begin, places=places, values=weights[places], dense=native.dense)
+
+    def _start(self, frequent: FeatureVocabulary, classes: WordClasses | None) -> ForestCRF:
+        """Return a CRF with initial weights."""
+        return ForestCRF(
+            bits=self.bits,
+            places=np.zeros(0, np.uint32),
+            values=np.zeros(0, np.float32),
+            dense=np.array(GRAMMAR_ONLY),
+            frequent=frequent,
+            classes=classes,
+            groups=self._groups(classes),
+            threshold=self.threshold,
+        )
+
+    @property
+    def _steps(self) -> int:
+        """Number of steps that made the initial weights."""
+        return 0
 
     def _groups(self, classes: WordClasses | None) -> tuple[str, ...]:
         return tuple(
@@ -230,7 +239,9 @@ class ForestCRFTrainer(HasParams):
     ) -> None:
         threads, workspace = Threads(context.executor.threads), Workspace()
         rng = np.random.default_rng([seed, self.epochs])
-        trainer = kernels.crf_trainer(native, self.learning_rate, self.dense_learning_rate, self.l1, self.l2)
+        trainer = kernels.crf_trainer(
+            native, self.learning_rate, self.dense_learning_rate, self.l1, self.l2, self._steps
+        )
         with context.progress.stage("forest CRF", total=self.epochs, unit="epochs") as stage:
             for epoch in range(1, self.epochs + 1):
                 order, loss = rng.permutation(len(forests)), 0.0

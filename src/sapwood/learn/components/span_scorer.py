@@ -147,7 +147,7 @@ class SpanScorerTrainer(HasParams):
             and `log`: receive progress reports and log lines. One thread of this process does all the work.
         """
         context = RunContext.of(**options)
-        sentences = _Sentences(corpus, self.max_features, classes)
+        sentences = self._sentences(corpus, classes)
         key = {
             **self.settings(encoder=encoder is not None),
             "method": "network",
@@ -165,7 +165,7 @@ class SpanScorerTrainer(HasParams):
             key,
             CHECKPOINT,
             data="trees",
-            to_arrays=_Optimisation.to_arrays,
+            to_arrays=Optimisation.to_arrays,
             from_arrays=run.restored,
         )
         run = kept.load() or run
@@ -190,14 +190,23 @@ class SpanScorerTrainer(HasParams):
             features,
         )
 
-    def _start(self, sentences: _Sentences, random_state: int) -> _Optimisation:
+    def _sentences(self, corpus: Corpus, classes: WordClasses | None) -> TrainingSentences:
+        """Return the trees as input of the span scorer."""
+        return TrainingSentences(corpus, self.max_features, classes)
+
+    def _start(self, sentences: TrainingSentences, random_state: int) -> Optimisation:
         """Return a run with initial weights."""
         size = self.sizes(len(sentences.labels), len(sentences.tags), sentences.n_encoder)
         vectors = len(sentences.word_features) + EOS + 1
-        return _Optimisation(self, Backprop.random(size, vectors, np.random.default_rng([random_state, 0])), sentences)
+        return Optimisation(self, Backprop.random(size, vectors, np.random.default_rng([random_state, 0])), sentences)
 
     def _encode(
-        self, encoder: Encoder, sentences: _Sentences, key: dict[str, Any], random_state: int, context: RunContext
+        self,
+        encoder: Encoder,
+        sentences: TrainingSentences,
+        key: dict[str, Any],
+        random_state: int,
+        context: RunContext,
     ) -> EncoderFeatures:
         """Give the sentences the vectors of an encoder, of the chosen layer; return how they are made."""
         path = None if context.checkpoint is None else f"{context.checkpoint}.vectors"
@@ -214,7 +223,9 @@ class SpanScorerTrainer(HasParams):
     def _int8(self, encoder: Encoder) -> bool:
         return encoder.has_int8 if self.encoder_int8 is None else self.encoder_int8
 
-    def _choose_layer(self, encoder: Encoder, sentences: _Sentences, random_state: int, context: RunContext) -> int:
+    def _choose_layer(
+        self, encoder: Encoder, sentences: TrainingSentences, random_state: int, context: RunContext
+    ) -> int:
         """Return the layer with the lowest loss on held-out trees after a few epochs."""
         layers = some_layers(encoder.layers)
         if len(layers) == 1:
@@ -252,10 +263,24 @@ def some_layers(layers: Sequence[int]) -> list[int]:
     return [layers[len(layers) * (place + 1) // _MOST_LAYERS - 1] for place in range(_MOST_LAYERS)]
 
 
-class _Sentences:
-    """A corpus as input of the span scorer."""
+class TrainingSentences:
+    """A corpus as input of the span scorer.
 
-    def __init__(self, corpus: Corpus, max_features: int, classes: WordClasses | None) -> None:
+    Parameters
+    ----------
+    corpus
+        The trees.
+    max_features
+        Maximum number of word features.
+    classes
+        Word classes.
+    known
+        A span scorer whose word features, labels and tags there are in any case.
+    """
+
+    def __init__(
+        self, corpus: Corpus, max_features: int, classes: WordClasses | None, known: SpanScorer | None = None
+    ) -> None:
         lengths = np.bincount(
             np.repeat(np.arange(corpus.n_trees), np.diff(corpus.offsets)), weights=corpus.word >= 0
         ).astype(np.int64)
@@ -266,11 +291,13 @@ class _Sentences:
         self.vectors: WordVectors | None = None
         counts = np.bincount(corpus.word[corpus.word >= 0], minlength=len(corpus.words))
         counter = Counter(dict(zip(corpus.words, counts.tolist(), strict=True)))
-        self.word_features = tuple(frequent_features(counter, max_features, classes))
+        found = frequent_features(counter, max_features, classes)
+        self.word_features = tuple(found if known is None else dict.fromkeys([*known.word_features, *found]))
         self.counts = counts.astype(np.float64)
         base = list(corpus.symbols.base)
         first = corpus.n_interminals
-        self.labels, self.tags = tuple(sorted(set(base[:first]))), tuple(sorted(set(base[first:])))
+        old_labels, old_tags = ((), ()) if known is None else (known.labels, known.tags)
+        self.labels, self.tags = tuple(sorted({*base[:first], *old_labels})), tuple(sorted({*base[first:], *old_tags}))
         numbers = [{name: number for number, name in enumerate(names)} for names in (self.labels, self.tags)]
         self._number = np.array([numbers[s >= first][name] for s, name in enumerate(base)], np.int32)
         reader = SpanScorer(
@@ -285,7 +312,7 @@ class _Sentences:
         )
         self._rows = reader.encode(corpus.words)[1:-1]
 
-    def of(self, trees: np.ndarray, vectors: WordVectors) -> _Sentences:
+    def of(self, trees: np.ndarray, vectors: WordVectors) -> TrainingSentences:
         """Return some of the trees, with vectors."""
         other = copy.copy(self)
         other.trees, other.vectors = np.sort(trees), vectors
@@ -329,10 +356,10 @@ class _Sentences:
         return Batch(features, labels.ravel(), tags.ravel(), vectors)
 
 
-class _Optimisation:
+class Optimisation:
     """Training run: state of the optimiser, and its steps."""
 
-    def __init__(self, learner: SpanScorerTrainer, backprop: Backprop, sentences: _Sentences) -> None:
+    def __init__(self, learner: SpanScorerTrainer, backprop: Backprop, sentences: TrainingSentences) -> None:
         self._learner, self._backprop, self._sentences = learner, backprop, sentences
         self.epoch = self.steps = 0
         zeros = [
@@ -348,7 +375,7 @@ class _Optimisation:
         """Return the content of a checkpoint."""
         return self.state, {"step": self.epoch, "moves": self.steps}
 
-    def restored(self, arrays: Arrays, metadata: dict[str, Any]) -> _Optimisation:
+    def restored(self, arrays: Arrays, metadata: dict[str, Any]) -> Optimisation:
         """Continue from the content of a checkpoint."""
         for name, values in self.state.items():
             if arrays[name].shape != values.shape:
@@ -374,7 +401,7 @@ class _Optimisation:
         mean = losses / len(sentences.trees)
         return float(mean[0]), float(mean[1])
 
-    def held_out_loss(self, sentences: _Sentences) -> float:
+    def held_out_loss(self, sentences: TrainingSentences) -> float:
         """Return the mean loss of the averaged weights on other trees, by word."""
         learner, backprop = self._learner, self._backprop
         kept = Backprop(backprop.dims, self.state["kept"].copy(), self.state["kept.table"].copy())
