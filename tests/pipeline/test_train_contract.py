@@ -101,6 +101,11 @@ CASES: dict[str, tuple[str, Arguments]] = {
         f"{EM_OPTIONS} --teacher teacher --text text.txt",
         lambda: EM_SETTINGS | {"teacher": "teacher", "text": "text.txt"},
     ),
+    "adapt": ("--adapt teacher --seed 2", lambda: {"adapt": "teacher", "seed": 2}),
+    "adapt with a weight": (
+        "--adapt teacher --adapt-weight 2 --dev dev.mrg --tokeniser blanks --threads 2",
+        lambda: {"adapt": "teacher", "adapt_weight": 2.0, "tokeniser": "blanks", "threads": 2, **held_out()},
+    ),
     "text by default": (f"--text text.txt {PLAIN}", lambda: {"text": "text.txt", **WITHOUT}),
     "text and a method": (f"--text text.txt {EM_OPTIONS}", lambda: EM_SETTINGS | {"text": "text.txt"}),
     "text and a seed": (

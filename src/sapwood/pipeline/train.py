@@ -186,8 +186,8 @@ def train(
         assert adapt is not None
         old = ParserModel.gather(adapt)
         executor = first_learner(seed=seed, **settings).executor
-        given: Any = trees
-        further, dev_set = prepare_adaptation(old, given, dev, workers=executor, progress=progress)
+        given: Any = trees, dev
+        further, dev_set = prepare_adaptation(old, *given, workers=executor, progress=progress)
         model = adapt_model(
             old, further, dev_set, weight=adapt_weight, seed=seed or 0, workers=executor, files=files, progress=progress
         )

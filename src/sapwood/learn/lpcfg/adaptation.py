@@ -184,7 +184,9 @@ class _Prior:
     def __init__(self, grammar: TensorGrammar, corpus: Corpus) -> None:
         self._grammar = grammar
         donors, table, n_interminals, old_symbols = _joint_symbols(grammar, corpus)
-        self.corpus, old_rules = _renumbered(corpus, table, n_interminals, old_symbols[grammar.rules])
+        self.corpus, old_rules = _renumbered(
+            corpus, table, n_interminals, old_symbols[grammar.rules].astype(np.int32)
+        )
         own = np.full(len(table), -1, np.int64)
         own[old_symbols] = np.arange(len(old_symbols))
         donor = np.where(own >= 0, own, donors)
@@ -470,9 +472,13 @@ class _PriorWords:
             if within != initial:
                 share[rare] = spread[initial] / max(spread[initial] + spread[within], 1e-30)
         split = np.flatnonzero(share[word] > 0)
-        times = np.concatenate([times * (1 - share[word]), (times * share[word])[split]])
-        initial = np.concatenate([np.zeros(len(word), bool), np.ones(len(split), bool)])
-        return Leaves(np.concatenate([group, group[split]]), np.concatenate([word, word[split]]), initial, times)
+        begins = np.concatenate([np.zeros(len(word), bool), np.ones(len(split), bool)])
+        return Leaves(
+            np.concatenate([group, group[split]]),
+            np.concatenate([word, word[split]]),
+            begins,
+            np.concatenate([times * (1 - share[word]), (times * share[word])[split]]),
+        )
 
     def _new_leaves(self, weight: float) -> Leaves:
         corpus = self._corpus
