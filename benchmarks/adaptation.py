@@ -3,15 +3,17 @@
     python benchmarks/adaptation.py DATA/wsj-sample DATA/gum [--trees 50 200] [--seeds 0 1 2]
         [--rows old alone adapted joint] [--models FOLDER] [--no-test] [--records]
     python benchmarks/adaptation.py DATA/icepahc DATA/icepahc --halves 5000
+    python benchmarks/adaptation.py DATA/gum-open DATA/wsj-sample --model en --rows old alone adapted
 
-The old model is trained by `sapwood train` on the first treebank, and adapted by `sapwood train --adapt` to trees of the
-second, drawn at random by the seed. Prints F1 of the old model, of a model of these trees alone, of the adapted model
-and of one of both treebanks together (which is the alternative if the old treebank is at hand), on dev and test of both
-domains, with the CPU time of training. Models are kept in the folder, if there is one, and not trained again.
+The old model is trained by `sapwood train` on the first treebank, and adapted by `sapwood train --adapt` to trees of
+the second, drawn at random by the seed. Prints F1 of the old model, of a model of these trees alone, of the adapted
+model and of one of both treebanks together (which is the alternative if the old treebank is at hand), on dev and test
+of both domains, with the CPU time of training. Models are kept in the folder, if there is one, and not trained again.
 
 With `--halves N` a treebank without test part is its own other domain: the old model is trained on the first N of its
 training trees, and the others are drawn from its second half. The same shares of dev are parsed, every second block of
-them as test part.
+them as test part. `--model` names a model of the first treebank that is not trained but adapted as it is, and `--first`
+trains the old model on the first trees only.
 
 With `--records` figures are also written to benchmarks/results.jsonl: `gum-200/adapted-from-wsj-sample` and others.
 """
@@ -30,6 +32,7 @@ import sapwood
 from _measuring import read_gold, run_measured
 from _requirements import require
 from _treebank import BLOCK
+from sapwood.model.installed import find_model
 
 
 def drawn(trees: list[sapwood.Tree], count: int, seed: int) -> list[sapwood.Tree]:
@@ -104,6 +107,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rows", nargs="+", default=["old", "alone", "adapted", "joint"])
     parser.add_argument("--halves", type=int, help="number of trees of the old model")
+    parser.add_argument("--model", help="name or path of the old model")
+    parser.add_argument("--first", type=int, help="number of trees of the old model")
     parser.add_argument("--models", type=Path)
     parser.add_argument("--no-test", action="store_true", help="measure on dev only")
     parser.add_argument("--records", action="store_true")
@@ -116,23 +121,26 @@ def main() -> None:
         source, target = f"{options.old.name}-{options.halves}", f"{options.new.name}-late"
     else:
         domains = {"old": Domain(options.old, parts), "new": Domain(options.new, parts)}
-        source, target = options.old.name, options.new.name
+        source, target = options.model or options.old.name, options.new.name
+        if options.first:
+            source += f"-{options.first}"
     paths = [path_of(one, part) for one in (options.old, options.new) for part in ("train", "dev", "test")]
     paths = [path for path in paths if path.exists()]
     shown = [f"{name}_{part}_f1" for part in parts for name in domains]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.models or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        old_trees = write(domains["old"].train, folder / f"{source}.mrg")
+        old_trees = write(domains["old"].train[: options.first], folder / f"{source}.mrg")
         print("| | seed | " + " | ".join(one.replace("_", " ") for one in shown) + " | CPU s |")
         print("|---" * (len(shown) + 3) + "|")
 
         def report(name: str, row: str, count: int, seed: int, arguments: list[str], model: Path) -> None:
             figures = train([*arguments, "--seed", str(seed)], model) | measure(model, domains)
             if options.records:
-                halves = f" --halves {options.halves}" if options.halves else ""
+                given = (("halves", options.halves), ("model", options.model), ("first", options.first))
+                more_options = "".join(f" --{option} {value}" for option, value in given if value)
                 command = (
-                    f"python benchmarks/adaptation.py DATA/{options.old.name} DATA/{options.new.name}{halves} "
+                    f"python benchmarks/adaptation.py DATA/{options.old.name} DATA/{options.new.name}{more_options} "
                     f"--trees {count} --rows {row} --seeds {seed} --records"
                 )
                 more = {"data": _records.digest_files(paths), "describes": None}
@@ -141,8 +149,8 @@ def main() -> None:
             print(f"| {name} | {seed} | " + " | ".join(cells) + " |", flush=True)
 
         for seed in options.seeds:
-            old = folder / f"{source}-{seed}.sapwood"
-            if "old" in options.rows:
+            old = find_model(options.model) if options.model else folder / f"{source}-{seed}.sapwood"
+            if "old" in options.rows and not (options.model and seed != options.seeds[0]):
                 report(f"{target}/{source}", "old", options.trees[0], seed, [str(old_trees)], old)
             elif not old.exists():
                 train([str(old_trees), "--seed", str(seed)], old)

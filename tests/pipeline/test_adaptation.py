@@ -11,11 +11,10 @@ from click.testing import CliRunner
 from helpers import tiny_encoder
 from helpers.made_up import made_up_treebank
 from helpers.training_helpers import Interrupted, Notes, PullThePlug
-from sapwood import Parser, ParserModel, Tree, train
+from sapwood import Parser, ParserModel, Tree, evaluate_parser, train
 from sapwood.cli.main import main
 from sapwood.encoders.lookup import VARIABLE
 from sapwood.errors import InputError, UsageError
-from sapwood import evaluate_parser
 from sapwood.learn.components.forest_crf import ForestCRFTrainer
 from sapwood.learn.components.span_scorer import SpanScorerTrainer
 

@@ -30,6 +30,8 @@ from sapwood.trees.tree import Tree
 
 # With fewer trees the CRF is kept as it is.
 _FEWEST_FOR_CRF = 20
+# Steps that the weights of the CRF count as, for each that made them.
+_STEPS = 5
 
 
 def adapt(
@@ -129,8 +131,8 @@ def adaptation_recipe(
     learners = tuple(GrammarAdaptation.of(one, weight=weight, **options) for one in model.grammars)
     crf = span_scorer = None
     if model.crf is not None and model.crf.groups and n_trees >= _FEWEST_FOR_CRF:
-        steps = math.ceil(ForestCRFTrainer.epochs * trees_of(model.grammar) / ForestCRFTrainer.batch)
-        crf = ForestCRFFineTuning(start=model.crf, steps=steps)
+        steps = ForestCRFTrainer.epochs * trees_of(model.grammar) / ForestCRFTrainer.batch
+        crf = ForestCRFFineTuning(start=model.crf, steps=_STEPS * math.ceil(steps))
     if model.span_scorer is not None:
         span_scorer = SpanScorerFineTuning.of(model.span_scorer, weight=model.crf.scorer_weight if model.crf else 0.0)
     return Recipe(learners, crf=crf, span_scorer=span_scorer, encoder=_encoder(model))

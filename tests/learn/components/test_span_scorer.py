@@ -16,7 +16,7 @@ from sapwood.errors import InputError, UsageError
 from sapwood.learn import PCFG
 from sapwood.learn.components._span_scorer_backprop import Backprop, Batch
 from sapwood.learn.components.forest_crf import ForestCRFTrainer
-from sapwood.learn.components.span_scorer import _WARMUP, SpanScorerTrainer, _Optimisation, _Sentences
+from sapwood.learn.components.span_scorer import _WARMUP, SpanScorerTrainer, Optimisation, TrainingSentences
 from sapwood.model import ParserModel
 from sapwood.model.forest_crf import ForestCRF
 from sapwood.model.span_scorer import EOS, Dims, SpanScorer, n_word_features
@@ -140,7 +140,7 @@ def test_steps_are_those_of_adam():
 
 
 def test_batches_have_the_trees_as_they_are(corpus):
-    sentences = _Sentences(corpus, 1000, None)
+    sentences = TrainingSentences(corpus, 1000, None)
     rng = np.random.default_rng(0)
     batches = sentences.batches(60, rng)
     assert sorted(np.concatenate(batches).tolist()) == list(range(corpus.n_trees))
@@ -176,7 +176,7 @@ def test_batches_have_the_trees_as_they_are(corpus):
 def test_first_steps_are_shorter(corpus):
     """Steps of Adam along a gradient that stays are as long as the rate; the first ones grow to that."""
     backprop = Backprop.random(Dims(4, 4, 1, 4, 2, 2), 5, np.random.default_rng(0))
-    run = _Optimisation(SMALL, backprop, _Sentences(corpus, 10, None))
+    run = Optimisation(SMALL, backprop, TrainingSentences(corpus, 10, None))
     for number in range(1, _WARMUP + 3):
         backprop.gradient[...], backprop.embeddings_gradient[...] = 1.0, 0.0
         before = backprop.weights.copy()

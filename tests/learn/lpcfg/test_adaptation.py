@@ -174,7 +174,7 @@ def test_what_cannot_be_adapted_is_refused():
         adapt_grammar(Spectral(states=2).fit(Spectral.prepare(OLD)), new)
     with pytest.raises(GrammarError, match="no counts of states"):
         check_preparation(replace(grammar, occupancy=np.zeros_like(grammar.occupancy)), new)
-    with pytest.raises(InputError, match="transformed otherwise.*vertical"):
+    with pytest.raises(InputError, match=r"transformed otherwise.*vertical"):
         check_preparation(grammar, Corpus.from_trees(NEW, transform=replace(old.transform, vertical=5)))
     with pytest.raises(InputError, match="have gaps"):
         check_preparation(grammar, replace(new, transform=replace(old.transform, gaps=True)))

@@ -36,11 +36,14 @@ class ForestCRFFineTuning(ForestCRFTrainer):
     start
         The CRF to begin with. Its features and its threshold are kept.
     steps
-        Number of steps that its weights were trained for.
+        Number of steps that its weights count as.
+    dense_learning_rate
+        0: the weights of the grammar's posteriors are kept.
     """
 
     start: ForestCRF = execution(None, "The CRF to begin with.", ForestCRF)
-    steps: int = integer(0, "Number of steps that its weights were trained for.")
+    steps: int = integer(0, "Number of steps that its weights count as.")
+    dense_learning_rate: float = number(0.0, "Learning rate of the weights of the grammar's posteriors.")
 
     def settings(self) -> dict[str, Any]:
         """Return everything besides trees and grammars that determines the result, as JSON values."""

@@ -39,6 +39,7 @@ from sapwood.runtime.context import RunContext, RunOptions
 from sapwood.runtime.params import HasParams, integer, number, opaque
 from sapwood.storage.arrays import Arrays
 from sapwood.storage.schema import Column
+from sapwood.storage.shapes import Array, Int64
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.lexicon.word_classes import WordClasses
 
@@ -312,7 +313,7 @@ class TrainingSentences:
         )
         self._rows = reader.encode(corpus.words)[1:-1]
 
-    def of(self, trees: np.ndarray, vectors: WordVectors) -> TrainingSentences:
+    def of(self, trees: Int64[Array, "chosen"], vectors: WordVectors) -> TrainingSentences:
         """Return some of the trees, with vectors."""
         other = copy.copy(self)
         other.trees, other.vectors = np.sort(trees), vectors
@@ -323,7 +324,7 @@ class TrainingSentences:
         """Size of the vectors of the encoder."""
         return 0 if self.vectors is None else len(self.vectors.features.shift)
 
-    def batches(self, words: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def batches(self, words: int, rng: np.random.Generator) -> list[Int64[Array, "batch"]]:
         """Return batches of trees of one length with about `words` words each, in random order."""
         order = rng.permutation(self.trees)
         order = order[np.argsort(self.lengths[order], kind="stable")]
@@ -333,7 +334,7 @@ class TrainingSentences:
             batches += [same[first : first + most] for first in range(0, len(same), most)]
         return [batches[number] for number in rng.permutation(len(batches))]
 
-    def batch(self, trees: np.ndarray, unseen: float, rng: np.random.Generator) -> Batch:
+    def batch(self, trees: Int64[Array, "batch"], unseen: float, rng: np.random.Generator) -> Batch:
         """Return a batch of trees of one length, with some words replaced by the unknown word."""
         corpus, n = self.corpus, int(self.lengths[trees[0]])
         features = np.full((n + 2, len(trees), self._rows.shape[1]), PAD, np.int32)

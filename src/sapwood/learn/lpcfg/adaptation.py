@@ -184,9 +184,7 @@ class _Prior:
     def __init__(self, grammar: TensorGrammar, corpus: Corpus) -> None:
         self._grammar = grammar
         donors, table, n_interminals, old_symbols = _joint_symbols(grammar, corpus)
-        self.corpus, old_rules = _renumbered(
-            corpus, table, n_interminals, old_symbols[grammar.rules].astype(np.int32)
-        )
+        self.corpus, old_rules = _renumbered(corpus, table, n_interminals, old_symbols[grammar.rules].astype(np.int32))
         own = np.full(len(table), -1, np.int64)
         own[old_symbols] = np.arange(len(old_symbols))
         donor = np.where(own >= 0, own, donors)
