@@ -47,7 +47,7 @@ def test_old_weights_score_as_before(scorer):
 
 
 def test_fine_tuning_learns_the_new_trees(scorer):
-    tuned = SpanScorerFineTuning.of(scorer, epochs=20, learning_rate=0.03).fit(NEW)
+    tuned = SpanScorerFineTuning.of(scorer, epochs=20, learning_rate=0.03, share=1.0).fit(NEW)
     assert tuned.tags[int(tuned.scores(["oh", "the", "blanora"]).tags[0].argmax())] == "UH"
     half = SpanScorerFineTuning.of(scorer, epochs=20, learning_rate=0.03, share=0.5).fit(NEW)
     none = SpanScorerFineTuning.of(scorer, epochs=20, learning_rate=0.03, share=0.0).fit(NEW)
@@ -82,5 +82,10 @@ def test_a_crf_of_many_steps_changes_little(crf):
         assert (tuned.frequent, tuned.groups, tuned.bits) == (crf.frequent, crf.groups, crf.bits)
         return float(np.abs(tuned.weights() - crf.weights()).sum())
 
+    whole, half = (
+        ForestCRFFineTuning(start=crf, steps=10, folds=2, epochs=2, share=share).fit(NEW, grammars).weights()
+        for share in (1.0, 0.5)
+    )
+    assert np.allclose(half, (whole + crf.weights()) / 2, atol=1e-6)
     few, many = change(10), change(100_000)
     assert 0 < many < few / 100

@@ -3,7 +3,8 @@
 A forest CRF keeps its features and the sums that its weights are made of: AdaGrad goes on as if the further trees had
 come last, so that weights with little evidence against them stay. A span scorer gets embeddings of new word features,
 which begin as those of an unknown word, and new labels, which begin as its rarest ones; it is trained with a small
-learning rate, and the result is an interpolation of the old and the new weights (Wortsman et al. 2022).
+learning rate. The result of both is an interpolation of the old and the new weights (Wortsman et al. 2022), which keeps
+more of the accuracy in the old domain.
 """
 
 from __future__ import annotations
@@ -37,18 +38,29 @@ class ForestCRFFineTuning(ForestCRFTrainer):
         The CRF to begin with. Its features and its threshold are kept.
     steps
         Number of steps that its weights count as.
+    share
+        Share of the new weights in the interpolation with the old ones.
     dense_learning_rate
         0: the weights of the grammar's posteriors are kept.
     """
 
     start: ForestCRF = execution(None, "The CRF to begin with.", ForestCRF)
     steps: int = integer(0, "Number of steps that its weights count as.")
+    share: float = number(0.5, "Share of the new weights in the interpolation with the old ones.")
     dense_learning_rate: float = number(0.0, "Learning rate of the weights of the grammar's posteriors.")
 
     def settings(self) -> dict[str, Any]:
         """Return everything besides trees and grammars that determines the result, as JSON values."""
         begin = content_digest(self.start.to_arrays(), dict(self.start.metadata()))
         return {**super().settings(), "start": begin}
+
+    def fit_forests(self, *arguments: Any, **options: Any) -> ForestCRF:
+        """Continue the training on forests; parameters are those of `ForestCRFTrainer.fit_forests`."""
+        found, begin = super().fit_forests(*arguments, **options), self.start
+        weights = begin.weights() + np.float32(self.share) * (found.weights() - begin.weights())
+        places = np.flatnonzero(weights).astype(np.uint32)
+        dense = begin.dense + self.share * (found.dense - begin.dense)
+        return replace(found, places=places, values=weights[places], dense=dense)
 
     def _start(self, frequent: Any, classes: Any) -> ForestCRF:
         return self.start
@@ -71,7 +83,7 @@ class SpanScorerFineTuning(SpanScorerTrainer):
     """
 
     start: SpanScorer = execution(None, "The span scorer to begin with.", SpanScorer)
-    share: float = number(1.0, "Share of the new weights in the interpolation with the old ones.")
+    share: float = number(0.5, "Share of the new weights in the interpolation with the old ones.")
     epochs: int = integer(10, "Epochs over the trees.", low=1)
     batch_words: int = integer(200, "Approximate number of words per batch.", low=1)
     learning_rate: float = number(1e-3, "Peak learning rate.", above=0)
