@@ -16,7 +16,7 @@ from sapwood.errors import InputError, UsageError
 from sapwood.learn import PCFG
 from sapwood.learn.components._span_scorer_backprop import Backprop, Batch
 from sapwood.learn.components.forest_crf import ForestCRFTrainer
-from sapwood.learn.components.span_scorer import _WARMUP, SpanScorerTrainer, Optimisation, TrainingSentences
+from sapwood.learn.components.span_scorer import _WARMUP, Optimisation, SpanScorerTrainer, TrainingSentences
 from sapwood.model import ParserModel
 from sapwood.model.forest_crf import ForestCRF
 from sapwood.model.span_scorer import EOS, Dims, SpanScorer, n_word_features
