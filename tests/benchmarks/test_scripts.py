@@ -38,6 +38,7 @@ WITH_DATA = dict.fromkeys(
 )  # fmt: skip
 WITH_DATA |= dict.fromkeys(["cluster_kills", "heads"], "{nowhere} {nowhere}")
 WITH_DATA |= {"distillation": "{nowhere} --teacher {nowhere} --text {nowhere}"}
+WITH_DATA |= {"adaptation": "{nowhere} {nowhere}"}
 WITH_DATA |= {"encoders": "{nowhere} --encoder {nowhere}"}
 WITH_DATA |= {"cluster": "{nowhere} {nowhere} --json {nowhere}"}
 WITH_DATA |= {"minimising": "{nowhere} --models {nowhere} --results {nowhere}"}
@@ -328,6 +329,18 @@ RUNS = [
             rf"\| trees-30/distilled-1 \| 0 \| {F1} ",
         ],
         id="distillation",
+        marks=slow,
+    ),
+    pytest.param(
+        "adaptation",
+        "{trees} {trees} --first 60 --trees 20 --seeds 0 --models {new}",
+        [
+            rf"\| trees/trees-60 \| 0 \| {F1} ",
+            rf"\| trees-20/drawn \| 0 \| {F1} ",
+            rf"\| trees-20/adapted-from-trees-60 \| 0 \| {F1} ",
+            rf"\| trees-20/joint-with-trees-60 \| 0 \| {F1} ",
+        ],
+        id="adaptation",
         marks=slow,
     ),
     pytest.param(
