@@ -32,7 +32,7 @@ _OPTIONS = {setting: f"--{option}" for option, setting in _SETTINGS.items()}
 WITH_ADAPT = frozenset(
     {
         "treebank", "output", "dev", "adapt", "adapt_weight", "tokeniser", "seed", "resume", "log_path", "save_config",
-        "config", "threads", "cluster", "as_json", "quiet", "input_format", "skip_bad",
+        "config", "threads", "cluster", "as_json", "quiet", "input_format", "gaps", "skip_bad",
     }
 )  # fmt: skip
 GROUP = ("partial", "text", "text-use", *_SETTINGS, "silver", "teacher", "gold-weight", "adapt", "adapt-weight")
