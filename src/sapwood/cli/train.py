@@ -374,6 +374,7 @@ def _score(model: ParserModel, held_out: DevSet, progress: Progress, *, show: bo
 def _saved_settings(context: click.Context) -> dict[str, Any]:
     """Return the settings of this run for a configuration file, without paths."""
     paths = (
-        "output", "resume", "log", "logger", "dev", "cluster", "partial", "text", "silver", "teacher", "encoder", "adapt",
+        "output", "resume", "log", "logger", "dev", "cluster", "partial", "text", "silver", "teacher", "encoder",
+        "adapt",
     )  # fmt: skip
     return {name: value for name, value in run_settings(context).items() if name not in paths}

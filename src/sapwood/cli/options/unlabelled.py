@@ -31,8 +31,8 @@ _OPTIONS = {setting: f"--{option}" for option, setting in _SETTINGS.items()}
 # Options that `--adapt` can be combined with; all others are settings of the model.
 WITH_ADAPT = frozenset(
     {
-        "treebank", "output", "dev", "adapt", "adapt_weight", "tokeniser", "seed", "resume", "log_path", "save_config",
-        "config", "threads", "cluster", "as_json", "quiet", "input_format", "gaps", "skip_bad",
+        "treebank", "output", "dev", "adapt", "adapt_weight", "tokeniser", "seed", "resume", "log_path", "loggers",
+        "save_config", "config", "threads", "cluster", "as_json", "quiet", "input_format", "gaps", "skip_bad",
     }
 )  # fmt: skip
 GROUP = ("partial", "text", "text-use", *_SETTINGS, "silver", "teacher", "gold-weight", "adapt", "adapt-weight")
