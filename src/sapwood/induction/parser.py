@@ -17,7 +17,7 @@ import numpy as np
 from sapwood.errors import InputError, UsageError
 from sapwood.induction.estep import best_binary, best_projective_heads
 from sapwood.induction.induced_model import InducedModel
-from sapwood.induction.text import tokens_of
+from sapwood.induction.text import DIVIDING, tokens_of
 from sapwood.induction.to_grammar import PHRASE
 from sapwood.inference.chart.compiled_model import Sentence
 from sapwood.inference.constraints import Requirement
@@ -183,7 +183,9 @@ class InducedParser:
         if not words:
             return InducedParse([], [], None, None if self.model.heads is None else [], "empty")
         too_long = len(kept) > self.max_words
-        spans, heads = (_to_the_right(len(kept)) if too_long else self._best(terminals)) if kept else ([], [])
+        marks = np.concatenate([[0], np.cumsum([word in DIVIDING for word in words])])
+        divided = [place > 0 and marks[kept[place]] > marks[kept[place - 1] + 1] for place in range(len(kept))]
+        spans, heads = (_to_the_right(len(kept)) if too_long else self._best(terminals, divided)) if kept else ([], [])
         leaves = [Tree(tags[place], word=words[place]) for place in kept]
         inner = binary_tree(leaves, spans) if leaves else None
         tree = None if inner is None else Tree("ROOT", [inner])
@@ -212,9 +214,9 @@ class InducedParser:
                 found.append(self.model.terminal_of(word, initial=place == 0))
         return found
 
-    def _best(self, terminals: Sequence[int]) -> tuple[list[tuple[int, int]], list[int]]:
+    def _best(self, terminals: Sequence[int], divided: Sequence[bool]) -> tuple[list[tuple[int, int]], list[int]]:
         """Return the spans and the heads of the trees with the largest expected accuracy."""
-        found = self.model.posteriors(terminals)
+        found = self.model.posteriors(terminals, divided)
         if not np.isfinite(found.logarithms[0]):
             return _to_the_right(len(terminals))
         offsets = np.array([0, len(terminals)], np.int64)

@@ -23,6 +23,7 @@ from sapwood.runtime.log import read_log
 
 QUICK: dict[str, dict[str, object]] = {
     "tensor-pcfg": {"states": 2, "iterations": 6, "warmup": 1, "warmup_decay": 2},
+    "simple-pcfg": {"nonterminals": 3, "embedding": 4, "epochs": 3, "lengths": (4, 10), "across_begin": 0.5},
     "dmv": {"iterations": 4, "lengths": (4, 10)},
     "ccm": {"iterations": 3},
     "dmv+ccm": {"iterations": 3},

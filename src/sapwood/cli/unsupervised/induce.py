@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sapwood.induction.learners import Inducer, InductionResult
     from sapwood.induction.text import Text
 
-_TEXT = ("tags", "classes", "punctuation", "from", "gold", "heads")
+_TEXT = ("tags", "classes", "vocabulary", "punctuation", "from", "gold", "heads")
 _FORMATS = ("auto", "text", "tagged", "conllu", "brackets", "export", "discbracket")
 
 
@@ -38,8 +38,8 @@ class _InduceCommand(GroupedCommand):
                 ["--model"],
                 type=ChoiceParam(tuple(INDUCERS)),
                 default=DEFAULT_MODEL,
-                help="Model to induce: constituents (tensor-pcfg, pcfg, pcfg-i, pcfg-ie), dependencies (dmv, dep-i, "
-                "dep-ie, dep-ies), spans (ccm), or dependencies and spans (dmv+ccm).",
+                help="Model to induce: constituents (tensor-pcfg, simple-pcfg, pcfg, pcfg-i, pcfg-ie), dependencies "
+                "(dmv, dep-i, dep-ie, dep-ies), spans (ccm), or dependencies and spans (dmv+ccm).",
             )
             self.params.insert(names.index("output") + 1, model)
             self.params += [*options_of(INDUCERS), help_all_option()]
@@ -74,6 +74,11 @@ class _InduceCommand(GroupedCommand):
     help="Number of word classes to learn from without --tags; 0 learns from the words themselves. [default: 48]",
 )
 @click.option(
+    "--vocabulary",
+    type=click.IntRange(min=1),
+    help="Learn from the words themselves: the N most frequent ones seen more than once, others by shape and ending.",
+)
+@click.option(
     "--punctuation", type=ChoiceParam(PUNCTUATION), default="drop", help="Drop punctuation, or keep it as words."
 )
 @click.option("--from", "input_format", type=ChoiceParam(_FORMATS), default="auto", help="Input format of the text.")
@@ -97,6 +102,7 @@ def command(
     quiet: bool,
     tags: bool,
     classes: int | None,
+    vocabulary: int | None,
     punctuation: Punctuation,
     input_format: Any,
     gold: bool,
@@ -145,7 +151,9 @@ def command(
     if gold:
         sentences = _kept(sentences, trees)
     with common.naming(text):
-        prepared = make_text(sentences, tags=tags, classes=classes, punctuation=punctuation, progress=progress)
+        prepared = make_text(
+            sentences, tags=tags, classes=classes, vocabulary=vocabulary, punctuation=punctuation, progress=progress
+        )
     with common.resumable(run.kept.leftover):
         found = run(prepared, progress)
     seconds = time.perf_counter() - started
@@ -173,6 +181,8 @@ def _check_options(context: click.Context, settings: Mapping[str, Any]) -> None:
         raise UsageError("a model cannot be written to standard output; name a file")
     if given["tags"] and given["classes"] is not None:
         raise UsageError("--classes cannot be used with --tags, which are classes already")
+    if given["vocabulary"] is not None and (given["tags"] or given["classes"] is not None):
+        raise UsageError("--vocabulary learns from words; it cannot be used with --tags or --classes")
     if given["heads"] is not None and not given["gold"]:
         raise UsageError("--heads requires --gold")
 
