@@ -17,7 +17,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from sapwood.errors import GrammarError, ModelError, UsageError
-from sapwood.induction.estep import Found, IndependentRule, SentenceBatch, punctuation_weights, sum_trees
+from sapwood.induction.estep import Found, IndependentChildren, SentenceBatch, punctuation_weights, sum_trees
 from sapwood.induction.models.rule_network import Adam, Parameters, RuleNetwork
 from sapwood.induction.models.simple_pcfg import SimplePCFGRules, places, rule_counts, word_rules
 from sapwood.induction.text import Text
@@ -248,11 +248,11 @@ def _parts(
     return found, spans
 
 
-def _logarithms(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentRule) -> np.ndarray:
+def _logarithms(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentChildren) -> np.ndarray:
     return sum_trees(part, weights, spans, times=np.zeros(len(part.lengths))).logarithms
 
 
-def _sum(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentRule) -> Found:
+def _sum(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentChildren) -> Found:
     return sum_trees(part, weights, spans)
 
 
