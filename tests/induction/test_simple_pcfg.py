@@ -13,6 +13,7 @@ from sapwood.errors import ModelError, UsageError
 from sapwood.induction.estep import (
     IndependentChildren,
     SentenceBatch,
+    SpanFactors,
     best_binary,
     punctuation_weights,
     span_ends,
@@ -150,7 +151,7 @@ def test_long_sentences_and_tiny_weights_neither_vanish_nor_overflow():
 
 def test_gradients_of_the_network():
     rng = np.random.default_rng(2)
-    parameters = initial_parameters(3, 4, 5, np.array([3.0, 1.0, 2.0]), rng, branching=0.5)
+    parameters = initial_parameters(3, 4, 5, np.array([3.0, 1.0, 2.0]), rng)
     parameters = {
         name: array + rng.normal(size=array.shape).astype(np.float32) * 0.1 for name, array in parameters.items()
     }
@@ -266,12 +267,19 @@ def test_batches_have_all_sentences_once():
 def test_a_model_is_saved_and_parses(tmp_path):
     text = small_text()
     inducer = SimplePCFG(
-        nonterminals=6, preterminals=8, embedding=8, epochs=2, lengths=8, across_begin=0.2, across_end=0.1
+        nonterminals=6,
+        preterminals=8,
+        embedding=8,
+        epochs=2,
+        lengths=8,
+        across_begin=0.2,
+        across_end=0.1,
+        elsewhere=0.5,
     )
     model = inducer.fit(text)
     model.save(tmp_path / "model")
     again = InducedModel.load(tmp_path / "model")
-    assert again.across == (0.2, 0.1)
+    assert again.span_factors == SpanFactors(0.2, 0.1, 0.5)
     words = ["the", "old", "cat", ",", "an", "unknown", "zebra", "."]
     one, other = InducedParser(model).parse_one(words), InducedParser(again).parse_one(words)
     assert str(one.tree) == str(other.tree)
@@ -281,11 +289,12 @@ def test_a_model_is_saved_and_parses(tmp_path):
     free, marked = (again.posteriors(terminals, [False, False, mark, False]).spans for mark in (False, True))
     begin, end = span_ends(4)
     across = (begin < 2) & (end > 2) & (end - begin < 4)
-    assert (marked[across] < free[across]).all()
+    assert marked[across].sum() < free[across].sum()
+    assert marked[(begin == 1) & (end == 3)] < free[(begin == 1) & (end == 3)]
     arrays, metadata = read_arrays(tmp_path / "model", kind=INDUCED.kind, version=INDUCED.version)
     for name, changed, message in (
         ("rules.left", arrays["rules.left"] * np.float32(2), "rules.left"),
-        ("rules.across", -arrays["rules.across"], "rules.across"),
+        ("rules.span_factors", -arrays["rules.span_factors"], "rules.span_factors"),
     ):
         write_arrays(tmp_path / "bad", {**arrays, name: changed}, metadata, kind=INDUCED.kind, version=INDUCED.version)
         with pytest.raises(ModelError, match=message):
@@ -299,7 +308,7 @@ def test_a_model_is_saved_and_parses(tmp_path):
 def test_punctuation_weights():
     # One mark, before the third of four words; and a sentence without any.
     divided = np.array([False, False, True, False, False, False])
-    found = punctuation_weights(divided, np.array([0, 4, 6]), np.array([0.5, 0.1]))
+    found = punctuation_weights(divided, np.array([0, 4, 6]), SpanFactors(0.5, 0.1))
     begin, end = span_ends(4)
     of = dict(zip(zip(begin.tolist(), end.tolist(), strict=True), found[:10].tolist(), strict=True))
     assert of[0, 4] == of[0, 2] == of[2, 4] == of[1, 2] == of[3, 4] == 1
@@ -307,3 +316,6 @@ def test_punctuation_weights():
     assert of[0, 3] == 0.1
     assert of[1, 3] == pytest.approx(0.05)
     assert found[10:].tolist() == [1, 1, 1]
+    found = punctuation_weights(divided, np.array([0, 4, 6]), SpanFactors(elsewhere=0.25))
+    assert [pair for pair, weight in zip(of, found[:10].tolist(), strict=True) if weight != 1] == [(0, 3), (1, 3)]
+    assert set(found.tolist()) == {0.25, 1.0}

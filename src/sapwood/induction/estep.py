@@ -229,10 +229,26 @@ def _sum(part: SentenceBatch, weights: Any, span_weights: np.ndarray | None, spa
     return sum_trees(part, weights, span_weights, spans=spans)
 
 
+class SpanFactors(NamedTuple):
+    """Factors of spans by the punctuation that was removed; the ends of a sentence are marks, too.
+
+    Attributes
+    ----------
+    begin, end
+        Factors of spans across a mark that do not begin, or end, at a mark.
+    elsewhere
+        Factor of all spans of two or more words that do not end at a mark.
+    """
+
+    begin: float = 1.0
+    end: float = 1.0
+    elsewhere: float = 1.0
+
+
 def punctuation_weights(
-    divided: Bool[Array, "tokens"], offsets: Int64[Array, "bounds"], weights: Float64[Array, "2"]
+    divided: Bool[Array, "tokens"], offsets: Int64[Array, "bounds"], factors: SpanFactors
 ) -> Float64[Array, "spans"]:
-    """Return weights of spans under punctuation: of a span across a mark, a factor for each end that is not at a mark.
+    """Return the weight of each span under punctuation.
 
     Parameters
     ----------
@@ -240,8 +256,8 @@ def punctuation_weights(
         Whether a mark stands before each token.
     offsets
         Where each sentence begins, and where the last one ends.
-    weights
-        The factors of the beginning and of the end.
+    factors
+        The factors.
     """
     found = [np.zeros(0)]
     for first, last in pairwise(offsets.tolist()):
@@ -250,8 +266,10 @@ def punctuation_weights(
         begin, end = span_ends(last - first)
         before = np.cumsum(marks)
         across = before[end - 1] > before[begin]
-        factors = np.where(marks[begin], 1.0, weights[0]) * np.where(marks[end], 1.0, weights[1])
-        found.append(np.where(across, factors, 1.0))
+        weights = np.where(marks[end] | (end - begin == 1), 1.0, factors.elsewhere)
+        weights[across & ~marks[begin]] *= factors.begin
+        weights[across & ~marks[end]] *= factors.end
+        found.append(weights)
     return np.concatenate(found)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,12 +18,13 @@ from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.induction.induced_model import InducedModel
 from sapwood.induction.learners import InductionResult
 from sapwood.induction.parser import InducedGrammarParser, InducedParser
+from sapwood.induction.text import divided_tokens
 from sapwood.runtime.executor import LOCAL, Executor
 from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.runtime.tables import format_table
 from sapwood.trees.formats.conllu import dependencies
 from sapwood.trees.heads.rules import HeadRules
-from sapwood.trees.punctuation import without_punctuation
+from sapwood.trees.punctuation import is_punctuation, without_punctuation
 from sapwood.trees.tree import Tree
 
 Span = tuple[int, int]
@@ -37,6 +39,20 @@ def right_branching(length: int) -> list[Span]:
     [(0, 3), (1, 3)]
     """
     return [(begin, length) for begin in range(length - 1)]
+
+
+def segments_to_the_right(divided: Sequence[bool]) -> list[Span]:
+    """Return the right-branching tree of the segments between punctuation marks, which branch to the right, too.
+
+    >>> segments_to_the_right([False, False, True, False])
+    [(0, 2), (0, 4), (2, 4)]
+    """
+    length = len(divided)
+    begins = [0, *(place for place in range(1, length) if divided[place]), length]
+    found = {(begin, length) for begin in begins[:-2]}
+    for first, last in pairwise(begins):
+        found |= {(begin, last) for begin in range(first, last - 1)}
+    return sorted((begin, end) for begin, end in found if end - begin > 1)
 
 
 def left_branching(length: int) -> list[Span]:
@@ -133,11 +149,14 @@ class Gold:
         The spans of two or more words; None if it has no tree.
     heads
         The heads of its words; None if unknown.
+    divided
+        Whether a dividing punctuation mark was removed before each word; None if unknown.
     """
 
     tokens: list[tuple[str, str]]
     spans: set[Span] | None
     heads: list[int] | None
+    divided: list[bool] | None = None
 
     @classmethod
     def of_tree(cls, tree: Tree, rules: HeadRules | None = None) -> Gold | None:
@@ -146,7 +165,10 @@ class Gold:
         if clean is None:
             return None
         heads = [found.head - 1 for found in dependencies(clean, rules)]
-        return cls(list(zip(clean.words(), clean.tags(), strict=True)), spans_of(clean), heads)
+        words, tags = tree.words(), tree.tags()
+        kept = [place for place, token in enumerate(zip(words, tags, strict=True)) if not is_punctuation(*token)]
+        tokens = list(zip(clean.words(), clean.tags(), strict=True))
+        return cls(tokens, spans_of(clean), heads, divided_tokens(words, kept))
 
 
 def score_model(
@@ -185,7 +207,9 @@ def score_model(
     else:
         parser = InducedParser(model, workers=workers, **settings)
     scorer = UnlabelledScorer()
-    results = track(parser.parse(sentences), progress or Silent(), "parsing", len(rows), "sentences")
+    marks = [one.divided for one in rows]
+    parsed = parser.parse(sentences) if isinstance(model, TensorGrammar) else parser.parse(sentences, marks)
+    results = track(parsed, progress or Silent(), "parsing", len(rows), "sentences")
     for one, result in zip(rows, results, strict=True):
         found = None if result.tree is None else spans_of(result.tree)
         heads = getattr(result, "heads", None)

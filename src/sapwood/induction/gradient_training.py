@@ -17,7 +17,14 @@ from typing import Any, Unpack
 import numpy as np
 
 from sapwood.errors import GrammarError, ModelError, UsageError
-from sapwood.induction.estep import Found, IndependentChildren, SentenceBatch, punctuation_weights, sum_trees
+from sapwood.induction.estep import (
+    Found,
+    IndependentChildren,
+    SentenceBatch,
+    SpanFactors,
+    punctuation_weights,
+    sum_trees,
+)
 from sapwood.induction.models.rule_network import Adam, Parameters, RuleNetwork
 from sapwood.induction.models.simple_pcfg import SimplePCFGRules, places, rule_counts, word_rules
 from sapwood.induction.text import Text
@@ -32,6 +39,9 @@ from sapwood.storage.shapes import Array, Float64, Int64
 _EVERY, _ENOUGH = 20, 200
 # Sentences that a worker processes together.
 _TOGETHER = 8
+# Weight of spans that do not branch to the right, at the beginning.
+_ELSEWHERE = 0.1
+_FREE = SpanFactors()
 _BETAS, _CLIP = (0.75, 0.999), 3.0
 _NUMBERS = ("stage", "epoch", "batch", "updates", "bad_epochs", "step")
 _FIGURES = ("held_out", "best_held_out", "log_likelihood", "words")
@@ -59,8 +69,10 @@ class TrainingSettings:
         Sentences of a mini-batch, and the learning rate of Adam.
     random_state
         Seed of the order of sentences.
-    across
-        Factors of spans across punctuation marks: see `sapwood.induction.estep.punctuation_weights`.
+    spans
+        Factors of spans by punctuation.
+    warmup
+        Epochs, of the first stage, in which the factor of spans elsewhere goes from `_ELSEWHERE` to its own; 0: none.
     """
 
     lengths: tuple[int, ...]
@@ -69,7 +81,13 @@ class TrainingSettings:
     batch_sentences: int
     learning_rate: float
     random_state: int
-    across: tuple[float, float] = (1.0, 1.0)
+    spans: SpanFactors = SpanFactors()
+    warmup: float = 0.0
+
+    def factors(self, epochs: float = np.inf) -> SpanFactors:
+        """Return the factors of spans after this many epochs."""
+        power = max(0.0, 1 - epochs / self.warmup) if self.warmup > 0 else 0.0
+        return self.spans._replace(elsewhere=_ELSEWHERE**power * self.spans.elsewhere ** (1 - power))
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,8 @@ def train_network(
             order = np.random.default_rng([settings.random_state, state.stage, state.epoch])
             batches = list(batches_of(sentences, text.lengths, settings.batch_sentences, order))
             while state.batch < len(batches):
-                _step(text, state, batches[state.batch], settings.across, executor)
+                epochs = state.epoch + state.batch / len(batches) if state.stage == 0 else np.inf
+                _step(text, state, batches[state.batch], settings.factors(epochs), executor)
                 state.batch += 1
                 done = sum(cost[: state.stage]) * settings.epochs
                 done += cost[state.stage] * (state.epoch + state.batch / len(batches))
@@ -192,7 +211,7 @@ def train_network(
                 bar.step(amount, words=length, epoch=state.epoch + 1, **shown_figures)  # type: ignore[arg-type]
                 if kept.is_due:
                     kept.save(state)
-            _end_epoch(text, state, held_out[text.lengths[held_out] <= length], settings.across, executor)
+            _end_epoch(text, state, held_out[text.lengths[held_out] <= length], settings.factors(), executor)
             run.log.write(
                 "iteration", step=state.step, phase=f"{length} words", iteration=state.epoch,
                 log_likelihood=state.log_likelihood / max(state.words, 1), objective=state.held_out,
@@ -218,7 +237,7 @@ def log_likelihood(
     rules: SimplePCFGRules,
     sentences: Int64[Array, "sentences"],
     workers: Executor,
-    across: tuple[float, float] = (1.0, 1.0),
+    factors: SpanFactors = _FREE,
 ) -> Float64[Array, "sentences"]:
     """Return the log-likelihood of each of some sentences of a text, in order of their lengths."""
     ordered = sentences[np.argsort(text.lengths[sentences], kind="stable")]
@@ -227,24 +246,22 @@ def log_likelihood(
         part = text.part(ordered[first : first + 32 * _TOGETHER])
         words, numbers = places(part.terminal)
         weights = workers.broadcast(word_rules(rules, words).rule)
-        found += list(workers.map(_logarithms, *_parts(part, numbers, across), repeat(weights)))
+        found += list(workers.map(_logarithms, *_parts(part, numbers, factors), repeat(weights)))
     return np.concatenate([np.zeros(0), *found])
 
 
 def _parts(
-    part: Text, numbers: np.ndarray, across: tuple[float, float]
+    part: Text, numbers: np.ndarray, factors: SpanFactors
 ) -> tuple[list[SentenceBatch], list[np.ndarray | None]]:
     """Return the sentences of a batch in the portions that workers process, and the weights of their spans."""
     found: list[SentenceBatch] = []
     spans: list[np.ndarray | None] = []
+    divided = np.zeros(len(part.word), bool) if part.divided is None else part.divided
     for first in range(0, part.n_sentences, _TOGETHER):
         offsets = part.offsets[first : first + _TOGETHER + 1]
         tokens = slice(offsets[0], offsets[-1])
         found.append(SentenceBatch(numbers[tokens], offsets - offsets[0]))
-        weighted = part.divided is not None and across != (1.0, 1.0)
-        spans.append(
-            punctuation_weights(part.divided[tokens], offsets - offsets[0], np.array(across)) if weighted else None  # type: ignore[index]
-        )
+        spans.append(None if factors == _FREE else punctuation_weights(divided[tokens], offsets - offsets[0], factors))
     return found, spans
 
 
@@ -256,13 +273,13 @@ def _sum(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentChil
     return sum_trees(part, weights, spans)
 
 
-def _step(text: Text, state: _State, sentences: np.ndarray, across: tuple[float, float], workers: Executor) -> None:
+def _step(text: Text, state: _State, sentences: np.ndarray, factors: SpanFactors, workers: Executor) -> None:
     """Take a step on a batch."""
     part = text.part(sentences)
     words, numbers = places(part.terminal)
     rules = state.network.rules()
     weights = word_rules(rules, words)
-    found = workers.map(_sum, *_parts(part, numbers, across), repeat(workers.broadcast(weights.rule)))
+    found = workers.map(_sum, *_parts(part, numbers, factors), repeat(workers.broadcast(weights.rule)))
     total = next(found)
     logarithms = float(total.logarithms.sum())
     for more in found:
@@ -278,12 +295,12 @@ def _step(text: Text, state: _State, sentences: np.ndarray, across: tuple[float,
     state.words += len(part.word)
 
 
-def _end_epoch(text: Text, state: _State, held_out: np.ndarray, across: tuple[float, float], workers: Executor) -> None:
+def _end_epoch(text: Text, state: _State, held_out: np.ndarray, factors: SpanFactors, workers: Executor) -> None:
     """Measure the held-out likelihood."""
     state.epoch += 1
     state.step += 1
     words = max(int(text.lengths[held_out].sum()), 1)
-    state.held_out = float(log_likelihood(text, state.network.rules(), held_out, workers, across).sum()) / words
+    state.held_out = float(log_likelihood(text, state.network.rules(), held_out, workers, factors).sum()) / words
     if not state.held_out <= state.best_held_out:
         state.best_held_out, state.bad_epochs = state.held_out, 0
         for name, array in state.parameters.items():

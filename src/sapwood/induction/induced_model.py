@@ -17,7 +17,15 @@ import numpy as np
 from sapwood.errors import ModelError
 from sapwood.grammar.emissions import EMISSIONS, Emissions
 from sapwood.grammar.validate import check_emissions
-from sapwood.induction.estep import Found, SentenceBatch, Valence, punctuation_weights, span_ends, sum_trees
+from sapwood.induction.estep import (
+    Found,
+    SentenceBatch,
+    SpanFactors,
+    Valence,
+    punctuation_weights,
+    span_ends,
+    sum_trees,
+)
 from sapwood.induction.models.ccm import SpanIndex, SpanTable, binary_trees, span_log_weights
 from sapwood.induction.models.simple_pcfg import SimplePCFGRules, places, word_rules
 from sapwood.induction.text import Terminals
@@ -56,7 +64,7 @@ INDUCED = Schema(
         Column("rules.root", "float32", "nonterminals", least=0, most=1.001, sums=0, along="rules.root"),
         Column("rules.left", "float32", "nonterminals children", least=0, most=1.001, sums=1, along="rules.root"),
         Column("rules.right", "float32", "nonterminals children", least=0, most=1.001, sums=1, along="rules.root"),
-        Column("rules.across", "float64", "2", least=0, along="rules.root"),
+        Column("rules.span_factors", "float64", "3", least=0, along="rules.root"),
         Column("rules.word", "float32", "preterminals symbols", least=0, most=1.001, sums=1, along="rules.root"),
         *EMISSIONS,
     ),
@@ -89,8 +97,8 @@ class InducedModel:
         yield.
     rules
         Probabilities of a SimplePCFG.
-    across
-        Its factors of spans across punctuation marks (`sapwood.induction.estep.punctuation_weights`).
+    span_factors
+        Its factors of spans by the punctuation that was removed.
     info
         Provenance of the model: JSON values only.
     """
@@ -107,7 +115,7 @@ class InducedModel:
     contexts: Float64[Array, "2 contexts"] = field(default_factory=lambda: np.zeros((2, 0)))
     longest: int = 0
     rules: SimplePCFGRules | None = None
-    across: tuple[float, float] = (1.0, 1.0)
+    span_factors: SpanFactors = SpanFactors()
     info: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -139,8 +147,8 @@ class InducedModel:
         weights = None
         if self.rules is not None:
             distinct, numbers = places(words)
-            if divided is not None and self.across != (1.0, 1.0):
-                weights = punctuation_weights(np.asarray(divided, bool), one.offsets, np.array(self.across))
+            marks = np.zeros(len(words), bool) if divided is None else np.asarray(divided, bool)
+            weights = punctuation_weights(marks, one.offsets, self.span_factors)
             return sum_trees(
                 SentenceBatch(numbers, one.offsets), word_rules(self.rules, distinct).rule, weights, spans=True
             )
@@ -196,7 +204,7 @@ class InducedModel:
             )
         if self.rules is not None:
             arrays.update({f"rules.{name}": array for name, array in self.rules._asdict().items()})
-            arrays["rules.across"] = np.array(self.across)
+            arrays["rules.span_factors"] = np.array(self.span_factors)
         metadata = {
             "n_interminals": 0,
             "model": self.model,
@@ -225,10 +233,10 @@ class InducedModel:
         table = None
         if "contexts" in arrays:
             table = SpanTable(arrays["yields"], arrays["yield_offsets"], arrays["contexts"], np.zeros((0, 2), np.int32))
-        rules, across = None, (1.0, 1.0)
+        rules, factors = None, SpanFactors()
         if "rules.root" in arrays:
             rules = SimplePCFGRules(*(arrays[f"rules.{name}"] for name in SimplePCFGRules._fields))
-            across = (float(arrays["rules.across"][0]), float(arrays["rules.across"][1]))
+            factors = SpanFactors(*arrays["rules.span_factors"].tolist())
             if rules.left.shape[1] != len(rules.root) + len(rules.word):
                 raise ModelError("rules.left: children are not the nonterminals and preterminals")
         if heads is None and table is None and rules is None:
@@ -246,6 +254,6 @@ class InducedModel:
             arrays.get("context_counts", np.zeros((2, 0))),
             metadata["longest"],
             rules,
-            across,
+            factors,
             metadata["info"],
         )

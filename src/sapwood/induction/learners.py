@@ -22,7 +22,7 @@ from sapwood.identifiability.moments import Sentences
 from sapwood.identifiability.unmixing.unmix import UncertainAnswer, unmix
 from sapwood.induction.em import EMRun, Schedule, run_em
 from sapwood.induction.em_model import ESTIMATES, Counts, EMModel
-from sapwood.induction.estep import Shards, Valence
+from sapwood.induction.estep import Shards, SpanFactors, Valence
 from sapwood.induction.gradient_training import TrainingSettings, train_network
 from sapwood.induction.induced_model import InducedModel
 from sapwood.induction.models.ccm import CCMProblem, DMVCCMProblem, binary_trees
@@ -55,6 +55,7 @@ from sapwood.storage.shapes import Array, Float64
 
 InductionResult: TypeAlias = TensorGrammar | InducedModel
 METHODS = ("em", "unmix", "unmix+em")
+RIGHT_STARTS = ("right", "random")
 _LONGEST_UNMIXED = 4
 # Maximum number of derivatives of a table, which takes about a minute.
 _MOST_DERIVATIVES = 250_000
@@ -366,10 +367,13 @@ class SimplePCFG(Inducer):
         Numbers of symbols; None is twice the number of nonterminals.
     embedding
         Dimensions of the embeddings of symbols, and hidden units of the rule network.
-    branching
-        Initial log odds of preterminals as left children and of nonterminals as right ones; 0 prefers neither side.
+    start, warmup
+        Spans that training begins with: right-branching ones within segments between punctuation marks, or any. Others
+        have a small weight at first, which becomes 1 in the course of the warm-up, given in epochs.
     across_begin, across_end
         Factors of spans that contain a dividing punctuation mark and do not begin, or end, at one; 1 ignores marks.
+    elsewhere
+        Factor of spans of two or more words that end neither at a mark nor with the sentence; 1 prefers no side.
     epochs, patience
         Maximum number of epochs of a stage, and epochs without a better likelihood of held-out sentences that end it.
     batch_sentences, learning_rate
@@ -383,13 +387,15 @@ class SimplePCFG(Inducer):
         None, "Number of preterminals; none means twice the number of nonterminals.", low=1, high=8192, optional=True
     )
     embedding: int = integer(64, "Dimensions of the embeddings of symbols.", low=1, high=4096)
-    branching: float = number(0.0, "Initial log odds of right-branching rules.", low=-20.0)
-    across_begin: float = number(1.0, "Weight of spans across punctuation that do not begin at a mark.", above=0)
-    across_end: float = number(1.0, "Weight of spans across punctuation that do not end at a mark.", above=0)
+    start: str = choice("right", "Begin with right-branching spans, or with any.", RIGHT_STARTS)
+    warmup: float = number(2.0, "Epochs over which the spans of the start are released.", above=0)
+    across_begin: float = number(0.2, "Weight of spans across punctuation that do not begin at a mark.", above=0)
+    across_end: float = number(0.02, "Weight of spans across punctuation that do not end at a mark.", above=0)
+    elsewhere: float = number(1.0, "Weight of spans that end neither at a mark nor with the sentence.", above=0)
     epochs: int = integer(10, "Maximum epochs per stage.", low=1)
     patience: int = integer(1, "Epochs without a better held-out likelihood that end a stage.")
     batch_sentences: int = integer(8, "Sentences of a mini-batch.", low=1)
-    learning_rate: float = number(0.002, "Learning rate of Adam.", above=0)
+    learning_rate: float = number(0.001, "Learning rate of Adam.", above=0)
 
     def _key(self, text: Text) -> dict[str, Any]:
         divided = {} if text.divided is None else {"divided": text.divided}
@@ -399,7 +405,7 @@ class SimplePCFG(Inducer):
         frequency = np.bincount(text.terminal, minlength=len(text.terminals)).astype(float)
         parameters = initial_parameters(
             self.nonterminals, self.preterminals or 2 * self.nonterminals, self.embedding, frequency,
-            np.random.default_rng(self.random_state), branching=self.branching,
+            np.random.default_rng(self.random_state),
         )  # fmt: skip
         settings = TrainingSettings(
             self.stages,
@@ -408,12 +414,13 @@ class SimplePCFG(Inducer):
             self.batch_sentences,
             self.learning_rate,
             self.random_state,
-            (self.across_begin, self.across_end),
+            SpanFactors(self.across_begin, self.across_end, self.elsewhere),
+            self.warmup if self.start == "right" else 0.0,
         )
         options: Any = {"progress": run.progress, "log": run.log, "checkpoint": run.checkpoint}
         found = train_network(text, parameters, settings, self.executor, key=self._key(text), **options)
         info = self._info(text, found.epochs, found.log_likelihood)
-        return self._model(text, info, rules=RuleNetwork(found.parameters).rules(), across=settings.across)
+        return self._model(text, info, rules=RuleNetwork(found.parameters).rules(), span_factors=settings.spans)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

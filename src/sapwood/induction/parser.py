@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from sapwood.errors import InputError, UsageError
 from sapwood.induction.estep import best_binary, best_projective_heads
 from sapwood.induction.induced_model import InducedModel
-from sapwood.induction.text import DIVIDING, tokens_of
+from sapwood.induction.text import divided_tokens, tokens_of
 from sapwood.induction.to_grammar import PHRASE
 from sapwood.inference.chart.compiled_model import Sentence
 from sapwood.inference.constraints import Requirement
@@ -165,13 +166,23 @@ class InducedParser:
             return _AnyTag()
         return _Accepted(self.model.terminals) if self.model.punctuation == "drop" else set(self.model.terminals)
 
-    def parse(self, sentences: Iterable[Sequence[str | tuple[str, str | None]]]) -> Iterator[InducedParse]:
-        """Return an iterator of one result for each sentence, in order."""
+    def parse(
+        self,
+        sentences: Iterable[Sequence[str | tuple[str, str | None]]],
+        divided: Iterable[Sequence[bool] | None] | None = None,
+    ) -> Iterator[InducedParse]:
+        """Return an iterator of one result for each sentence, in order; arguments as for `parse_one`."""
         ahead = _AHEAD * self.workers.threads
-        return self.workers.map(partial(InducedParser.parse_one, self), sentences, ahead=ahead)
+        marks = repeat(None) if divided is None else divided
+        return self.workers.map(partial(InducedParser.parse_one, self), sentences, marks, ahead=ahead)
 
-    def parse_one(self, sentence: Sequence[str | tuple[str, str | None]]) -> InducedParse:
-        """Parse one sentence of words or of (word, tag) pairs."""
+    def parse_one(
+        self, sentence: Sequence[str | tuple[str, str | None]], divided: Sequence[bool] | None = None
+    ) -> InducedParse:
+        """Parse one sentence of words or of (word, tag) pairs.
+
+        If its punctuation was removed before, `divided` says whether a dividing mark stood before each word.
+        """
         tokens = tokens_of(sentence)  # type: ignore[arg-type]
         drops = self.model.punctuation == "drop"
         kept = [place for place, token in enumerate(tokens) if not (drops and is_punctuation(*token))]
@@ -183,8 +194,8 @@ class InducedParser:
         if not words:
             return InducedParse([], [], None, None if self.model.heads is None else [], "empty")
         too_long = len(kept) > self.max_words
-        marks = np.concatenate([[0], np.cumsum([word in DIVIDING for word in words])])
-        divided = [place > 0 and marks[kept[place]] > marks[kept[place - 1] + 1] for place in range(len(kept))]
+        if divided is None:
+            divided = divided_tokens(words, kept)
         spans, heads = (_to_the_right(len(kept)) if too_long else self._best(terminals, divided)) if kept else ([], [])
         leaves = [Tree(tags[place], word=words[place]) for place in kept]
         inner = binary_tree(leaves, spans) if leaves else None

@@ -244,6 +244,23 @@ def signature_names(words: Sequence[str], counts: Int[Array, "words"], vocabular
     return found
 
 
+def divided_tokens(words: Sequence[str], kept: Sequence[int]) -> list[bool]:
+    """Return whether a dividing mark stands between each kept word of a sentence and the previous one.
+
+    >>> divided_tokens(["well", ",", "she", "left"], [0, 2, 3])
+    [False, True, False]
+    """
+    before = [-1, *kept[:-1]]
+    return (
+        [
+            last >= 0 and any(word in DIVIDING for word in words[last + 1 : place])
+            for last, place in zip(before, kept, strict=True)
+        ]
+        if kept
+        else []
+    )
+
+
 def _divided(dividing: np.ndarray, keep: np.ndarray, offsets: np.ndarray) -> Bool[Array, "kept_tokens"]:
     """Return whether a dividing mark was removed between each kept token and the previous one of its sentence."""
     places = np.flatnonzero(keep)

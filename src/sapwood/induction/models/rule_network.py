@@ -28,8 +28,6 @@ def initial_parameters(
     embedding: int,
     frequency: Float64[Array, "terminals"],
     rng: np.random.Generator,
-    *,
-    branching: float = 0.0,
 ) -> Parameters:
     """Return random parameters.
 
@@ -41,8 +39,6 @@ def initial_parameters(
         Count of each terminal: words have the logarithm of their relative frequency as a bias.
     rng
         Random numbers.
-    branching
-        Initial log odds of preterminals as left children, and of nonterminals as right ones.
     """
     children = nonterminals + preterminals
     sizes = {"root": nonterminals, "left": children, "right": children, "word": len(frequency)}
@@ -57,8 +53,6 @@ def initial_parameters(
         found[f"{head}.out"] = rng.normal(size=(embedding, sizes[head])) / np.sqrt(embedding)
         found[f"{head}.out.bias"] = np.zeros(sizes[head])
     found["word.out.bias"] += np.log((frequency + 0.5) / (frequency + 0.5).sum())
-    found["left.out.bias"][nonterminals:] += branching
-    found["right.out.bias"][:nonterminals] += branching
     return {name: array.astype(np.float32) for name, array in found.items()}
 
 
