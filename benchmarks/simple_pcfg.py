@@ -136,7 +136,7 @@ def main() -> None:
                 if options.records:
                     command = f"python benchmarks/simple_pcfg.py DATA/{directory.name} --configurations '{name}'"
                     command += " --text DATA/brown/brown.txt.gz" if name == "words+text" else ""
-                    describes = {"object": "sapwood.induction.learners:SimplePCFG", "arguments": {}}
+                    describes = {"kind": "induce", "model": "simple-pcfg"}
                     add(
                         measured(
                             record, figures, seed=seed, command=f"{command} --seeds {seed} --records", data=digest,

@@ -11,7 +11,7 @@ import pytest
 from oracles.binary_trees import bracketings
 from sapwood.errors import ModelError, UsageError
 from sapwood.induction.estep import (
-    IndependentChildren,
+    IndependentSides,
     SentenceBatch,
     SpanFactors,
     best_binary,
@@ -115,7 +115,7 @@ def test_uses_are_derivatives_at_any_number_of_symbols(states):
     rng = np.random.default_rng(states)
     rows = [rng.integers(0, 5, length).tolist() for length in (2, 12, 7, 1, 12)]
     shapes = (states, (states, states), (states, states), (5, states), (5, states))
-    weights = IndependentChildren(*((rng.uniform(0.1, 1, shape) / states).astype(np.float32) for shape in shapes))
+    weights = IndependentSides(*((rng.uniform(0.1, 1, shape) / states).astype(np.float32) for shape in shapes))
     times = np.array([1.0, 2.0, 0.0, 1.0, 0.5])
     found = sum_trees(batch(rows), weights, times=times, spans=True)
     for part, used in zip(weights, found.uses, strict=True):
@@ -123,9 +123,7 @@ def test_uses_are_derivatives_at_any_number_of_symbols(states):
         values = []
         for sign in (1, -1):
             moved = [one if one is not part else (one * np.exp(sign * change)).astype(np.float32) for one in weights]
-            values.append(
-                float(times @ sum_trees(batch(rows), IndependentChildren(*moved), times=0 * times).logarithms)
-            )
+            values.append(float(times @ sum_trees(batch(rows), IndependentSides(*moved), times=0 * times).logarithms))
         assert (values[0] - values[1]) / 2 == pytest.approx(float((used * change).sum()), rel=2e-2, abs=2e-4)
     assert found.logarithms[3] == 0  # a single word is no tree
 
@@ -133,7 +131,7 @@ def test_uses_are_derivatives_at_any_number_of_symbols(states):
 def test_long_sentences_and_tiny_weights_neither_vanish_nor_overflow():
     rng = np.random.default_rng(5)
     row = rng.integers(0, 3, 90).tolist()
-    usual = IndependentChildren(
+    usual = IndependentSides(
         *(rng.uniform(0.1, 1, shape).astype(np.float32) for shape in (5, (5, 5), (5, 5), (3, 5), (3, 5)))
     )
     found = sum_trees(batch([row]), usual, spans=True)

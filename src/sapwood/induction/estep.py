@@ -52,7 +52,7 @@ class LowRankRule(NamedTuple):
     right_leaf: Float64[Array, "terminals rank"]
 
 
-class IndependentChildren(NamedTuple):
+class IndependentSides(NamedTuple):
     """Weights of binary trees with independent children, by parent and child (`native/induction/independent.cpp`)."""
 
     root: Float32[Array, "states"]
@@ -62,9 +62,9 @@ class IndependentChildren(NamedTuple):
     right_leaf: Float32[Array, "terminals states"]
 
 
-Weights: TypeAlias = Valence | DenseRule | LowRankRule | IndependentChildren
+Weights: TypeAlias = Valence | DenseRule | LowRankRule | IndependentSides
 _KERNELS: dict[type, Callable[..., np.ndarray]] = {
-    Valence: sum_heads, DenseRule: sum_constituents, LowRankRule: sum_low_rank, IndependentChildren: sum_independent,
+    Valence: sum_heads, DenseRule: sum_constituents, LowRankRule: sum_low_rank, IndependentSides: sum_independent,
 }  # fmt: skip
 
 

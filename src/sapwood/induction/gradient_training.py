@@ -19,7 +19,7 @@ import numpy as np
 from sapwood.errors import GrammarError, ModelError, UsageError
 from sapwood.induction.estep import (
     Found,
-    IndependentChildren,
+    IndependentSides,
     SentenceBatch,
     SpanFactors,
     punctuation_weights,
@@ -265,11 +265,11 @@ def _parts(
     return found, spans
 
 
-def _logarithms(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentChildren) -> np.ndarray:
+def _logarithms(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentSides) -> np.ndarray:
     return sum_trees(part, weights, spans, times=np.zeros(len(part.lengths))).logarithms
 
 
-def _sum(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentChildren) -> Found:
+def _sum(part: SentenceBatch, spans: np.ndarray | None, weights: IndependentSides) -> Found:
     return sum_trees(part, weights, spans)
 
 

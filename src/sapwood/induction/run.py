@@ -63,7 +63,6 @@ def induce(
     model: str | Inducer = DEFAULT_MODEL,
     tags: bool = False,
     classes: int | None = None,
-    vocabulary: int | None = None,
     punctuation: Punctuation = "drop",
     output: str | Path | None = None,
     resume: bool = False,
@@ -78,7 +77,7 @@ def induce(
         Words, (word, tag) pairs, trees of which only words and tags are used, or a text.
     model
         The name of a model, followed by its settings: `induce(sentences, model="dmv", lengths=10)`; or an inducer.
-    tags, classes, vocabulary, punctuation
+    tags, classes, punctuation
         Choice of terminals: see `sapwood.induction.text.make_text`.
     output
         File to write the model to. Until then a checkpoint is kept next to it.
@@ -87,9 +86,9 @@ def induce(
     log
         File to write a line for each iteration to.
     options
-        Settings of the model; `threads`, `workers` and `progress`, as for `sapwood.runtime.context.RunContext`;
-        `loggers`, names of loggers that get the lines of the log as well (`sapwood.runtime.loggers`). The progress
-        display first reports whether the model is identifiable.
+        Settings of the model; `vocabulary`, as for `make_text`; `threads`, `workers` and `progress`, as for
+        `sapwood.runtime.context.RunContext`; `loggers`, names of loggers that get the lines of the log as well
+        (`sapwood.runtime.loggers`). The progress display first reports whether the model is identifiable.
 
     Examples
     --------
@@ -99,6 +98,7 @@ def induce(
     <InducedModel: dmv, 2 classes, 4 words>
     """
     progress, loggers = options.pop("progress", None) or Silent(), options.pop("loggers", ())
+    vocabulary = options.pop("vocabulary", None)
     inducer = model.replace(**options) if isinstance(model, Inducer) else make_inducer(model, **options)
     run = InductionRun(inducer, output=output, resume=resume, log=log, loggers=loggers)
     if isinstance(sentences, Text):

@@ -200,6 +200,8 @@ def test_gold_trees_are_looked_at_when_asked_for(folder, sapwood):
     [
         (["plain.txt", "--tags"], "plain.txt: sentence 1: 'the' has no tag"),
         (["a.mrg", "--tags", "--classes=3"], "--classes cannot be used with --tags"),
+        (["a.mrg", "--tags", "--vocabulary=3"], "--vocabulary learns from words"),
+        (["a.mrg", "--classes=2", "--vocabulary=3"], "--vocabulary learns from words"),
         (["a.mrg", "--tags", "--model=dmv", "--states=3"], "--states requires --model tensor-pcfg or pcfg"),
         (["a.mrg", "--tags", "--model=dmv", "--method=unmix"], "--method requires --model pcfg or"),
         (["a.mrg", "--tags", "--lengths=0"], "--lengths must be at least 1, not 0"),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sapwood.induction.estep import IndependentChildren
+from sapwood.induction.estep import IndependentSides
 from sapwood.kernels import matrix_product
 from sapwood.storage.shapes import Array, Float32, Int32, Int64
 
@@ -60,7 +60,7 @@ class WordRules(NamedTuple):
 
     terminals: Int64[Array, "words"]
     emission: Float32[Array, "words preterminals"]
-    rule: IndependentChildren
+    rule: IndependentSides
 
 
 def word_rules(rules: SimplePCFGRules, terminals: Int64[Array, "words"]) -> WordRules:
@@ -69,10 +69,10 @@ def word_rules(rules: SimplePCFGRules, terminals: Int64[Array, "words"]) -> Word
     emission = np.ascontiguousarray(rules.word[:, terminals].T)
     leaves = [product(emission, side[:, k:], right=True) for side in (rules.left, rules.right)]
     inner = [np.ascontiguousarray(side[:, :k]) for side in (rules.left, rules.right)]
-    return WordRules(terminals, emission, IndependentChildren(rules.root, *inner, *leaves))
+    return WordRules(terminals, emission, IndependentSides(rules.root, *inner, *leaves))
 
 
-def rule_counts(rules: SimplePCFGRules, words: WordRules, uses: IndependentChildren) -> SimplePCFGRules:
+def rule_counts(rules: SimplePCFGRules, words: WordRules, uses: IndependentSides) -> SimplePCFGRules:
     """Return the expected uses of a chart as counts of rules; those of words are of the given ones alone."""
     k = len(rules.root)
     emission = words.emission
