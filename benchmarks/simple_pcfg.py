@@ -5,9 +5,9 @@
     python benchmarks/simple_pcfg.py DIRECTORY --speed [--nonterminals 256]
 
 A model is learned from the sentences of all trees of a directory (train, dev and test), without their brackets, and
-with `words+text` from those of a plain text, too. It is scored on the test trees and on all of them. F1 is the mean of
+with `words-text` from those of a plain text, too. It is scored on the test trees and on all of them. F1 is the mean of
 the sentences, without punctuation, spans of whole sentences and single words. Settings were chosen on dev.mrg of
-wsj-sample. `no-marks` ignores punctuation. Seconds are the processor's, one thread.
+wsj-sample. `words-no-marks` ignores punctuation. Seconds are the processor's, one thread.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ PARTS = ("train", "dev", "test")
 # How the text is made, and settings of the learner.
 CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "words": ({"vocabulary": 10_000}, {}),
-    "words+text": ({"vocabulary": 10_000}, {}),
-    "words, no marks": ({"vocabulary": 10_000}, {"across_begin": 1.0, "across_end": 1.0}),
-    "words, random start": ({"vocabulary": 10_000}, {"start": "random"}),
-    "words, 256 nonterminals": ({"vocabulary": 10_000}, {"nonterminals": 256, "preterminals": 256}),
+    "words-text": ({"vocabulary": 10_000}, {}),
+    "words-no-marks": ({"vocabulary": 10_000}, {"across_begin": 1.0, "across_end": 1.0}),
+    "words-random-start": ({"vocabulary": 10_000}, {"start": "random", "elsewhere": 1.0}),
+    "words-256": ({"vocabulary": 10_000}, {"nonterminals": 256, "preterminals": 256}),
     "classes": ({}, {}),
 }
-BASELINES = ("right-branching", "right-branching segments")
+BASELINES = ("right-branching", "right-branching-segments")
 
 
 def figures_of(name: str, result: UnlabelledResult) -> dict[str, float]:
     """Return the figures of all sentences and of those of up to 10 and 40 words."""
     found = {}
     for suffix, part in (("", result), ("_40", result.up_to(40)), ("_10", result.up_to(10))):
-        found[f"{name}_f1{suffix}"] = part.sentence_f1
-        found[f"{name}_corpus_f1{suffix}"] = part.f1
+        found[f"{name}{suffix}_f1"] = part.sentence_f1
+        found[f"{name}{suffix}_corpus_f1"] = part.f1
     return found
 
 
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("directory", nargs="+", type=Path)
     parser.add_argument("--configurations", nargs="+", choices=[*BASELINES, *CONFIGURATIONS], default=["words"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--text", type=Path, help="plain text to learn from as well, for words+text")
+    parser.add_argument("--text", type=Path, help="plain text to learn from as well, for words-text")
     parser.add_argument("--text-sentences", type=int, default=10_000, help="evenly spaced sentences of it")
     parser.add_argument("--records", action="store_true", help="write the figures to benchmarks/results.jsonl")
     parser.add_argument("--speed", action="store_true", help="time one epoch")
@@ -108,13 +108,13 @@ def main() -> None:
             for part, trees in sentences.items()
         }
         gold = {"dev": gold["dev"], "test": gold["test"], "all": [one for part in PARTS for one in gold[part]]}
-        gold["all"] = gold["all"][:: -(-len(gold["all"]) // 2000)]
+        gold["all"] = gold["all"][:: -(-len(gold["all"]) // 1000)]
         for name in options.configurations:
             for seed in options.seeds[:1] if name in BASELINES else options.seeds:
                 paths = [directory / f"{part}.mrg" for part in PARTS]
-                paths += [options.text] if name == "words+text" else []
+                paths += [options.text] if name == "words-text" else []
                 digest = digest_files(paths)
-                record = f"{directory.name}/simple-pcfg {name}"
+                record = f"{directory.name}/simple-pcfg-{name}"
                 if options.records and is_current(read(), record, seed, digest):
                     continue
                 figures: dict[str, float] = {}
@@ -124,7 +124,7 @@ def main() -> None:
                 else:
                     made, settings = CONFIGURATIONS[name]
                     whole = [one for part in PARTS for one in sentences[part]]
-                    if name == "words+text":
+                    if name == "words-text":
                         more = list(read_sentences(options.text))
                         whole += more[:: -(-len(more) // options.text_sentences)]
                     began = time.process_time()
@@ -134,8 +134,8 @@ def main() -> None:
                         figures |= figures_of(part, score_model(model, rows, tags=False))
                 print(record, seed, {key: round(value, 1) for key, value in figures.items()}, flush=True)
                 if options.records:
-                    command = f"python benchmarks/simple_pcfg.py DATA/{directory.name} --configurations '{name}'"
-                    command += " --text DATA/brown/brown.txt.gz" if name == "words+text" else ""
+                    command = f"python benchmarks/simple_pcfg.py DATA/{directory.name} --configurations {name}"
+                    command += " --text DATA/brown/brown.txt.gz" if name == "words-text" else ""
                     describes = {"kind": "induce", "model": "simple-pcfg"}
                     add(
                         measured(

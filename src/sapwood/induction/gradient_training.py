@@ -40,7 +40,7 @@ _EVERY, _ENOUGH = 20, 200
 # Sentences that a worker processes together.
 _TOGETHER = 8
 # Weight of spans that do not branch to the right, at the beginning.
-_ELSEWHERE = 0.1
+_ELSEWHERE = 0.3
 _FREE = SpanFactors()
 _BETAS, _CLIP = (0.75, 0.999), 3.0
 _NUMBERS = ("stage", "epoch", "batch", "updates", "bad_epochs", "step")

@@ -373,7 +373,7 @@ class SimplePCFG(Inducer):
     across_begin, across_end
         Factors of spans that contain a dividing punctuation mark and do not begin, or end, at one; 1 ignores marks.
     elsewhere
-        Factor of spans of two or more words that end neither at a mark nor with the sentence; 1 prefers no side.
+        Factor, in parsing, of spans of two or more words that end neither at a mark nor with the sentence.
     epochs, patience
         Maximum number of epochs of a stage, and epochs without a better likelihood of held-out sentences that end it.
     batch_sentences, learning_rate
@@ -389,10 +389,12 @@ class SimplePCFG(Inducer):
     embedding: int = integer(64, "Dimensions of the embeddings of symbols.", low=1, high=4096)
     start: str = choice("right", "Begin with right-branching spans, or with any.", RIGHT_STARTS)
     warmup: float = number(2.0, "Epochs over which the spans of the start are released.", above=0)
-    across_begin: float = number(0.2, "Weight of spans across punctuation that do not begin at a mark.", above=0)
+    across_begin: float = number(0.3, "Weight of spans across punctuation that do not begin at a mark.", above=0)
     across_end: float = number(0.02, "Weight of spans across punctuation that do not end at a mark.", above=0)
-    elsewhere: float = number(1.0, "Weight of spans that end neither at a mark nor with the sentence.", above=0)
-    epochs: int = integer(10, "Maximum epochs per stage.", low=1)
+    elsewhere: float = number(
+        0.6, "Weight, in parsing, of spans that end neither at a mark nor with the sentence.", above=0
+    )
+    epochs: int = integer(5, "Maximum epochs per stage.", low=1)
     patience: int = integer(1, "Epochs without a better held-out likelihood that end a stage.")
     batch_sentences: int = integer(8, "Sentences of a mini-batch.", low=1)
     learning_rate: float = number(0.001, "Learning rate of Adam.", above=0)
@@ -414,13 +416,18 @@ class SimplePCFG(Inducer):
             self.batch_sentences,
             self.learning_rate,
             self.random_state,
-            SpanFactors(self.across_begin, self.across_end, self.elsewhere),
+            SpanFactors(self.across_begin, self.across_end),
             self.warmup if self.start == "right" else 0.0,
         )
         options: Any = {"progress": run.progress, "log": run.log, "checkpoint": run.checkpoint}
         found = train_network(text, parameters, settings, self.executor, key=self._key(text), **options)
         info = self._info(text, found.epochs, found.log_likelihood)
-        return self._model(text, info, rules=RuleNetwork(found.parameters).rules(), span_factors=settings.spans)
+        return self._model(
+            text,
+            info,
+            rules=RuleNetwork(found.parameters).rules(),
+            span_factors=settings.spans._replace(elsewhere=self.elsewhere),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
