@@ -67,8 +67,8 @@ def baseline(name: str, gold: list[Gold]) -> UnlabelledResult:
     return scorer.result()
 
 
-def speed(directory: Path, nonterminals: int) -> None:
-    """Print the seconds and the memory of an epoch."""
+def speed(directory: Path, nonterminals: int, records: bool) -> None:
+    """Print the seconds and the memory of an epoch; with `records`, write them."""
     sentences = [one for part in PARTS for one in read_sentences(directory / f"{part}.mrg")]
     text = make_text(sentences, vocabulary=10_000).up_to(40)
     frequency = np.bincount(text.terminal, minlength=len(text.terminals)).astype(float)
@@ -83,6 +83,12 @@ def speed(directory: Path, nonterminals: int) -> None:
     seconds = time.process_time() - began
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{nonterminals} nonterminals, {text.n_sentences:,} sentences: {seconds:.0f} s, {memory:.2f} GB")
+    if records:
+        name, command = f"{directory.name}/simple-pcfg-epoch-{nonterminals}", "python benchmarks/simple_pcfg.py DATA/"
+        command += f"{directory.name} --speed --nonterminals {nonterminals} --records"
+        figures = {"epoch_cpu_s": seconds, "memory_gb": memory, "sentences": float(text.n_sentences)}
+        digest = digest_files([directory / f"{part}.mrg" for part in PARTS])
+        add(measured(name, figures, seed=0, command=command, data=digest, describes=None))
 
 
 def main() -> None:
@@ -100,7 +106,7 @@ def main() -> None:
     require(treebanks=options.directory, parts=PARTS)
     for directory in options.directory:
         if options.speed:
-            speed(directory, options.nonterminals)
+            speed(directory, options.nonterminals, options.records)
             continue
         sentences = {part: list(read_sentences(directory / f"{part}.mrg")) for part in PARTS}
         gold = {
