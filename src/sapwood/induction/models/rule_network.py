@@ -8,8 +8,6 @@ probability` for expected counts, so nothing but this small network needs backpr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from sapwood.induction.models.simple_pcfg import SimplePCFGRules, product
@@ -152,7 +150,7 @@ class Adam:
         self.square = {name: np.zeros_like(array) for name, array in parameters.items()}
         self.steps = 0
 
-    def ascend(self, gradients: Mapping[str, np.ndarray], share: float = 1.0) -> float:
+    def ascend(self, gradients: Parameters, share: float = 1.0) -> float:
         """Take a step in the direction of the gradients, with a share of the learning rate; return their norm."""
         self.steps += 1
         beta, gamma = self._betas
