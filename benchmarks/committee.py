@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -38,6 +37,7 @@ from sapwood.induction.evaluation import (
     model_parser,
     score_induction,
     score_spans,
+    segments_to_the_right,
 )
 from sapwood.induction.text import divided_tokens, make_text, read_sentences
 from sapwood.induction.tree_averaging import SpanVotes
@@ -52,7 +52,7 @@ LENGTHS = {"": None, "_40": 40, "_10": 10}
 
 def figures_of(result: UnlabelledResult, part: str) -> dict[str, float]:
     """Return the scores of a part for sentences of all lengths, of up to 40 and of up to 10 words."""
-    found = {}
+    found: dict[str, float] = {}
     for suffix, length in LENGTHS.items():
         some = result if length is None else result.up_to(length)
         found |= {f"{part}{suffix}_{name}": getattr(some, name) for name in FIGURES}
@@ -143,6 +143,9 @@ def main() -> None:
                 _records.add(record)
 
         baselines = {part: assess_baselines(gold, heads=False) for part, gold in study.gold.items()}
+        for part, gold in study.gold.items():
+            spans = [segments_to_the_right(one.divided or [False] * len(one.tokens)) for one in gold]
+            baselines[part]["right-branching segments"] = score_spans(spans, gold)
         for name in next(iter(baselines.values())):
             found = {part: rows[name] for part, rows in baselines.items()}
             report(
@@ -180,14 +183,14 @@ def main() -> None:
                     binary=options.binary, seed=seed, output=path,
                 )  # fmt: skip
                 figures["train_cpu_s"] = time.process_time() - began
-            model = load(path)
+            student: Any = load(path)
             for part, gold in study.gold.items():
                 began = time.process_time()
-                scores = score_induction(model, gold, tags=options.tags)
+                scores = score_induction(student, gold, tags=options.tags)
                 figures[f"{part}_sentences_per_s"] = len(gold) / (time.process_time() - began)
                 figures |= all_figures(scores, part)
             report(name, figures, seed)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
