@@ -261,7 +261,10 @@ def _check_options(context: click.Context, settings: Mapping[str, Any]) -> None:
 
     given = context.params
     if given["ensemble"] is None:
-        common.refuse_given(context, ["trees_path", "binary"], "requires --ensemble")
+        if unused := [
+            option for option, value in (("--trees", given["trees_path"]), ("--binary", given["binary"])) if value
+        ]:
+            raise UsageError(f"{unused[0]} requires --ensemble")
     else:
         common.refuse_given(context, ["model"], "cannot be used with --ensemble, which names its models itself")
         common.refuse_given(context, ["log_path", "cluster"], "cannot be used with --ensemble")
