@@ -51,7 +51,7 @@ from sapwood.trees.punctuation import Punctuation, Token, is_punctuation, put_ba
 from sapwood.trees.tree import Tree
 
 # More epochs take long, and members need not be the best models.
-_SIMPLE: dict[str, Any] = {"epochs": 3}
+_SIMPLE: dict[str, Any] = {"epochs": 3, "across_begin": 0.2, "elsewhere": 1.0}
 # Members by default, the first ones if fewer are asked for: model, number of word classes, settings. With tags, those
 # without a number. Chosen on dev of wsj-sample and gum (docs/induction-results.md).
 RECOMMENDED: tuple[tuple[str, int | None, dict[str, Any]], ...] = (
