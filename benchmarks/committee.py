@@ -135,7 +135,7 @@ def main() -> None:
             print(row, seed, {name: text for name, text in shown.items() if "trivial" not in name}, flush=True)
             if options.records:
                 words = ["python benchmarks/committee.py", f"DATA/{options.directory.name}"]
-                words += ["--tags"] * options.tags + ["--members", *options.members] * bool(options.members)
+                words += ["--tags"] * options.tags + (["--members", *options.members] if options.members else [])
                 command = " ".join([*words, f"--seeds {seed}", "--records"])
                 record = _records.measured(
                     f"{study.name}/{row}", figures, seed=seed, command=command, data=data, describes=None
@@ -166,7 +166,7 @@ def main() -> None:
                 own.add([voting.span_posteriors(*row) for row in study.rows(part)])
                 figures |= figures_of(score_spans(own.binary_trees(), gold).unlabelled, part)
                 votes[part].join(own)
-            report(f"member-{number}-{member.name.replace(' ', '-')}", figures)
+            report(f"member-{number}-{member.name.replace(' ', '-').replace(':', '-')}", figures)
         for row, trees_of in (("committee-binary", SpanVotes.binary_trees), ("committee", SpanVotes.trees)):
             figures = {} if total == 0 else {"train_cpu_s": total}
             for part, gold in study.gold.items():
