@@ -50,8 +50,8 @@ from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.punctuation import Punctuation, Token, is_punctuation, put_back
 from sapwood.trees.tree import Tree
 
-# simple-pcfg from right-branching and from random starts. More epochs take long, and members need not be the best models;
-# random starts are worse alone, but different.
+# simple-pcfg from right-branching and from random starts, which are worse alone, but different. More epochs take long,
+# and members need not be the best models.
 _RIGHT: dict[str, Any] = {"epochs": 3, "across_begin": 0.2, "elsewhere": 1.0}
 _RANDOM: dict[str, Any] = {
     "start": "random", "epochs": 3, "across_begin": 0.3, "across_end": 0.1, "elsewhere": 1.0, "learning_rate": 0.002,
