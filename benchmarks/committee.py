@@ -9,8 +9,8 @@ committee and parsers are scored on the trees of the other parts, which were not
 sentences, without punctuation and spans of whole sentences, and the other figures of `sapwood induce --gold`. Members
 and parsers are kept in --models, and those that are there already are used.
 
-With --records each row is written to benchmarks/results.jsonl, as `wsj-sample/committee`, `wsj-sample/distilled` and so
-on (`wsj-sample-tags/...` with --tags); processor seconds are those of one thread.
+With --records each row is written to benchmarks/results.jsonl, as `wsj-sample-committee/committee` and so on
+(`wsj-sample-tags-committee/...` with --tags); processor seconds are those of one thread.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def main() -> None:
                 words += ["--tags"] * options.tags + (["--members", *options.members] if options.members else [])
                 command = " ".join([*words, f"--seeds {seed}", "--records"])
                 record = _records.measured(
-                    f"{study.name}/{row}", figures, seed=seed, command=command, data=data, describes=None
+                    f"{study.name}-committee/{row}", figures, seed=seed, command=command, data=data, describes=None
                 )
                 _records.add(record)
 

@@ -61,7 +61,7 @@ class SpanVotes:
     >>> for tree in ({(0, 4), (0, 2), (2, 4)}, {(0, 4), (0, 2), (0, 3)}, {(0, 4), (1, 4), (2, 4)}):
     ...     votes.add([tree_votes(tree, 4)])
     >>> votes.binary_trees()
-    [[(0, 4), (2, 4), (0, 2)]]
+    [[(0, 4), (0, 2), (2, 4)]]
     """
 
     def __init__(self, lengths: Int[Array, "sentences"]) -> None:

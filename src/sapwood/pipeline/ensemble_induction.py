@@ -268,7 +268,7 @@ def induce_ensemble(
     --------
     >>> sentences = [["dogs", "see", "cats"], ["cats", "sleep"], ["dogs", "sleep"]] * 5
     >>> induce_ensemble(sentences, ensemble=["dmv:2", "dmv+ccm:2"], classes=2, iterations=2).model
-    <ParserModel: <TensorGrammar: ... symbols (... states), ... rules, 3 words>, span scorer>
+    <ParserModel: <TensorGrammar: ... symbols (... states), ... rules, 4 words>, CRF, span scorer>
     """
     progress, files = options.pop("progress", None) or Silent(), RunFiles(output, resume=resume)
     punctuation: Punctuation = options.pop("punctuation", "drop")

@@ -316,7 +316,9 @@ def test_sentences_that_are_too_long_branch_to_the_right(folder):
 def test_sentences_without_probability_branch_to_the_right(folder, monkeypatch):
     model = induce(list(read_sentences("a.mrg")), tags=True, model="dmv").model
     assert isinstance(model, InducedModel)
-    monkeypatch.setattr(InducedModel, "posteriors", lambda self, terminals: SimpleNamespace(logarithms=[-np.inf]))
+    monkeypatch.setattr(
+        InducedModel, "posteriors", lambda self, terminals, divided=None: SimpleNamespace(logarithms=[-np.inf])
+    )
     result = InducedParser(model).parse_one([("cats", "NNS")] * 3)
     assert (result.status, result.heads) == ("parsed", [-1, 0, 1])
     assert {(start, end) for start, end, _ in result.tree.spans()} == {(0, 3), (1, 3)}
