@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,7 @@ def train(row: str, gold: list[Tree], sentences: list[list[str]], induced: list[
 
 def measure(model: Any, directory: Path) -> dict[str, float]:
     """Return the scores of a model on dev and test."""
-    parser, figures = sapwood.Parser(model), {}
+    parser, figures = sapwood.Parser(model), dict[str, float]()
     for part in ("dev", "test"):
         scorer, plain = sapwood.Scorer(), UnlabelledScorer()
         gold = read_gold(directory / f"{part}.mrg")
@@ -116,7 +115,8 @@ def main() -> None:
     require(treebanks=[directory], files=options.induced)
     data = _records.digest_files(directory / f"{part}.mrg" for part in PARTS)
     trees = read_gold(directory / "train.mrg")
-    induced = [model_parser(load(path)) for path in options.induced]
+    given: list[Any] = [load(path) for path in options.induced]
+    induced = [model_parser(model) for model in given]
     for count in options.trees:
         chosen = set(np.linspace(0, len(trees) - 1, count).astype(int).tolist())
         gold = [trees[number] for number in sorted(chosen)]
@@ -147,4 +147,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
