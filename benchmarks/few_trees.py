@@ -46,7 +46,7 @@ ROWS = ("default", "self-training", "induced")
 REQUIRED = 0.9
 
 
-def agreed_phrases(parsers: list[Any], words: list[str]) -> list[tuple[int, int, None]]:
+def agreed_phrases(parsers: list[Any], words: list[str]) -> list[Any]:
     """Return the phrases on which the induced models agree, without the whole sentence."""
     kept = [place for place, word in enumerate(words) if not is_punctuation(word)]
     tokens = [(words[place], None) for place in kept]
