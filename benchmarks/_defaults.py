@@ -5,6 +5,7 @@ Defaults are named by a kind and its arguments, as in `{"kind": "train", "n_tree
     train          the recipe of `sapwood train` for these arguments of `make_recipe`, and how its models are parsed
     self-training  both recipes for `n_trees` trees and `n_sentences` sentences of text, and how these are sampled
     minimise       the settings of `sapwood minimise`
+    induce         the settings of `sapwood induce --model MODEL`
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from sapwood import PCFG, Parser, Tree
 from sapwood.automata.reduce.state_merging import DEFAULT_BUDGET, merge
+from sapwood.induction.learners import make_inducer
 from sapwood.pipeline.compress import run_compression
 from sapwood.pipeline.recipe import Recipe, make_recipe
 from sapwood.pipeline.self_training import SentenceSampler, self_training_recipes
@@ -62,6 +64,10 @@ def _minimise() -> dict[str, Any]:
     return {"budget": DEFAULT_BUDGET, **_signature(merge), **compression}
 
 
+def _induce(model: str) -> dict[str, Any]:
+    return _without_seeds(make_inducer(model).settings())
+
+
 def _recipe(recipe: Recipe) -> dict[str, Any]:
     preparation = [dataclasses.asdict(learner.preparation) for learner in recipe.learners]
     for one in preparation:
@@ -97,4 +103,5 @@ _KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "train": _train,
     "self-training": _self_training,
     "minimise": _minimise,
+    "induce": _induce,
 }

@@ -31,7 +31,7 @@ WITH_DATA = dict.fromkeys(
     [
         "accuracy", "annotating", "annotation", "crf_groups", "engine", "gaps", "half_annotated", "held_out", "kbest",
         "kills", "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "reparsing", "serve",
-        "sizes", "spectral",
+        "simple_pcfg", "sizes", "spectral",
         "spectral_weights", "state_search", "table1", "table2", "tagging", "treebank_search", "without_trees",
     ],
     "{nowhere}",

@@ -38,6 +38,7 @@ def test_sentences_and_the_corpus_have_means_of_their_own():
     assert result.proper_f1 == pytest.approx(200 * 1 / (2 + 3))
     # One of two right, nothing to find but something found, nothing to find and nothing found; one word counts not.
     assert result.sentence_f1 == pytest.approx((50 + 0 + 100) / 3)
+    assert result.trivial_sentence_f1 == pytest.approx((100 * 2 / 3 + 100 * 2 / 3 + 100) / 3)
     assert result.up_to(2).f1 == 100
     assert result.up_to(2).sentences == 2
     failed = UnlabelledScorer()

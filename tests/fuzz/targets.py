@@ -28,7 +28,7 @@ from sapwood.evaluate.evalb_params import EvalbParameters
 from sapwood.grammar.tensor_grammar import TensorGrammar
 from sapwood.induction.em import Schedule, run_em
 from sapwood.induction.induced_model import InducedModel
-from sapwood.induction.learners import CCM, DMV, DMVCCM
+from sapwood.induction.learners import CCM, DMV, DMVCCM, SimplePCFG
 from sapwood.induction.parser import InducedParser
 from sapwood.induction.text import Text, make_text, read_sentences
 from sapwood.inference import Parser
@@ -256,6 +256,14 @@ def _use_induced(path: Path) -> None:
             result.format_conllu()
 
 
+_SMALL_PCFG = SimplePCFG(nonterminals=2, preterminals=3, embedding=2, epochs=2, lengths=10)
+
+
+def _train_rules(path: Path) -> None:
+    """Go on from a checkpoint, if there is one."""
+    _SMALL_PCFG.fit(_induction_text(), checkpoint=path)
+
+
 def _induce(path: Path) -> None:
     """Go on from a checkpoint, if there is one."""
     problem = DMV(lengths=5).problem(_induction_text())
@@ -406,8 +414,12 @@ STORED = {
         lambda: _content(partial(_learn_language, "mix")), stored, partial(_learn_language, "mix"), share=0.1
     ),
     "checkpoint-induction": Target(lambda: _content(_induce), stored, _induce, share=0.3),
+    "checkpoint-rule-network": Target(lambda: _content(_train_rules), stored, _train_rules, share=0.2),
     "induced-model": Target(
-        lambda: _content(*(_saved(cls(lengths=5, iterations=2).fit(_induction_text())) for cls in (DMV, CCM, DMVCCM))),
+        lambda: _content(
+            *(_saved(cls(lengths=5, iterations=2).fit(_induction_text())) for cls in (DMV, CCM, DMVCCM)),
+            _saved(_SMALL_PCFG.fit(_induction_text())),
+        ),
         stored,
         _use_induced,
         share=0.4,

@@ -63,6 +63,22 @@ def read_of(*trees):
     return [Normaliser()(Tree.parse(tree)) for tree in trees]
 
 
+def test_a_vocabulary_replaces_rare_words_by_signatures():
+    rows = [["the", "cat", ",", "sleeps"], ["the", "dog", "sleeps"], ["Lee", "sleeps"], ["the", "1,200", "cat"]]
+    text = make_text(rows, vocabulary=2)
+    assert text.kind == "words"
+    assert set(text.terminals) == {"the", "sleeps", "UNK-a", "UNK-Aa", "UNK-#"}
+    assert text.divided.tolist() == [False, False, True, *[False] * (len(text.word) - 3)]
+    assert text.part(np.array([3, 0])).divided.tolist() == [False] * 5 + [True]
+    assert set(make_text(rows, vocabulary=9).terminals) == {"the", "sleeps", "cat", "UNK-a", "UNK-Aa", "UNK-#"}
+    many = make_text([[f"w{number}ing" for number in range(30)], ["walk"]], vocabulary=5)
+    assert set(many.terminals) == {"UNK-a#-ng", "UNK-a"}
+    kept = make_text(rows, vocabulary=9, punctuation="keep")
+    assert not kept.divided.any()
+    with pytest.raises(UsageError, match="leave out tags and classes"):
+        make_text(rows, vocabulary=2, classes=3)
+
+
 def test_classes_and_words():
     rows = [["the", "dog", "sleeps", "."], ["a", "cat", "sleeps"], [], ["the", "cat", "runs"], ["a", "dog", "runs"]]
     text = make_text(rows, classes=4)

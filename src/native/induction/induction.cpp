@@ -6,6 +6,7 @@ namespace sapwood {
 void bind_induction(nanobind::module_ &module) {
     bind_heads(module);
     bind_constituents(module);
+    bind_independent(module);
     bind_best_trees(module);
 }
 

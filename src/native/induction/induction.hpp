@@ -67,6 +67,7 @@ struct Exponents {
 
 void bind_heads(nanobind::module_ &module);
 void bind_constituents(nanobind::module_ &module);
+void bind_independent(nanobind::module_ &module);
 void bind_best_trees(nanobind::module_ &module);
 
 }  // namespace sapwood

@@ -3,9 +3,10 @@
 **Spans** (Klein and Manning 2002, 2004). Punctuation is removed from gold and predicted trees by its tags
 (`sapwood.trees.punctuation`) before anything is counted, so lengths exclude it too. Spans of a single word do not
 count, nor does the multiplicity of a span (NP over NP). The span of the whole sentence does count, although every tree
-has it. Precision, recall and F1 are over all sentences of at least two words together. Later work ignores the span of
-the whole sentence and takes the mean of each sentence's F1; both are available (`proper_f1`, `sentence_f1`). A sentence
-with neither gold nor predicted spans has an F1 of 100.
+has it. Precision, recall and F1 are over all sentences of at least two words together (corpus-level F1). Later work
+ignores the span of the whole sentence, which is trivial (`proper_f1`), and takes the mean of each sentence's F1,
+without trivial spans (`sentence_f1`; Kim, Dyer and Rush 2019) or with them (`trivial_sentence_f1`). A sentence with
+neither gold nor predicted spans has an F1 of 100; sentences of one word do not count.
 
 **Heads.** Directed accuracy is the fraction of words whose head is correct, including the root (no head). Undirected
 accuracy ignores the direction of edges: a word's predicted head may also be one of its gold dependents.
@@ -13,8 +14,9 @@ accuracy ignores the direction of edges: a word's predicted head may also be one
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -39,8 +41,17 @@ def spans_of(tree: Tree) -> set[Span]:
     >>> sorted(spans_of(Tree.parse("(ROOT (S (NP (NN time)) (VP (VBZ flies) (NP (NN now)))))")))
     [(0, 3), (1, 3)]
     """
-    spans = (blocks[0] for blocks, _ in phrase_blocks(arrange(tree)) if len(blocks) == 1)
-    return {(start, end) for start, end in spans if end - start > 1}
+    return set(labelled_spans(tree))
+
+
+def labelled_spans(tree: Tree) -> dict[Span, str]:
+    """Return the label of each of these spans: of several phrases over the same words, that of the lowest.
+
+    >>> labelled_spans(Tree.parse("(ROOT (S (NP (NN time)) (VP (VBZ flies) (NP (NN now)))))"))
+    {(0, 3): 'S', (1, 3): 'VP'}
+    """
+    spans = ((blocks[0], label) for blocks, label in phrase_blocks(arrange(tree)) if len(blocks) == 1)
+    return {(start, end): label for (start, end), label in spans if end - start > 1}
 
 
 class UnlabelledScorer:
@@ -162,10 +173,13 @@ class UnlabelledResult:
     @property
     def sentence_f1(self) -> float:
         """Mean F1 of sentences of two or more words, without the spans of whole sentences."""
-        rows = self.counts[self.counts[:, 0] > 1]
-        matched, both = _proper(rows)
-        each = np.where(both > 0, 2 * matched / np.maximum(both, 1), 1.0)
-        return 100.0 * float(each.mean()) if len(each) else 0.0
+        return _mean_f1(*_proper(self.counts[self.counts[:, 0] > 1]))
+
+    @property
+    def trivial_sentence_f1(self) -> float:
+        """Mean F1 of sentences of two or more words, including the spans of whole sentences."""
+        _, gold, predicted, matched = self.counts[self.counts[:, 0] > 1, :4].T
+        return _mean_f1(matched, gold + predicted)
 
     @property
     def directed(self) -> float:
@@ -190,7 +204,9 @@ class UnlabelledResult:
     @property
     def figures(self) -> tuple[str, ...]:
         """Names of the available scores."""
-        spans = ("precision", "recall", "f1", "proper_f1", "sentence_f1") if self.has_spans else ()
+        spans = (
+            ("precision", "recall", "f1", "proper_f1", "trivial_sentence_f1", "sentence_f1") if self.has_spans else ()
+        )
         return spans + (("directed", "undirected") if self.has_heads else ())
 
     def to_dict(self) -> dict[str, object]:
@@ -202,7 +218,7 @@ class UnlabelledResult:
 
     def format(self) -> str:
         """Return the scores as a table for the terminal."""
-        rows = [["words", "sentences", *(_TITLES[figure] for figure in self.figures)]]
+        rows = [["words", "sentences", *(TITLES[figure] for figure in self.figures)]]
         for name, part in self._parts():
             shown = [f"{getattr(part, figure):.1f}" for figure in self.figures]
             rows.append([name, str(part.sentences), *shown])
@@ -213,15 +229,23 @@ class UnlabelledResult:
         return [*((name, part) for name, part in parts if 0 < part.sentences < self.sentences), ("all", self)]
 
 
-_TITLES = {
+# Titles of the scores in tables; proper ones leave out the span of the whole sentence.
+TITLES: Final[Mapping[str, str]] = {
     "precision": "precision",
     "recall": "recall",
     "f1": "F1",
     "proper_f1": "F1 (proper)",
-    "sentence_f1": "F1 (mean)",
+    "trivial_sentence_f1": "sentence F1",
+    "sentence_f1": "sentence F1 (proper)",
     "directed": "directed",
     "undirected": "undirected",
 }
+
+
+def _mean_f1(matched: np.ndarray, both: np.ndarray) -> float:
+    """Return the mean F1 of sentences, from their numbers of matched, and of gold and predicted spans together."""
+    each = np.where(both > 0, 2 * matched / np.maximum(both, 1), 1.0)
+    return 100.0 * float(each.mean()) if len(each) else 0.0
 
 
 def _percent(part: int, whole: int) -> float:

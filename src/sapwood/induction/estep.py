@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sapwood.induction.text import Text
-from sapwood.kernels import best_heads, best_spans, sum_constituents, sum_heads, sum_low_rank
+from sapwood.kernels import best_heads, best_spans, sum_constituents, sum_heads, sum_independent, sum_low_rank
 from sapwood.runtime.executor import Executor
-from sapwood.storage.shapes import Array, Float64, Int32, Int64
+from sapwood.storage.shapes import Array, Bool, Float32, Float64, Int32, Int64
 
 # Approximate number of chart steps of a shard: the sum of the cubes of lengths.
 _STEPS = 2_000_000
@@ -52,9 +52,19 @@ class LowRankRule(NamedTuple):
     right_leaf: Float64[Array, "terminals rank"]
 
 
-Weights: TypeAlias = Valence | DenseRule | LowRankRule
+class IndependentSides(NamedTuple):
+    """Weights of binary trees with independent children, by parent and child (`native/induction/independent.cpp`)."""
+
+    root: Float32[Array, "states"]
+    left: Float32[Array, "states states"]
+    right: Float32[Array, "states states"]
+    left_leaf: Float32[Array, "terminals states"]
+    right_leaf: Float32[Array, "terminals states"]
+
+
+Weights: TypeAlias = Valence | DenseRule | LowRankRule | IndependentSides
 _KERNELS: dict[type, Callable[..., np.ndarray]] = {
-    Valence: sum_heads, DenseRule: sum_constituents, LowRankRule: sum_low_rank,
+    Valence: sum_heads, DenseRule: sum_constituents, LowRankRule: sum_low_rank, IndependentSides: sum_independent,
 }  # fmt: skip
 
 
@@ -117,6 +127,7 @@ def sum_trees(
     *,
     spans: bool = False,
     edges: bool = False,
+    times: Float64[Array, "sentences"] | None = None,
 ) -> Found:
     """Sum over all trees of each sentence.
 
@@ -130,12 +141,14 @@ def sum_trees(
         A factor for each span of two or more words; 0 forbids a constituent. By default 1.
     spans, edges
         Whether to return the posteriors of spans and, for trees with heads, of edges.
+    times
+        Weight of each sentence in the expected uses. By default 1.
     """
     given = NOTHING if span_weights is None else np.ascontiguousarray(span_weights, float)
     uses = type(weights)(*(np.zeros_like(part) for part in weights))
     found_spans = np.zeros(sentences.n_spans if spans else 0)
     found_edges = np.zeros(sentences.n_edges if edges else 0)
-    times = np.ones(len(sentences.lengths))
+    times = np.ones(len(sentences.lengths)) if times is None else times
     last = found_edges if isinstance(weights, Valence) else np.zeros(len(weights.root))
     logarithms = _KERNELS[type(weights)](sentences, weights, given, times, uses, found_spans, last)
     occupancy = NOTHING if isinstance(weights, Valence) else last
@@ -214,6 +227,50 @@ def _itself(part: SentenceBatch) -> SentenceBatch:
 
 def _sum(part: SentenceBatch, weights: Any, span_weights: np.ndarray | None, spans: bool) -> Found:
     return sum_trees(part, weights, span_weights, spans=spans)
+
+
+class SpanFactors(NamedTuple):
+    """Factors of spans by the punctuation that was removed; the ends of a sentence are marks, too.
+
+    Attributes
+    ----------
+    begin, end
+        Factors of spans across a mark that do not begin, or end, at a mark.
+    elsewhere
+        Factor of all spans of two or more words that do not end at a mark.
+    """
+
+    begin: float = 1.0
+    end: float = 1.0
+    elsewhere: float = 1.0
+
+
+def punctuation_weights(
+    divided: Bool[Array, "tokens"], offsets: Int64[Array, "bounds"], factors: SpanFactors
+) -> Float64[Array, "spans"]:
+    """Return the weight of each span under punctuation.
+
+    Parameters
+    ----------
+    divided
+        Whether a mark stands before each token.
+    offsets
+        Where each sentence begins, and where the last one ends.
+    factors
+        The factors.
+    """
+    found = [np.zeros(0)]
+    for first, last in pairwise(offsets.tolist()):
+        marks = np.concatenate([divided[first:last], [True]])
+        marks[0] = True
+        begin, end = span_ends(last - first)
+        before = np.cumsum(marks)
+        across = before[end - 1] > before[begin]
+        weights = np.where(marks[end] | (end - begin == 1), 1.0, factors.elsewhere)
+        weights[across & ~marks[begin]] *= factors.begin
+        weights[across & ~marks[end]] *= factors.end
+        found.append(weights)
+    return np.concatenate(found)
 
 
 def span_ends(length: int) -> tuple[Int64[Array, "spans"], Int64[Array, "spans"]]:

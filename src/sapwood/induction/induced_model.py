@@ -17,8 +17,17 @@ import numpy as np
 from sapwood.errors import ModelError
 from sapwood.grammar.emissions import EMISSIONS, Emissions
 from sapwood.grammar.validate import check_emissions
-from sapwood.induction.estep import Found, SentenceBatch, Valence, span_ends, sum_trees
+from sapwood.induction.estep import (
+    Found,
+    SentenceBatch,
+    SpanFactors,
+    Valence,
+    punctuation_weights,
+    span_ends,
+    sum_trees,
+)
 from sapwood.induction.models.ccm import SpanIndex, SpanTable, binary_trees, span_log_weights
+from sapwood.induction.models.simple_pcfg import SimplePCFGRules, places, word_rules
 from sapwood.induction.text import Terminals
 from sapwood.storage.arrays import pack_strings, unpack_strings
 from sapwood.storage.schema import Column, Notes, Schema
@@ -52,6 +61,11 @@ INDUCED = Schema(
         Column("contexts", "int32", "contexts 2", least=-1, below="symbols", along="contexts"),
         Column("yield_counts", "float64", "2 yields", least=0, along="contexts"),
         Column("context_counts", "float64", "2 contexts", least=0, along="contexts"),
+        Column("rules.root", "float32", "nonterminals", least=0, most=1.001, sums=0, along="rules.root"),
+        Column("rules.left", "float32", "nonterminals children", least=0, most=1.001, sums=1, along="rules.root"),
+        Column("rules.right", "float32", "nonterminals children", least=0, most=1.001, sums=1, along="rules.root"),
+        Column("rules.span_factors", "float64", "3", least=0, along="rules.root"),
+        Column("rules.word", "float32", "preterminals symbols", least=0, most=1.001, sums=1, along="rules.root"),
         *EMISSIONS,
     ),
     metadata=_Metadata,
@@ -81,6 +95,10 @@ class InducedModel:
     table, yields, contexts, longest
         Yields and contexts, their counts as constituents and as distituents, and the maximum number of words of a
         yield.
+    rules
+        Probabilities of a SimplePCFG.
+    span_factors
+        Its factors of spans by the punctuation that was removed.
     info
         Provenance of the model: JSON values only.
     """
@@ -96,6 +114,8 @@ class InducedModel:
     yields: Float64[Array, "2 yields"] = field(default_factory=lambda: np.zeros((2, 0)))
     contexts: Float64[Array, "2 contexts"] = field(default_factory=lambda: np.zeros((2, 0)))
     longest: int = 0
+    rules: SimplePCFGRules | None = None
+    span_factors: SpanFactors = SpanFactors()
     info: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -117,11 +137,21 @@ class InducedModel:
         row = self.emissions.row(self.emissions.lexicon.terminal(word, initial)) * self.frequency
         return int(np.argmax(row))
 
-    def posteriors(self, sentence: Sequence[int]) -> Found:
-        """Return the posteriors of the spans and, if the model has any, of the heads of a sentence of terminals."""
+    def posteriors(self, sentence: Sequence[int], divided: Sequence[bool] | None = None) -> Found:
+        """Return the posteriors of the spans and, if the model has any, of the heads of a sentence of terminals.
+
+        `divided` says whether a punctuation mark was removed before each terminal; some models use it.
+        """
         words = np.asarray(sentence, np.int32)
         one = SentenceBatch(words, np.array([0, len(words)], np.int64))
         weights = None
+        if self.rules is not None:
+            distinct, numbers = places(words)
+            marks = np.zeros(len(words), bool) if divided is None else np.asarray(divided, bool)
+            weights = punctuation_weights(marks, one.offsets, self.span_factors)
+            return sum_trees(
+                SentenceBatch(numbers, one.offsets), word_rules(self.rules, distinct).rule, weights, spans=True
+            )
         if self.table is not None:
             weights = np.exp(span_log_weights(self._index.look_up(words), self.yields, self.contexts))
         if self.heads is not None:
@@ -172,6 +202,9 @@ class InducedModel:
                 yield_counts=self.yields,
                 context_counts=self.contexts,
             )
+        if self.rules is not None:
+            arrays.update({f"rules.{name}": array for name, array in self.rules._asdict().items()})
+            arrays["rules.span_factors"] = np.array(self.span_factors)
         metadata = {
             "n_interminals": 0,
             "model": self.model,
@@ -200,8 +233,14 @@ class InducedModel:
         table = None
         if "contexts" in arrays:
             table = SpanTable(arrays["yields"], arrays["yield_offsets"], arrays["contexts"], np.zeros((0, 2), np.int32))
-        if heads is None and table is None:
-            raise ModelError("has neither heads nor spans")
+        rules, factors = None, SpanFactors()
+        if "rules.root" in arrays:
+            rules = SimplePCFGRules(*(arrays[f"rules.{name}"] for name in SimplePCFGRules._fields))
+            factors = SpanFactors(*arrays["rules.span_factors"].tolist())
+            if rules.left.shape[1] != len(rules.root) + len(rules.word):
+                raise ModelError("rules.left: children are not the nonterminals and preterminals")
+        if heads is None and table is None and rules is None:
+            raise ModelError("has neither heads nor spans nor rules")
         return cls(
             metadata["model"],
             terminals,
@@ -214,5 +253,7 @@ class InducedModel:
             arrays.get("yield_counts", np.zeros((2, 0))),
             arrays.get("context_counts", np.zeros((2, 0))),
             metadata["longest"],
+            rules,
+            factors,
             metadata["info"],
         )

@@ -22,7 +22,8 @@ from sapwood.identifiability.moments import Sentences
 from sapwood.identifiability.unmixing.unmix import UncertainAnswer, unmix
 from sapwood.induction.em import EMRun, Schedule, run_em
 from sapwood.induction.em_model import ESTIMATES, Counts, EMModel
-from sapwood.induction.estep import Shards, Valence
+from sapwood.induction.estep import Shards, SpanFactors, Valence
+from sapwood.induction.gradient_training import TrainingSettings, train_network
 from sapwood.induction.induced_model import InducedModel
 from sapwood.induction.models.ccm import CCMProblem, DMVCCMProblem, binary_trees
 from sapwood.induction.models.dmv import (
@@ -34,6 +35,7 @@ from sapwood.induction.models.dmv import (
     dmv_weights,
 )
 from sapwood.induction.models.pcfg import IndependentPCFGProblem, PCFGProblem, TiedPCFGProblem
+from sapwood.induction.models.rule_network import RuleNetwork, initial_parameters
 from sapwood.induction.models.tensor_pcfg import (
     SPAN_STARTS,
     TensorPCFGProblem,
@@ -48,10 +50,12 @@ from sapwood.runtime.context import RunContext
 from sapwood.runtime.log import Log
 from sapwood.runtime.params import HasExecutor, as_json, choice, integer, number, numbers, opaque
 from sapwood.runtime.progress import Progress
+from sapwood.storage.arrays import content_digest
 from sapwood.storage.shapes import Array, Float64
 
 InductionResult: TypeAlias = TensorGrammar | InducedModel
 METHODS = ("em", "unmix", "unmix+em")
+RIGHT_STARTS = ("right", "random")
 _LONGEST_UNMIXED = 4
 # Maximum number of derivatives of a table, which takes about a minute.
 _MOST_DERIVATIVES = 250_000
@@ -70,14 +74,6 @@ class Inducer(HasExecutor, ABC):
     ----------
     lengths
         Maximum number of words of a sentence; several numbers are stages, the shorter sentences first.
-    iterations, tolerance
-        Maximum number of iterations of a stage, and the gain per word below which it ends.
-    prior, estimate
-        Pseudo-count of each outcome, and its use: see `sapwood.induction.em_model`.
-    restarts
-        Number of random starts; the most probable result is kept.
-    anneal
-        Power to which probabilities are raised at first.
     random_state
         The seed of every random choice.
     lexical
@@ -89,15 +85,6 @@ class Inducer(HasExecutor, ABC):
     generative: ClassVar[bool] = True
 
     lengths: tuple[float, ...] | float = _lengths(10.0, 15.0, 20.0, 40.0)
-    iterations: int = integer(30, "Maximum EM iterations per stage.", low=1)
-    tolerance: float = number(1e-4, "Stop a stage when the gain per word is below this.")
-    prior: float = number(0.1, "Pseudo-count of every outcome.")
-    estimate: str = choice(
-        "smoothed", "M-step: smoothed relative frequencies, or variational (sparse with a prior below 1).",
-        ESTIMATES,
-    )  # fmt: skip
-    restarts: int = integer(1, "Number of random restarts; the best is kept.", low=1)
-    anneal: float = number(1.0, "Initial exponent of deterministic annealing; 1 turns it off.", above=0, high=1)
     random_state: int = integer(0, "Random seed.")
     lexical: LexicalSettings = opaque(LexicalSettings(), "Treatment of rare and unknown words.", LexicalSettings)
 
@@ -145,23 +132,14 @@ class Inducer(HasExecutor, ABC):
     def _learn(self, text: Text, run: RunContext) -> InductionResult:
         """Return the model; arguments as for `fit`."""
 
-    @property
-    def schedule(self) -> Schedule:
-        """Stopping criteria and restarts of EM."""
-        return Schedule(self.iterations, self.tolerance, self.restarts, self.random_state)
+    def _key(self, text: Text) -> dict[str, Any]:
+        """Return everything that a run depends on."""
+        return {"model": self.model, "settings": self.settings(), "text": text.digest()}
 
-    def _run_em(self, problem: EMModel, run: RunContext) -> EMRun:
-        key = {"model": self.model, "settings": self.settings(), "text": problem.text.digest()}
-        return run_em(problem, self.schedule, key=key, progress=run.progress, log=run.log, checkpoint=run.checkpoint)
-
-    def _shared(self) -> dict[str, Any]:
-        """Return the arguments that all problems share."""
-        return {"estimate": self.estimate, "anneal": self.anneal, "cooling": self.iterations // 2}
-
-    def _info(self, text: Text, em_run: EMRun | None) -> dict[str, Any]:
-        found: dict[str, Any] = {} if em_run is None else {"iterations": em_run.steps}
-        if em_run is not None and self.generative:
-            found["log_likelihood"] = em_run.log_likelihood
+    def _info(self, text: Text, iterations: int | None, log_likelihood: float | None) -> dict[str, Any]:
+        found: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
+        if log_likelihood is not None and self.generative:
+            found["log_likelihood"] = log_likelihood
         return {
             "method": f"induce {self.model}",
             "settings": self.settings(),
@@ -170,7 +148,7 @@ class Inducer(HasExecutor, ABC):
             **found,
         }
 
-    def _model(self, text: Text, em_run: EMRun | None, **parts: Any) -> InducedModel:
+    def _model(self, text: Text, info: Mapping[str, Any], **parts: Any) -> InducedModel:
         return InducedModel(
             model=self.model,
             terminals=text.terminals,
@@ -178,13 +156,56 @@ class Inducer(HasExecutor, ABC):
             punctuation=text.punctuation,
             frequency=np.bincount(text.terminal, minlength=len(text.terminals)).astype(float),
             emissions=terminal_emissions(text, self.lexical),
-            info=self._info(text, em_run),
+            info=info,
             **parts,
         )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DMV(Inducer):
+class EMInducer(Inducer):
+    """Settings of a model that EM trains.
+
+    Parameters
+    ----------
+    iterations, tolerance
+        Maximum number of iterations of a stage, and the gain per word below which it ends.
+    prior, estimate
+        Pseudo-count of each outcome, and its use: see `sapwood.induction.em_model`.
+    restarts
+        Number of random starts; the most probable result is kept.
+    anneal
+        Power to which probabilities are raised at first.
+    """
+
+    iterations: int = integer(30, "Maximum EM iterations per stage.", low=1)
+    tolerance: float = number(1e-4, "Stop a stage when the gain per word is below this.")
+    prior: float = number(0.1, "Pseudo-count of every outcome.")
+    estimate: str = choice(
+        "smoothed", "M-step: smoothed relative frequencies, or variational (sparse with a prior below 1).",
+        ESTIMATES,
+    )  # fmt: skip
+    restarts: int = integer(1, "Number of random restarts; the best is kept.", low=1)
+    anneal: float = number(1.0, "Initial exponent of deterministic annealing; 1 turns it off.", above=0, high=1)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Stopping criteria and restarts of EM."""
+        return Schedule(self.iterations, self.tolerance, self.restarts, self.random_state)
+
+    def _run_em(self, problem: EMModel, run: RunContext) -> EMRun:
+        options: Any = {"progress": run.progress, "log": run.log, "checkpoint": run.checkpoint}
+        return run_em(problem, self.schedule, key=self._key(problem.text), **options)
+
+    def _shared(self) -> dict[str, Any]:
+        """Return the arguments that all problems share."""
+        return {"estimate": self.estimate, "anneal": self.anneal, "cooling": self.iterations // 2}
+
+    def _em_info(self, text: Text, em_run: EMRun | None) -> dict[str, Any]:
+        return self._info(text, *((None, None) if em_run is None else (em_run.steps, em_run.log_likelihood)))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DMV(EMInducer):
     """The dependency model with valence (`sapwood.induction.models.dmv`).
 
     Parameters
@@ -211,11 +232,11 @@ class DMV(Inducer):
     def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = self.problem(text)
         em_run = self._run_em(problem, run)
-        return self._model(text, em_run, heads=dmv_weights(problem.normalised(em_run.counts)))
+        return self._model(text, self._em_info(text, em_run), heads=dmv_weights(problem.normalised(em_run.counts)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class CCM(Inducer):
+class CCM(EMInducer):
     """The constituent-context model (`sapwood.induction.models.ccm`).
 
     Parameters
@@ -233,7 +254,7 @@ class CCM(Inducer):
     def _learn(self, text: Text, run: RunContext) -> InducedModel:
         problem = CCMProblem(text, self.stages, self.executor, longest=self.longest, **self._shared())
         em_run = self._run_em(problem, run)
-        return self._model(text, em_run, **_spans(problem, em_run.counts))
+        return self._model(text, self._em_info(text, em_run), **_spans(problem, em_run.counts))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -263,7 +284,7 @@ class DMVCCM(DMV):
         problem = self.problem(text)
         em_run = self._run_em(problem, run)
         heads = dmv_weights(problem.normalised(em_run.counts))
-        return self._model(text, em_run, heads=heads, **_spans(problem, em_run.counts))
+        return self._model(text, self._em_info(text, em_run), heads=heads, **_spans(problem, em_run.counts))
 
 
 def _spans(problem: CCMProblem | DMVCCMProblem, counts: Counts) -> dict[str, Any]:
@@ -272,7 +293,7 @@ def _spans(problem: CCMProblem | DMVCCMProblem, counts: Counts) -> dict[str, Any
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TensorPCFG(Inducer):
+class TensorPCFG(EMInducer):
     """A low-rank PCFG with many states (`sapwood.induction.models.tensor_pcfg`).
 
     Parameters
@@ -313,7 +334,7 @@ class TensorPCFG(Inducer):
         em_run = self._run_em(problem, run)
         theta = problem.normalised(em_run.counts)
         occupancy = problem.shards(0).sums(tensor_pcfg_weights(theta)).occupancy
-        return tensor_pcfg_grammar(text, self.lexical, theta, occupancy, self._info(text, em_run))
+        return tensor_pcfg_grammar(text, self.lexical, theta, occupancy, self._em_info(text, em_run))
 
     def _odds(self, text: Text, part: Text, progress: Progress) -> Float64[Array, "spans"] | None:
         """Return the odds of all spans under the start."""
@@ -337,7 +358,80 @@ class TensorPCFG(Inducer):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _HiddenStates(Inducer):
+class SimplePCFG(Inducer):
+    """A PCFG with many symbols and independent children (`sapwood.induction.models.simple_pcfg`).
+
+    Parameters
+    ----------
+    nonterminals, preterminals
+        Numbers of symbols; None is twice the number of nonterminals.
+    embedding
+        Dimensions of the embeddings of symbols, and hidden units of the rule network.
+    start, warmup
+        Spans that training begins with: right-branching ones within segments between punctuation marks, or any. Others
+        have a small weight at first, which becomes 1 in the course of the warm-up, given in epochs.
+    across_begin, across_end
+        Factors of spans that contain a dividing punctuation mark and do not begin, or end, at one; 1 ignores marks.
+    elsewhere
+        Factor, in parsing, of spans of two or more words that end neither at a mark nor with the sentence.
+    epochs, patience
+        Maximum number of epochs of a stage, and epochs without a better likelihood of held-out sentences that end it.
+    batch_sentences, learning_rate
+        Sentences of a mini-batch, and the learning rate of Adam.
+    """
+
+    model: ClassVar[str] = "simple-pcfg"
+    lengths: tuple[float, ...] | float = _lengths(40.0)
+    nonterminals: int = integer(64, "Number of nonterminals.", low=1, high=4096)
+    preterminals: int | None = integer(
+        None, "Number of preterminals; none means twice the number of nonterminals.", low=1, high=8192, optional=True
+    )
+    embedding: int = integer(64, "Dimensions of the embeddings of symbols.", low=1, high=4096)
+    start: str = choice("right", "Begin with right-branching spans, or with any.", RIGHT_STARTS)
+    warmup: float = number(2.0, "Epochs over which the spans of the start are released.", above=0)
+    across_begin: float = number(0.3, "Weight of spans across punctuation that do not begin at a mark.", above=0)
+    across_end: float = number(0.02, "Weight of spans across punctuation that do not end at a mark.", above=0)
+    elsewhere: float = number(
+        0.6, "Weight, in parsing, of spans that end neither at a mark nor with the sentence.", above=0
+    )
+    epochs: int = integer(5, "Maximum epochs per stage.", low=1)
+    patience: int = integer(1, "Epochs without a better held-out likelihood that end a stage.")
+    batch_sentences: int = integer(8, "Sentences of a mini-batch.", low=1)
+    learning_rate: float = number(0.001, "Learning rate of Adam.", above=0)
+
+    def _key(self, text: Text) -> dict[str, Any]:
+        divided = {} if text.divided is None else {"divided": text.divided}
+        return {**super()._key(text), "divided": content_digest(divided, {})}
+
+    def _learn(self, text: Text, run: RunContext) -> InducedModel:
+        frequency = np.bincount(text.terminal, minlength=len(text.terminals)).astype(float)
+        parameters = initial_parameters(
+            self.nonterminals, self.preterminals or 2 * self.nonterminals, self.embedding, frequency,
+            np.random.default_rng(self.random_state),
+        )  # fmt: skip
+        settings = TrainingSettings(
+            self.stages,
+            self.epochs,
+            self.patience,
+            self.batch_sentences,
+            self.learning_rate,
+            self.random_state,
+            SpanFactors(self.across_begin, self.across_end),
+            self.warmup if self.start == "right" else 0.0,
+        )
+        options: Any = {"progress": run.progress, "log": run.log, "checkpoint": run.checkpoint}
+        found = train_network(text, parameters, settings, self.executor, key=self._key(text), **options)
+        info = self._info(text, found.epochs, found.log_likelihood)
+        return self._model(
+            text,
+            info,
+            rules=RuleNetwork(found.parameters).rules(),
+            span_factors=settings.spans._replace(elsewhere=self.elsewhere),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _HiddenStates(EMInducer):
     """Base class of the paper's constituency models.
 
     Parameters
@@ -362,7 +456,7 @@ class _HiddenStates(Inducer):
         theta = problem.normalised(counts)
         last = len(self.stages) - 1
         occupancy = problem.shards(last).sums(problem.weights(theta)).occupancy + 1e-9
-        info = self._info(text, em_run)
+        info = self._em_info(text, em_run)
         return pcfg_grammar(text, self.lexical, theta["pi"], problem.rule(theta), theta["O"], occupancy, info)
 
 
@@ -385,7 +479,7 @@ class PCFGIEInducer(_HiddenStates):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Arguments(Inducer):
+class _Arguments(EMInducer):
     """Base class of the paper's dependency models.
 
     Parameters
@@ -404,7 +498,7 @@ class _Arguments(Inducer):
         counts, em_run = _fit_counts(self, problem, run)
         weights = problem.weights(problem.normalised(counts))
         heads = Valence(weights.attach, weights.go, weights.stop, weights.root / weights.root.sum())
-        return self._model(text, em_run, heads=heads)
+        return self._model(text, self._em_info(text, em_run), heads=heads)
 
 
 class DepI(_Arguments):
@@ -442,7 +536,19 @@ DEFAULT_MODEL: Final = TensorPCFG.model
 INDUCERS: Final[Mapping[str, type[Inducer]]] = MappingProxyType(
     {
         cls.model: cls
-        for cls in (TensorPCFG, DMV, CCM, DMVCCM, PCFGInducer, PCFGIInducer, PCFGIEInducer, DepI, DepIE, DepIES)
+        for cls in (
+            TensorPCFG,
+            SimplePCFG,
+            DMV,
+            CCM,
+            DMVCCM,
+            PCFGInducer,
+            PCFGIInducer,
+            PCFGIEInducer,
+            DepI,
+            DepIE,
+            DepIES,
+        )
     }
 )
 

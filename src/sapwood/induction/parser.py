@@ -7,17 +7,19 @@ back. The tree or the heads maximise the expected number of correct spans or edg
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from itertools import repeat
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from sapwood.errors import InputError, UsageError
-from sapwood.induction.estep import best_binary, best_projective_heads
+from sapwood.induction.estep import SpanFactors, best_binary, best_projective_heads, span_ends
 from sapwood.induction.induced_model import InducedModel
-from sapwood.induction.text import tokens_of
+from sapwood.induction.text import divided_tokens, tokens_of
 from sapwood.induction.to_grammar import PHRASE
 from sapwood.inference.chart.compiled_model import Sentence
 from sapwood.inference.constraints import Requirement
@@ -25,6 +27,7 @@ from sapwood.inference.parser import Parser
 from sapwood.inference.result import ParseResult
 from sapwood.model.parser_model import InducedText
 from sapwood.runtime.executor import LOCAL, Executor
+from sapwood.storage.shapes import Array, Float64
 from sapwood.trees.formats.conllu import format_heads
 from sapwood.trees.punctuation import TAG, Token, is_punctuation, put_back
 from sapwood.trees.tree import Tree
@@ -32,6 +35,7 @@ from sapwood.trees.tree import Tree
 # Charts of longer sentences would take too much memory: numbers for each span and each word.
 MOST_WORDS = 120
 _AHEAD = 32
+R = TypeVar("R")
 
 
 class _Accepted(frozenset[str]):
@@ -62,6 +66,25 @@ class InducedGrammarParser(Parser):
     def _text(self) -> InducedText:
         assert self.model.preparation.induced is not None
         return self.model.preparation.induced
+
+    def span_posteriors(
+        self,
+        tokens: Sequence[Token],
+        divided: Sequence[bool] | None = None,
+    ) -> Float64[Array, "spans"]:
+        """Return the posterior of each span of tokens without punctuation, in the order of `span_ends`.
+
+        `divided` is as for `InducedParser.span_posteriors`; grammars do not use it.
+        """
+        n, with_tags = len(tokens), self._text.terminals == "tags"
+        found = np.zeros((n, n + 1))
+        if n > self.max_words:
+            for begin, end in _to_the_right(n)[0]:
+                found[begin, end] = 1.0
+        elif n:
+            for one in self.posteriors([token if with_tags else token[0] for token in tokens]):
+                found[one.start, one.end] += one.probability
+        return np.minimum(found[span_ends(n)], 1.0)
 
     def parse_one(
         self, sentence: Sentence, *, phrases: Sequence[Requirement] = (), check_tokens: bool = True
@@ -113,6 +136,9 @@ class InducedParse:
         on the root.
     status
         `parsed`, `too long` (right-branching heads and phrases as a fallback) or `empty`.
+    log_probability
+        Natural logarithm of the probability of the words, punctuation set aside; None without a tree of the model, and
+        for models that assign none to sentences.
     """
 
     words: list[str]
@@ -120,6 +146,7 @@ class InducedParse:
     tree: Tree | None
     heads: list[int] | None
     status: Literal["parsed", "too long", "empty"]
+    log_probability: float | None = None
 
     def format_conllu(self, number: int = 1) -> str:
         """Return the sentence and its heads in CoNLL-U."""
@@ -165,13 +192,27 @@ class InducedParser:
             return _AnyTag()
         return _Accepted(self.model.terminals) if self.model.punctuation == "drop" else set(self.model.terminals)
 
-    def parse(self, sentences: Iterable[Sequence[str | tuple[str, str | None]]]) -> Iterator[InducedParse]:
-        """Return an iterator of one result for each sentence, in order."""
+    def parse(
+        self,
+        sentences: Iterable[Sequence[str | tuple[str, str | None]]],
+        divided: Iterable[Sequence[bool] | None] | None = None,
+    ) -> Iterator[InducedParse]:
+        """Return an iterator of one result for each sentence, in order; arguments as for `parse_one`."""
         ahead = _AHEAD * self.workers.threads
-        return self.workers.map(partial(InducedParser.parse_one, self), sentences, ahead=ahead)
+        marks = repeat(None) if divided is None else divided
+        return self.workers.map(partial(InducedParser.parse_one, self), sentences, marks, ahead=ahead)
 
-    def parse_one(self, sentence: Sequence[str | tuple[str, str | None]]) -> InducedParse:
-        """Parse one sentence of words or of (word, tag) pairs."""
+    def map(self, call: Callable[[InducedParser, Any], R], sentences: Iterable[Any]) -> Iterator[R]:
+        """Return an iterator of the results of a call for each sentence, in order."""
+        return self.workers.map(partial(call, self), sentences, ahead=_AHEAD * self.workers.threads)
+
+    def parse_one(
+        self, sentence: Sequence[str | tuple[str, str | None]], divided: Sequence[bool] | None = None
+    ) -> InducedParse:
+        """Parse one sentence of words or of (word, tag) pairs.
+
+        If its punctuation was removed before, `divided` says whether a dividing mark stood before each word.
+        """
         tokens = tokens_of(sentence)  # type: ignore[arg-type]
         drops = self.model.punctuation == "drop"
         kept = [place for place, token in enumerate(tokens) if not (drops and is_punctuation(*token))]
@@ -183,7 +224,12 @@ class InducedParser:
         if not words:
             return InducedParse([], [], None, None if self.model.heads is None else [], "empty")
         too_long = len(kept) > self.max_words
-        spans, heads = (_to_the_right(len(kept)) if too_long else self._best(terminals)) if kept else ([], [])
+        if divided is None:
+            divided = divided_tokens(words, kept)
+        can_parse = kept and not too_long
+        spans, heads, logarithm = self._best(terminals, divided) if can_parse else (*_to_the_right(len(kept)), None)
+        if logarithm is not None:
+            logarithm += self._emission([(kept[0] == place, words[place]) for place in kept], terminals)
         leaves = [Tree(tags[place], word=words[place]) for place in kept]
         inner = binary_tree(leaves, spans) if leaves else None
         tree = None if inner is None else Tree("ROOT", [inner])
@@ -198,7 +244,24 @@ class InducedParser:
             )
         assert tree is not None
         found = None if self.model.heads is None else _all_heads(heads, kept, len(tokens))
-        return InducedParse(words, tags, tree, found, "too long" if too_long else "parsed")
+        return InducedParse(words, tags, tree, found, "too long" if too_long else "parsed", logarithm)
+
+    def span_posteriors(
+        self, tokens: Sequence[Token], divided: Sequence[bool] | None = None
+    ) -> Float64[Array, "spans"]:
+        """Return the posterior of each span of tokens without punctuation, in the order of `span_ends`.
+
+        `divided` says whether a punctuation mark was removed before each token; some models use it.
+        """
+        n = len(tokens)
+        if 0 < n <= self.max_words:
+            found = self.model.posteriors(self._terminals(tokens), divided)
+            if np.isfinite(found.logarithms[0]):
+                return found.spans
+        branches = np.zeros((n, n + 1))
+        for begin, end in _to_the_right(n)[0]:
+            branches[begin, end] = 1.0
+        return branches[span_ends(n)]
 
     def _terminals(self, tokens: Sequence[Token]) -> list[int]:
         numbers = self.model.terminal_numbers
@@ -212,14 +275,25 @@ class InducedParser:
                 found.append(self.model.terminal_of(word, initial=place == 0))
         return found
 
-    def _best(self, terminals: Sequence[int]) -> tuple[list[tuple[int, int]], list[int]]:
-        """Return the spans and the heads of the trees with the largest expected accuracy."""
-        found = self.model.posteriors(terminals)
+    def _best(
+        self, terminals: Sequence[int], divided: Sequence[bool]
+    ) -> tuple[list[tuple[int, int]], list[int], float | None]:
+        """Return the spans and heads of the trees with the largest expected accuracy, and `log p` of the terminals."""
+        found = self.model.posteriors(terminals, divided)
         if not np.isfinite(found.logarithms[0]):
-            return _to_the_right(len(terminals))
+            return *_to_the_right(len(terminals)), None
         offsets = np.array([0, len(terminals)], np.int64)
         heads = [] if self.model.heads is None else best_projective_heads(offsets, found.edges)[0]
-        return best_binary(offsets, found.spans)[0], heads
+        generative = self.model.table is None and self.model.span_factors == SpanFactors()
+        return best_binary(offsets, found.spans)[0], heads, float(found.logarithms[0]) if generative else None
+
+    def _emission(self, words: Sequence[tuple[bool, str]], terminals: Sequence[int]) -> float:
+        """Return `log p` of words given their terminals; each word comes with whether it is the first."""
+        emissions, total = self.model.emissions, 0.0
+        for (initial, word), terminal in zip(words, terminals, strict=True):
+            weight = float(emissions.row(emissions.lexicon.terminal(word, initial))[terminal])
+            total += math.log(weight) if weight > 0 else -math.inf
+        return total
 
 
 def _to_the_right(length: int) -> tuple[list[tuple[int, int]], list[int]]:

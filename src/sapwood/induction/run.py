@@ -13,7 +13,8 @@ from typing import Any
 from sapwood.errors import GrammarError, UsageError
 from sapwood.identifiability.identify import check_identifiability
 from sapwood.identifiability.models.zoo import MODELS, make_model
-from sapwood.induction.em import CHECKPOINT
+from sapwood.induction.em import CHECKPOINT as EM_CHECKPOINT
+from sapwood.induction.gradient_training import CHECKPOINT as NETWORK_CHECKPOINT
 from sapwood.induction.learners import (
     CCM,
     DEFAULT_MODEL,
@@ -21,6 +22,7 @@ from sapwood.induction.learners import (
     DMVCCM,
     Inducer,
     InductionResult,
+    SimplePCFG,
     TensorPCFG,
     make_inducer,
 )
@@ -84,9 +86,9 @@ def induce(
     log
         File to write a line for each iteration to.
     options
-        Settings of the model; `threads`, `workers` and `progress`, as for `sapwood.runtime.context.RunContext`;
-        `loggers`, names of loggers that get the lines of the log as well (`sapwood.runtime.loggers`). The progress
-        display first reports whether the model is identifiable.
+        Settings of the model; `vocabulary`, as for `make_text`; `threads`, `workers` and `progress`, as for
+        `sapwood.runtime.context.RunContext`; `loggers`, names of loggers that get the lines of the log as well
+        (`sapwood.runtime.loggers`). The progress display first reports whether the model is identifiable.
 
     Examples
     --------
@@ -96,14 +98,17 @@ def induce(
     <InducedModel: dmv, 2 classes, 4 words>
     """
     progress, loggers = options.pop("progress", None) or Silent(), options.pop("loggers", ())
+    vocabulary = options.pop("vocabulary", None)
     inducer = model.replace(**options) if isinstance(model, Inducer) else make_inducer(model, **options)
     run = InductionRun(inducer, output=output, resume=resume, log=log, loggers=loggers)
     if isinstance(sentences, Text):
-        if tags or classes is not None or punctuation != "drop":
-            raise UsageError("tags, classes and punctuation are settings of the Text; omit them here")
+        if tags or classes is not None or vocabulary is not None or punctuation != "drop":
+            raise UsageError("tags, classes, vocabulary and punctuation are settings of the Text; omit them here")
         text = sentences
     else:
-        text = make_text(sentences, tags=tags, classes=classes, punctuation=punctuation, progress=progress)
+        text = make_text(
+            sentences, tags=tags, classes=classes, vocabulary=vocabulary, punctuation=punctuation, progress=progress
+        )
     return Induced(run(text, progress), text)
 
 
@@ -154,7 +159,8 @@ class InductionRun:
                 self.kept.discard_checkpoints()
                 raise
             # Iterations before an interruption are in the checkpoint only.
-            log.write("end", step=max(section.iterations, self.kept.iterations_so_far(CHECKPOINT.kind)))
+            so_far = self.kept.iterations_so_far(EM_CHECKPOINT.kind, NETWORK_CHECKPOINT.kind)
+            log.write("end", step=max(section.iterations, so_far))
         if self.output is not None:
             model.save(self.output)
             self.kept.clear()
@@ -187,6 +193,8 @@ def summarise_identifiability(inducer: Inducer, text: Text) -> str:
             f"{inducer.model} is not identifiable: its {k} states can be mixed in at least {k * (k - 1):,} dimensions; "
             "trees without labels are the same for all of these"
         )
+    if isinstance(inducer, SimplePCFG):
+        return f"{inducer.model} is not identifiable: other rules give all sentences the same probabilities"
     if inducer.model not in MODELS:
         return f"whether {inducer.model} can be found from sentences is not known"
     words, states = len(text.terminals), getattr(inducer, "states", None)

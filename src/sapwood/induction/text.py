@@ -1,13 +1,14 @@
 """Sentences to induce from: words, and the terminals that stand for them.
 
 Models are defined over *terminals*: the tags of the words, if available and requested; distributional word classes
-(`sapwood.lm.clusters.exchange`); or the words themselves. Punctuation is removed (`sapwood.trees.punctuation`), but
-classes are learned with it, because it is context like any other word.
+(`sapwood.lm.clusters.exchange`); or the words themselves, of which rare ones can be replaced by signatures. Punctuation
+is removed (`sapwood.trees.punctuation`), but classes are learned with it, because it is context like any other word.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,6 +26,7 @@ from sapwood.storage.files import name_of, read_lines
 from sapwood.storage.shapes import Array, Bool, Int, Int32, Int64
 from sapwood.trees.formats.conllu import parse_conllu
 from sapwood.trees.formats.registry import detect_format, locate_trees, parse_tagged, parse_tokens
+from sapwood.trees.lexicon.signatures import shape
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.punctuation import PUNCTUATION, Punctuation, Token, is_punctuation
 from sapwood.trees.tokenise.attached import TOKENISE, AttachedPunctuation
@@ -38,6 +40,12 @@ Sentence: TypeAlias = Tree | Sequence[str | tuple[str, str]]
 # Number of words of a text inspected to detect its format.
 _FIRST_LINES = 50
 CLASSES = 48
+# Punctuation marks that divide a sentence into segments.
+DIVIDING = frozenset(
+    {",", ";", ":", "--", "—", "–", "...", "…", "(", ")", "-LRB-", "-RRB-", "、", "，", "；", "：", "،"}
+)
+# Tokens of rare words that a signature with an ending has at least.
+_FREQUENT_SIGNATURE = 20
 # How a line with a tree begins.
 _TREE = re.compile(r"\s*\(\s*[^\s()]*\s*\(")
 
@@ -60,6 +68,8 @@ class Text:
         Kind of the terminals.
     punctuation
         Whether punctuation was removed.
+    divided
+        Whether a dividing punctuation mark (`DIVIDING`) was removed between each token and the previous one.
     """
 
     terminals: tuple[str, ...]
@@ -69,6 +79,7 @@ class Text:
     offsets: Int64[Array, "sentence_bounds"]
     kind: Terminals
     punctuation: Punctuation = "drop"
+    divided: Bool[Array, "tokens"] | None = None
 
     @property
     def n_sentences(self) -> int:
@@ -91,7 +102,8 @@ class Text:
         lengths = self.lengths[numbers]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         tokens = np.arange(offsets[-1]) + np.repeat(self.offsets[numbers] - offsets[:-1], lengths)
-        return replace(self, terminal=self.terminal[tokens], word=self.word[tokens], offsets=offsets)
+        divided = None if self.divided is None else self.divided[tokens]
+        return replace(self, terminal=self.terminal[tokens], word=self.word[tokens], offsets=offsets, divided=divided)
 
     def trimmed(self) -> Text:
         """Return the same sentences without unused terminals and words."""
@@ -125,6 +137,7 @@ def make_text(
     *,
     tags: bool = False,
     classes: int | None = None,
+    vocabulary: int | None = None,
     punctuation: Punctuation = "drop",
     progress: Progress | None = None,
 ) -> Text:
@@ -138,6 +151,9 @@ def make_text(
         Learn from tags, which all words must have.
     classes
         Otherwise the number of word classes; 0 learns from the words themselves. None is `CLASSES`.
+    vocabulary
+        Learn from the words themselves, this many of the most frequent ones that occur more than once; others are
+        terminals by their shape and ending (`signature_names`).
     punctuation
         Whether to `drop` or to `keep` punctuation.
     progress
@@ -152,6 +168,8 @@ def make_text(
         raise UsageError(f"punctuation must be {' or '.join(PUNCTUATION)}, not {punctuation!r}")
     if tags and classes is not None:
         raise UsageError("classes: are found for words, and tags are learned from here; leave one of them out")
+    if vocabulary is not None and (tags or classes is not None):
+        raise UsageError("vocabulary: learns from words; leave out tags and classes")
     progress = progress or Silent()
     numbers: dict[str, int] = {}
     names: dict[str, int] = {}
@@ -174,17 +192,21 @@ def make_text(
                 terminal.append(names.setdefault(tag, len(names)) if kept[-1] else -1)
     all_words, words = np.array(word, np.int32), list(numbers)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    kind: Terminals = "tags" if tags else "words" if classes == 0 else "classes"
+    keep = np.array(kept, bool)
+    kind: Terminals = "tags" if tags else "words" if classes == 0 or vocabulary is not None else "classes"
     if kind == "classes":
         found = exchange_classes(
             words, all_words, offsets, classes=CLASSES if classes is None else classes, progress=progress
         )
         all_terminals, labels = found[all_words], [f"C{number}" for number in range(1, int(found.max()) + 2)]
+    elif vocabulary is not None:
+        labels = signature_names(words, np.bincount(all_words[keep], minlength=len(words)), vocabulary)
+        labels, place = _distinct(labels)
+        all_terminals = place[all_words]
     elif kind == "words":
         all_terminals, labels = all_words, words
     else:
         all_terminals, labels = np.array(terminal, np.int32), list(names)
-    keep = np.array(kept, bool)
     inside = np.repeat(np.arange(len(lengths)), lengths)[keep]
     # Drop words and classes that only punctuation had.
     return Text(
@@ -193,7 +215,66 @@ def make_text(
         offsets=np.concatenate([[0], np.cumsum(np.bincount(inside, minlength=len(lengths)))]).astype(np.int64),
         kind=kind,
         punctuation=punctuation,
+        divided=_divided(np.array([word in DIVIDING for word in words], bool)[all_words], keep, offsets),
     )
+
+
+def signature_names(words: Sequence[str], counts: Int[Array, "words"], vocabulary: int) -> list[str]:
+    """Return the terminal of each word: itself if it is one of the most frequent, else its signature.
+
+    A signature has the shape of the word, and its last two letters if `_FREQUENT_SIGNATURE` tokens have the same.
+
+    >>> signature_names(["the", "barking", "Lee"], np.array([5, 1, 1]), 10)
+    ['the', 'UNK-a', 'UNK-Aa']
+    """
+    order = np.argsort(-counts, kind="stable")[:vocabulary]
+    known = set(order[counts[order] > 1].tolist())
+    shapes = [shape(word, False) for word in words]
+    endings = [f"-{word[-2:].lower()}" if len(word) > 3 and word[-2:].isalpha() else "" for word in words]
+    often: Counter[str] = Counter()
+    for number, count in enumerate(counts.tolist()):
+        if number not in known:
+            often[shapes[number] + endings[number]] += count
+    found = []
+    for number, word in enumerate(words):
+        fine = shapes[number] + endings[number]
+        found.append(
+            word if number in known else f"UNK-{fine if often[fine] >= _FREQUENT_SIGNATURE else shapes[number]}"
+        )
+    return found
+
+
+def divided_tokens(words: Sequence[str], kept: Sequence[int]) -> list[bool]:
+    """Return whether a dividing mark stands between each kept word of a sentence and the previous one.
+
+    >>> divided_tokens(["well", ",", "she", "left"], [0, 2, 3])
+    [False, True, False]
+    """
+    before = [-1, *kept[:-1]]
+    return (
+        [
+            last >= 0 and any(word in DIVIDING for word in words[last + 1 : place])
+            for last, place in zip(before, kept, strict=True)
+        ]
+        if kept
+        else []
+    )
+
+
+def _divided(dividing: np.ndarray, keep: np.ndarray, offsets: np.ndarray) -> Bool[Array, "kept_tokens"]:
+    """Return whether a dividing mark was removed between each kept token and the previous one of its sentence."""
+    places = np.flatnonzero(keep)
+    marks = np.concatenate([[0], np.cumsum(dividing & ~keep)])
+    sentence = np.searchsorted(offsets, places, side="right")
+    before = np.concatenate([[False], (marks[places[1:]] > marks[places[:-1]]) & (sentence[1:] == sentence[:-1])])
+    return before[: len(places)]
+
+
+def _distinct(labels: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """Return the different labels in order of appearance, and the place of each."""
+    numbers: dict[str, int] = {}
+    place = np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int32)
+    return list(numbers), place
 
 
 def _renumbered(names: Sequence[str], numbers: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:

@@ -1125,6 +1125,15 @@ def sum_low_rank(
     posteriors: _Vector[numpy.float64],
     occupancy: _Vector[numpy.float64],
 ) -> NDArray[numpy.float64]: ...
+def sum_independent(
+    sentences: object,
+    weights: object,
+    span_weights: _Vector[numpy.float64],
+    times: _Vector[numpy.float64],
+    counts: object,
+    posteriors: _Vector[numpy.float64],
+    occupancy: _Vector[numpy.float64],
+) -> NDArray[numpy.float64]: ...
 def best_spans(offsets: _Vector[numpy.int64], scores: _Vector[numpy.float64]) -> NDArray[numpy.int32]: ...
 def best_heads(offsets: _Vector[numpy.int64], scores: _Vector[numpy.float64]) -> NDArray[numpy.int32]: ...
 

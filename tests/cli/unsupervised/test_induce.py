@@ -19,10 +19,12 @@ from sapwood.induction.induced_model import InducedModel
 from sapwood.induction.learners import DEFAULT_MODEL, DMV, INDUCERS, make_inducer
 from sapwood.induction.parser import InducedGrammarParser, InducedParser
 from sapwood.induction.text import make_text, read_sentences
+from sapwood.pipeline import ensemble_induction
 from sapwood.runtime.log import read_log
 
 QUICK: dict[str, dict[str, object]] = {
     "tensor-pcfg": {"states": 2, "iterations": 6, "warmup": 1, "warmup_decay": 2},
+    "simple-pcfg": {"nonterminals": 3, "embedding": 4, "epochs": 3, "lengths": (4, 10), "across_begin": 0.5},
     "dmv": {"iterations": 4, "lengths": (4, 10)},
     "ccm": {"iterations": 3},
     "dmv+ccm": {"iterations": 3},
@@ -169,6 +171,31 @@ def test_an_interrupted_run_goes_on(folder, sapwood, model, monkeypatch):
     assert sapwood(["plot", "whole.jsonl", "-o", "a.svg"]).code == 0
 
 
+def test_committees(folder, sapwood, monkeypatch):
+    monkeypatch.setattr(ensemble_induction, "STUDENT", {"method": "pcfg"})
+    Path("given.mrg").write_text(TREES * 3)
+    members = ["dmv:4", "simple-pcfg:4", "given.mrg"]
+    settings = ["--iterations=2", "--epochs=1", "--nonterminals=4", "--classes=5", "--seed=3"]
+    found = sapwood(["induce", "a.mrg", "--ensemble", ",".join(members), *settings, "--gold", "-o", "command"])
+    assert found.code == 0, found.err
+    assert "averaged the trees of 3 members" in found.err
+    assert found.out.splitlines()[0].startswith("all lengths")
+    rows = [line.split()[0] for line in found.out.splitlines() if line]
+    assert rows[2:10] == ["left-branching", "right-branching", "balanced", "random", *members, "averaged"]
+    given = {"iterations": 2, "epochs": 1, "nonterminals": 4, "classes": 5, "seed": 3}
+    ensemble_induction.induce_ensemble(read_sentences("a.mrg"), ensemble=members, output="library", **given)
+    assert Path("command").read_bytes() == Path("library").read_bytes()
+    parsed = sapwood(["parse", "-m", "command"], stdin=b"the cat , sleeps .\n")
+    assert Tree.parse(parsed.out).words() == ["the", "cat", ",", "sleeps", "."]
+    asked = ["induce", "plain.txt", "--ensemble=dmv:3", "--iterations=1", "--binary", "--trees=averaged.mrg"]
+    report = sapwood([*asked, "--json", "-q", "-o", "m", "--save-config=run.toml"])
+    assert json.loads(report.out)["members"] == ["dmv:3"]
+    assert sapwood(["induce", "plain.txt", "--config=run.toml", "-q", "-o", "n"]).code == 0
+    assert Path("m").read_bytes() == Path("n").read_bytes()
+    trees = [Tree.parse(line) for line in Path("averaged.mrg").read_text().splitlines()]
+    assert [tree.words() for tree in trees] == [line.split() for line in Path("plain.txt").read_text().splitlines()]
+
+
 def test_settings_files_repeat_a_run(folder, sapwood):
     asked = ["--tags", "--model=pcfg", "--states=2", "--iterations=3", "--seed=4", "--lengths=6"]
     assert sapwood(["induce", "a.mrg", *asked, "--save-config=run.toml", "-o", "a", "-q"]).code == 0
@@ -199,6 +226,8 @@ def test_gold_trees_are_looked_at_when_asked_for(folder, sapwood):
     [
         (["plain.txt", "--tags"], "plain.txt: sentence 1: 'the' has no tag"),
         (["a.mrg", "--tags", "--classes=3"], "--classes cannot be used with --tags"),
+        (["a.mrg", "--tags", "--vocabulary=3"], "--vocabulary learns from words"),
+        (["a.mrg", "--classes=2", "--vocabulary=3"], "--vocabulary learns from words"),
         (["a.mrg", "--tags", "--model=dmv", "--states=3"], "--states requires --model tensor-pcfg or pcfg"),
         (["a.mrg", "--tags", "--model=dmv", "--method=unmix"], "--method requires --model pcfg or"),
         (["a.mrg", "--tags", "--lengths=0"], "--lengths must be at least 1, not 0"),
@@ -208,6 +237,14 @@ def test_gold_trees_are_looked_at_when_asked_for(folder, sapwood):
         (["a.mrg", "--tags", "--lengths=1"], "no sentences of 2 to 1 words"),
         (["plain.txt", "--gold"], "--gold requires a treebank"),
         (["a.mrg", "--heads=english"], "--heads requires --gold"),
+        (["a.mrg", "--binary"], "--binary requires --ensemble"),
+        (["a.mrg", "--trees=x.mrg"], "--trees requires --ensemble"),
+        (["a.mrg", "--ensemble=2", "--model=dmv"], "--model cannot be used with --ensemble"),
+        (["a.mrg", "--ensemble=2", "--log=x.jsonl"], "--log cannot be used with --ensemble"),
+        (["a.mrg", "--ensemble=0"], "0 is not in the range"),
+        (["a.mrg", "--ensemble=99"], "--ensemble must be 1 to"),
+        (["a.mrg", "--ensemble=dmv,none.mrg"], "'none.mrg' is neither a file nor a model"),
+        (["a.mrg", "--ensemble=dmv", "--states=3"], "no member of the ensemble has a setting 'states'"),
         (["a.mrg", "--gold", "--heads=no.heads"], "no.heads: no such file"),
         (["none.txt"], "none.txt: no such file"),
         (["a.mrg", "--model=hmm"], "'hmm' is not one of 'tensor-pcfg'"),
@@ -279,7 +316,9 @@ def test_sentences_that_are_too_long_branch_to_the_right(folder):
 def test_sentences_without_probability_branch_to_the_right(folder, monkeypatch):
     model = induce(list(read_sentences("a.mrg")), tags=True, model="dmv").model
     assert isinstance(model, InducedModel)
-    monkeypatch.setattr(InducedModel, "posteriors", lambda self, terminals: SimpleNamespace(logarithms=[-np.inf]))
+    monkeypatch.setattr(
+        InducedModel, "posteriors", lambda self, terminals, divided=None: SimpleNamespace(logarithms=[-np.inf])
+    )
     result = InducedParser(model).parse_one([("cats", "NNS")] * 3)
     assert (result.status, result.heads) == ("parsed", [-1, 0, 1])
     assert {(start, end) for start, end, _ in result.tree.spans()} == {(0, 3), (1, 3)}

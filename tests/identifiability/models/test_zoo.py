@@ -15,7 +15,7 @@ from sapwood.identifiability.algebra.autodiff import Tensor, constant
 from sapwood.identifiability.algebra.fields import PrimeField
 from sapwood.identifiability.algebra.simplices import Block, from_chart, to_tensors
 from sapwood.identifiability.models.base import ConstituencyModel, ConstituencyWeights, different
-from sapwood.identifiability.models.inside import IndependentRule
+from sapwood.identifiability.models.inside import IndependentChildren
 from sapwood.identifiability.models.posterior import best_projective, is_projective
 from sapwood.identifiability.models.zoo import MODELS, make_model
 
@@ -216,7 +216,7 @@ class Backwards(ConstituencyModel):
         return Block("pi", self.states), Block("T", self.states, self.states), Block("O", self.words, self.states)
 
     def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
-        rule = IndependentRule(parameters["T"], parameters["T"] @ parameters["T"])
+        rule = IndependentChildren(parameters["T"], parameters["T"] @ parameters["T"])
         return ConstituencyWeights(parameters["pi"], rule, parameters["O"])
 
 

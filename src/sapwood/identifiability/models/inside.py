@@ -184,7 +184,7 @@ class DenseRule(InsideRule):
         return self.binary.value[0].reshape(states, states, states)
 
 
-class IndependentRule(InsideRule):
+class IndependentChildren(InsideRule):
     """Independent children: `B[(a, b), c] = left[a, c] right[b, c]`, each `(1, states, states)`."""
 
     def __init__(self, left: Tensor, right: Tensor) -> None:

@@ -36,7 +36,7 @@ from sapwood.identifiability.models.base import (
     DependencyWeights,
     Model,
 )
-from sapwood.identifiability.models.inside import DenseRule, IndependentRule
+from sapwood.identifiability.models.inside import DenseRule, IndependentChildren
 from sapwood.storage.shapes import Array, Float
 
 
@@ -72,7 +72,7 @@ class PCFGIModel(ConstituencyModel):
 
     def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
         """Return the weights of the chart."""
-        rule = IndependentRule(*(parameters[name] for name in self.children))
+        rule = IndependentChildren(*(parameters[name] for name in self.children))
         return ConstituencyWeights(parameters["pi"], rule, parameters["O"])
 
 
@@ -100,7 +100,7 @@ class StoppingPCFG(PCFGIEModel):
     def weights(self, parameters: Mapping[str, Tensor]) -> ConstituencyWeights:
         """Return the weights of the chart: words times `S[0, c]`, left children times `S[1, c]`."""
         stop, go = parameters["S"][:, :1], parameters["S"][:, 1:]
-        rule = IndependentRule(parameters["T"] * go, parameters["T"])
+        rule = IndependentChildren(parameters["T"] * go, parameters["T"])
         return ConstituencyWeights(parameters["pi"], rule, parameters["O"] * stop)
 
     def degree(self, length: int) -> int:
