@@ -113,8 +113,7 @@ def score(gold: list[sapwood.Tree], output: Path) -> dict[str, float]:
     lines = output.read_text(encoding="utf-8").splitlines()
     for idx, tree in enumerate(gold):
         try:
-            [found] = sapwood.read_trees([lines[idx].replace("( (", "(ROOT (", 1)])
-            cleaned = clean(found)
+            cleaned = clean(sapwood.Tree.parse(lines[idx].replace("( (", "(ROOT (", 1)))
         except (sapwood.errors.SapwoodError, ValueError, IndexError):
             cleaned = None
         if cleaned is None or cleaned.words() != tree.words():
