@@ -89,7 +89,7 @@ def contenders(options: argparse.Namespace) -> list[Peer]:
         ),
         Peer(
             "berkeleyparser",
-            [*java, *["-Xmx4g", "edu.berkeley.nlp.PCFGLA.GrammarTrainer", "-path", "{train}", "-validation", "{dev}"],
+            [*java, *["-Xmx4g", "edu.berkeley.nlp.PCFGLA.GrammarTrainer", "-path", "{train}"],
              *["-treebank", "SINGLEFILE", "-SMcycles", "5", "-out", "{model}"]],
             [*java, *["-Xmx2g", "edu.berkeley.nlp.PCFGLA.BerkeleyParser", "-gr", "{model}"],
              *["-inputFile", "{tokens}", "-outputFile", "{output}"]],
