@@ -41,6 +41,7 @@ WITH_DATA |= {"distillation": "{nowhere} --teacher {nowhere} --text {nowhere}"}
 WITH_DATA |= {"adaptation": "{nowhere} {nowhere}"}
 WITH_DATA |= {"encoders": "{nowhere} --encoder {nowhere}"}
 WITH_DATA |= {"cluster": "{nowhere} {nowhere} --json {nowhere}"}
+WITH_DATA |= {"peers": "{nowhere} --models {nowhere}"}
 WITH_DATA |= {"minimising": "{nowhere} --models {nowhere} --results {nowhere}"}
 
 # What to run: `{trees}` is a directory with a treebank, `{text}` a file of text, `{new}` a directory for what is
@@ -88,6 +89,18 @@ RUNS = [
         "{trees} --cycles 1 --epochs 1",
         [rf"\| 0 \| 0 \| {F1} ", rf"\| {NUMBER} \| {NUMBER} \| {F1} \| {NUMBER} \| {F1} \| {NUMBER} \|"],
         id="held_out",
+    ),
+    pytest.param(
+        "peers",
+        "{trees} --models {new} --only other --rounds 1 --store {new}/a.jsonl "
+        "--peer other '{{python}} -m sapwood train {{train}} --method pcfg -o {{model}} -q' "
+        "'{{python}} -m sapwood parse {{tokens}} -m {{model}} -o {{output}} -q'",
+        [
+            r"berkeleyparser: skipped: no jar: --berkeley",
+            r"sapwood: skipped: not in --only",
+            rf"\| other \| {NUMBER} \| {NUMBER} \| {NUMBER} ",
+        ],
+        id="peers",
     ),
     pytest.param(
         "heads",
