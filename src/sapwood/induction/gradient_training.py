@@ -35,7 +35,7 @@ from sapwood.storage.arrays import Arrays
 from sapwood.storage.schema import Column
 from sapwood.storage.shapes import Array, Float64, Int64
 
-# Every so many sentences one is held out, in texts of this many sentences and more.
+# One sentence in this many is held out, in texts of at least this many sentences.
 _EVERY, _ENOUGH = 20, 200
 # Sentences that a worker processes together.
 _TOGETHER = 8

@@ -40,8 +40,7 @@ from sapwood.trees.symbols import Parts, SymbolTable
 _LEAST, _TRACE = 1e-25, 1e-8
 # Tolerance of sums of probabilities in single precision.
 _TOLERANCE = 1e-4
-# Weights to choose from. With fewer trees than the second number there is no choice; adjacent trees stay together, in
-# blocks of up to so many.
+# Weights to choose from; the fewest trees for a choice; the size of blocks of adjacent trees, which stay together.
 WEIGHTS = (3.0, 1.0, 10.0)
 _FEWEST, _BLOCK = 8, 10
 # Counts of words are whole numbers but for rounding.
