@@ -182,8 +182,17 @@ def test_odd_answers_are_errors(name, kind, monkeypatch):
 
         threading.Thread(target=answer, daemon=True).start()
         one = kind(f"http://127.0.0.1:{server.getsockname()[1]}", retries=1)
+
+        async def ask_asynchronously():
+            async with one:
+                await one.parse(TEXT)
+
+        def ask():
+            with one:
+                one.parse(TEXT)
+
         with pytest.raises(ServiceError, match=r"not that of sapwood serve|\{\}|cannot be reached"):
-            one.parse(TEXT) if kind is Client else asyncio.run(one.parse(TEXT))
+            ask() if kind is Client else asyncio.run(ask_asynchronously())
     assert all(seconds <= 1.5 * sapwood.client._LONGEST_WAIT + 1 for seconds in waited)
 
 

@@ -29,10 +29,10 @@ slow = pytest.mark.slow
 # Scripts that need data, and the arguments that name data which is not there.
 WITH_DATA = dict.fromkeys(
     [
-        "accuracy", "annotating", "annotation", "crf_groups", "engine", "gaps", "half_annotated", "held_out", "kbest",
-        "kills", "lines", "low_rank", "minimising_defaults", "observed", "probabilities", "reparsing", "serve",
-        "simple_pcfg", "sizes", "spectral",
-        "spectral_weights", "state_search", "table1", "table2", "tagging", "treebank_search", "without_trees",
+        "accuracy", "annotating", "annotation", "committee", "crf_groups", "engine", "few_trees", "gaps",
+        "half_annotated", "held_out", "kbest", "kills", "lines", "low_rank", "minimising_defaults", "observed",
+        "probabilities", "reparsing", "serve", "simple_pcfg", "sizes", "spectral", "spectral_weights", "state_search",
+        "table1", "table2", "tagging", "treebank_search", "without_trees",
     ],
     "{nowhere}",
 )  # fmt: skip
@@ -89,6 +89,26 @@ RUNS = [
         "{trees} --cycles 1 --epochs 1",
         [rf"\| 0 \| 0 \| {F1} ", rf"\| {NUMBER} \| {NUMBER} \| {F1} \| {NUMBER} \| {F1} \| {NUMBER} \|"],
         id="held_out",
+    ),
+    pytest.param(
+        "simple_pcfg",
+        "{trees} --configurations right-branching",
+        [rf"right-branching .*{NUMBER}"],
+        id="simple_pcfg",
+    ),
+    pytest.param(
+        "committee",
+        "{trees} --members dmv:4 dmv:6 --seeds --parts test",
+        [rf"right-branching .*{NUMBER}", rf"committee .*{NUMBER}"],
+        id="committee",
+        marks=slow,
+    ),
+    pytest.param(
+        "few_trees",
+        "{trees} --trees 10 --sentences 20 --rows default --records --store {new}/a.jsonl",
+        [rf"default .*{NUMBER}"],
+        id="few_trees",
+        marks=slow,
     ),
     pytest.param(
         "peers",

@@ -24,8 +24,9 @@ READERS = {
         "grammar/validate.py", "model/parser_model.py",
     ),
     "notes are added to others": (
-        "learn/semi_supervised/learner.py", "pipeline/compress.py", "testing/grammars.py",
+        "learn/semi_supervised/learner.py", "pipeline/adaptation.py", "pipeline/compress.py", "testing/grammars.py",
     ),
+    "settings of smoothing are nowhere else, and have defaults": ("learn/lpcfg/adaptation.py",),
     "people read them": (
         "cli/models/inspect.py", "cli/options/induction.py", "cli/train.py", "cli/unsupervised/induce.py",
         "grammar/describe.py", "grammar/state_profiles.py", "interop/packages.py", "web/api/states.py",

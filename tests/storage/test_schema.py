@@ -13,6 +13,7 @@ from fuzz.mutations import Content, file_of
 from fuzz.targets import STORED
 from sapwood.errors import ModelError
 from sapwood.induction import em as climbing
+from sapwood.induction import gradient_training
 from sapwood.induction.induced_model import INDUCED
 from sapwood.learn.lpcfg.em_loop import CHECKPOINT
 from sapwood.learn.semi_supervised.data import CHECKPOINT as TEACHER
@@ -30,6 +31,7 @@ SCHEMAS = {
     schema.kind: schema
     for schema in (
         MODEL, BUNDLE, CORPUS, CHECKPOINT, SCORES, TEACHER, COUNTS, resuming.CHECKPOINT, INDUCED, climbing.CHECKPOINT,
+        gradient_training.CHECKPOINT,
         *(model.schema for model in (LatentBigram, MixedOrder, Mixture, NgramModel)),
     )
 }  # fmt: skip

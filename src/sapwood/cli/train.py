@@ -27,6 +27,7 @@ from sapwood.trees.transform import Direction
 
 if TYPE_CHECKING:
     from sapwood.evaluate.dev_set import DevSet
+    from sapwood.grammar.tensor_grammar import TensorGrammar
     from sapwood.learn.base import Learner
     from sapwood.model.parser_model import ParserModel
     from sapwood.pipeline.unlabelled import TextUse
@@ -193,8 +194,6 @@ def command(
       sapwood train --sequences tagged.txt -o tagger.sapwood
     """
     from sapwood.cli.options.params import check_methods, read_pairs
-    from sapwood.grammar.tensor_grammar import TensorGrammar
-    from sapwood.model.parser_model import ParserModel
     from sapwood.pipeline.recipe import first_learner
     from sapwood.pipeline.train import default_method, train
     from sapwood.pipeline.unlabelled import UnlabelledData
@@ -204,8 +203,7 @@ def command(
         common.refuse_given(context, _OF_TREES, "is for trees, not for --sequences")
     semi_supervised = unlabelled.take_semi_supervised(given)
     settings = {name: value for name, value in (given | {"features": features}).items() if value is not None}
-    files = (*treebank, *partial, *text, *silver, dev, common.head_file(heads), init)
-    files += (adapt,) if adapt is not None and Path(adapt).exists() else ()
+    files = (*treebank, *partial, *text, *silver, dev, common.head_file(heads), init, _file_of(adapt))
     _check_files(files, {"-o": output, "--log": log_path, "--save-config": save_config})
     changes = common.transform_changes(direction, vertical, horizontal, heads, annotate_tags)
     progress, run_files = common.make_progress(quiet), RunFiles(output, resume=resume, log=log_path, loggers=loggers)
@@ -216,12 +214,9 @@ def command(
     data = UnlabelledData.of(brackets, text or None, text_use, semi_supervised)
     data.check(sequences=sequences, named=unlabelled.as_option)
     unlabelled.check_distillation(silver, teacher, gold_weight, data, sequences=sequences)
-    if not fast:
-        method = default_method(method, ensemble, needs_one=sequences or data.for_em)
+    method = method if fast else default_method(method, ensemble, needs_one=sequences or data.for_em)
     method = check_methods(method, ensemble, fast, [*settings, *(["init"] if init else [])])
-    if init is not None:
-        settings["init"] = TensorGrammar.load(init)
-    settings = {"threads": common.default_threads(threads), **settings, **read_pairs(more)}
+    settings = {"threads": common.default_threads(threads), **settings, **_initial(init), **read_pairs(more)}
     if settings.get("stop", "iterations") != "iterations" and dev is None:
         raise UsageError(f"--stop {settings['stop']} needs --dev")
     settings |= {"method": method, "ensemble": ensemble, "seed": seed}
@@ -234,8 +229,7 @@ def command(
         write_config(save_config, _saved_settings(context))
     started = time.perf_counter()
     read = functools.partial(common.trees_from, input_format=input_format, skip_bad=skip_bad, progress=progress)
-    old = None if adapt is None else ParserModel.gather(adapt)
-    if old is not None:
+    if (old := _load(adapt)) is not None:
         corpus, held_out = _read_further_trees(old, treebank, dev, read, learner.executor, progress)
     elif sequences:
         corpus, held_out = _read_sequences(learner, treebank, dev, skip_bad, progress)
@@ -259,6 +253,25 @@ def command(
         report["dev"] = _score(model, held_out, progress, show=not as_json)
     if as_json:
         common.print_json(report)
+
+
+def _file_of(model: str | None) -> str | None:
+    """Return the path of a model, None if it is one by name."""
+    return model if model is not None and Path(model).exists() else None
+
+
+def _load(model: str | None) -> ParserModel | None:
+    """Return the model to adapt, if any."""
+    from sapwood.model.parser_model import ParserModel
+
+    return None if model is None else ParserModel.gather(model)
+
+
+def _initial(path: str | None) -> dict[str, TensorGrammar]:
+    """Return the grammar to start from as a setting, if any."""
+    from sapwood.grammar.tensor_grammar import TensorGrammar
+
+    return {} if path is None else {"init": TensorGrammar.load(path)}
 
 
 def _check_files(inputs: Sequence[str | None], outputs: dict[str, str | None]) -> None:
