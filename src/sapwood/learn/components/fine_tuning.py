@@ -46,7 +46,7 @@ class ForestCRFFineTuning(ForestCRFTrainer):
 
     start: ForestCRF = execution(None, "The CRF to begin with.", ForestCRF)
     steps: int = integer(0, "Number of steps that its weights count as.")
-    share: float = number(0.5, "Share of the new weights in the interpolation with the old ones.")
+    share: float = number(0.75, "Share of the new weights in the interpolation with the old ones.")
     dense_learning_rate: float = number(0.0, "Learning rate of the weights of the grammar's posteriors.")
 
     def settings(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class SpanScorerFineTuning(SpanScorerTrainer):
     """
 
     start: SpanScorer = execution(None, "The span scorer to begin with.", SpanScorer)
-    share: float = number(0.5, "Share of the new weights in the interpolation with the old ones.")
+    share: float = number(0.75, "Share of the new weights in the interpolation with the old ones.")
     epochs: int = integer(10, "Epochs over the trees.", low=1)
     batch_words: int = integer(200, "Approximate number of words per batch.", low=1)
     learning_rate: float = number(1e-3, "Peak learning rate.", above=0)
