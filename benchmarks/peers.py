@@ -42,10 +42,16 @@ _ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NU
 
 
 class Peer:
-    """A parser: the commands that train it and parse with it."""
+    """A parser: the commands that train it and parse with it, and whether it reads brackets as -LRB- and -RRB-."""
 
-    def __init__(self, name: str, train: list[str], parse: list[str], missing: str | None = None) -> None:
-        self.name, self.train, self.parse, self.missing = name, train, parse, missing
+    def __init__(
+        self, name: str, train: list[str], parse: list[str], missing: str | None = None, *, escaped: bool = True
+    ) -> None:
+        self.name, self.train, self.parse, self.missing, self.escaped = name, train, parse, missing, escaped
+
+    def tokens(self, times: int) -> str:
+        """Return the name of the file of tokens."""
+        return f"tokens-{times}{'-escaped' if self.escaped else ''}.txt"
 
 
 def run(command: list[str], paths: dict[str, Path]) -> dict[str, float]:
@@ -80,12 +86,14 @@ def contenders(options: argparse.Namespace) -> list[Peer]:
             "sapwood",
             [*command, *["train", "{train}", "--dev", "{dev}", "-o", "{model}", "--threads", "1", "-q"]],
             [*command, *["parse", "{tokens}", "-m", "{model}", "-o", "{output}", "--threads", "1", "-q"]],
+            escaped=False,
         ),
         Peer(
             "sequence-labelling",
             [*labelling, *["train", "{train}", "{dev}", "{model}"]],
             [*labelling, *["parse", "{model}", "{tokens}", "{output}"]],
             None if importlib.util.find_spec("torch") else "torch is not installed",
+            escaped=False,
         ),
         Peer(
             "berkeleyparser",
@@ -97,6 +105,12 @@ def contenders(options: argparse.Namespace) -> list[Peer]:
         ),
     ]  # fmt: skip
     return peers + [Peer(name, train.split(), parse.split()) for name, train, parse in options.peer]
+
+
+def _escaped(line: str) -> str:
+    """Return a line of tokens with brackets as in the Penn Treebank."""
+    names = {"(": "-LRB-", ")": "-RRB-", "[": "-LSB-", "]": "-RSB-", "{": "-LCB-", "}": "-RCB-"}
+    return " ".join(names.get(word, word) for word in line.split()) + "\n"
 
 
 def train(peer: Peer, paths: dict[str, Path]) -> dict[str, float]:
@@ -145,6 +159,7 @@ def main() -> None:
     lines = [" ".join(tree.words()) + "\n" for tree in gold["test"]]
     for times in (1, 3):
         (work / f"tokens-{times}.txt").write_text("".join(lines * times), encoding="utf-8")
+        (work / f"tokens-{times}-escaped.txt").write_text("".join(map(_escaped, lines * times)), encoding="utf-8")
 
     peers, trained, timed = [], {}, {}
     for peer in contenders(options):
@@ -160,7 +175,7 @@ def main() -> None:
         for peer in peers:
             took = {}
             for times in (1, 3):
-                paths = {"model": options.models / f"{peer.name}.model", "tokens": work / f"tokens-{times}.txt"}
+                paths = {"model": options.models / f"{peer.name}.model", "tokens": work / peer.tokens(times)}
                 took[times] = run(peer.parse, {**paths, "output": work / f"{peer.name}-{times}.mrg"})
             timed[peer.name].append(took)
     print(
