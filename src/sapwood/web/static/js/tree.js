@@ -25,6 +25,8 @@ const [TEXT, SHORT_TEXT] = [22, 9];
 const NARROW = 560;
 // How much smaller than can be read a tree may be so that a node with classes is seen.
 const MOST_SHRUNK = 1.5;
+// The least scale of a tree that is opened whole: its tags have about nine pixels.
+const LEGIBLE = 0.72;
 // A click on a folded phrase opens it; the second of a double-click does not fold it again.
 const DOUBLE_CLICK = 600;
 
@@ -114,6 +116,12 @@ export class TreeView {
     this.byItself = false;
     this.draw();
     this.fit();
+    if (this.view.scale >= LEGIBLE) return;
+    // Too wide or too deep to be read as a whole: it can be dragged and scrolled.
+    this.zoom(LEGIBLE / this.view.scale, 0, 0);
+    this.frame.style.height = `${Math.min(this.size.high, Math.round((this.plan.height + PILL) * LEGIBLE + 3 * MARGIN))}px`;
+    this.view.y = MARGIN + PILL / 2;
+    this.reveal(this.current);
   }
 
   show(root) {
@@ -167,7 +175,7 @@ export class TreeView {
     const closed = plan.nodes.filter((place) => place.closed).length;
     this.frame.classList.toggle("folded", closed > 0);
     this.drawing.parentNode.querySelector(".fold-note")?.remove();
-    if (closed) this.frame.append(element("p", { class: "fold-note" }, `${closed} folded`, element("span", { text: closed === 1 ? ": click it to open it" : ": click one to open it" })));
+    if (closed) this.frame.append(element("p", { class: "fold-note" }, `${closed} folded`, element("span", { text: this.act ? ": click a triangle, or double-click, to open it" : closed === 1 ? ": click it to open it" : ": click one to open it" })));
     if (!plan.at.has(this.current)) this.current = above(this.current).find((node) => this.collapsed.has(node)) ?? this.root;
     const edges = svg("g");
     const nodes = svg("g");
@@ -388,8 +396,16 @@ export class TreeView {
     this.drawing.addEventListener(
       "wheel",
       (event) => {
-        if (!event.ctrlKey && !event.metaKey && !event.altKey) return; // the page scrolls
+        const isZoom = event.ctrlKey || event.metaKey || event.altKey;
+        const across = event.deltaX || (event.shiftKey ? event.deltaY : 0);
+        if (!isZoom && Math.abs(across) <= Math.abs(event.shiftKey ? 0 : event.deltaY)) return; // the page scrolls
         event.preventDefault();
+        if (!isZoom) {
+          this.view.x -= across;
+          this.untouched = false;
+          this.place();
+          return;
+        }
         const box = this.frame.getBoundingClientRect();
         this.zoom(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
       },
