@@ -381,10 +381,10 @@ function move() {
     say(`Go to the new parent of ${view.current.label}, then press v; Escape leaves it`);
     return;
   }
-  const [node, target] = [view.moving, view.current.word === null ? view.current : view.current.parent];
+  const [node, parent] = [view.moving, view.current.word === null ? view.current : view.current.parent];
   view.moving = null;
   view.paint();
-  if (node !== target) act("move", () => ({ node: node.number, parent: target.number }), `${node.label} moved to ${target.label}`);
+  if (node !== parent) act("move", () => ({ node: node.number, parent: parent.number }), `${node.label} moved to ${parent.label}`);
 }
 
 function toggleUnsure() {
