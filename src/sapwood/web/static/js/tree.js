@@ -97,7 +97,13 @@ export class TreeView {
     this.view = { scale: 1, x: 0, y: 0 };
     this.pan();
     this.drawing.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.frame.clientWidth && this.root && this.untouched && (this.byItself ? this.fold() : this.fit())).observe(this.frame);
+    // The height follows from the width.
+    let width;
+    new ResizeObserver(() => {
+      const isSame = width === this.frame.clientWidth;
+      width = this.frame.clientWidth;
+      if (!isSame && width && this.root && this.untouched) this.byItself ? this.fold() : this.fit();
+    }).observe(this.frame);
   }
 
   tools(all) {
@@ -233,8 +239,9 @@ export class TreeView {
     group.addEventListener("focus", () => {
       this.current = node;
       if (!group.matches(":focus-visible")) return;
-      const box = group.querySelector(".pill").getBoundingClientRect();
-      tell(box.left, box.bottom - 10);
+      // Below the drawing: nodes next to this one stay visible.
+      const { left } = group.querySelector(".pill").getBoundingClientRect();
+      tell(left, this.frame.getBoundingClientRect().bottom - 14);
     });
     group.addEventListener("blur", () => hint());
     this.groups.set(node, group);
