@@ -8,6 +8,8 @@ import { TreeView } from "./tree.js";
 export const [LABEL, CHILDREN, UNSURE] = [1, 2, 4];
 // How far a pointer moves before it drags.
 const DRAG = 6;
+// The least scale of a tree whose phrases are all open: its tags have about nine pixels.
+const LEGIBLE = 0.72;
 // The rank of labels that begin with what was typed; better ones are equal to it.
 const PREFIX = 2;
 
@@ -19,7 +21,7 @@ const isBelow = (node, other) => {
 export class EditorView extends TreeView {
   // `onMove(node, parent, adjoin)` is called when a subtree was dropped, `onSelect()` when the words or the node change.
   constructor({ onMove, onSelect, ...settings }) {
-    super({ ...settings, marked: (node) => node === this.current, act: (node, x, y) => this.choose(node, x, y) });
+    super({ ...settings, legible: LEGIBLE, marked: (node) => node === this.current, act: (node, x, y) => this.choose(node, x, y) });
     Object.assign(this, { onMove, onSelect, range: null, anchor: null, moving: null });
     this.frame.addEventListener("pointerdown", (event) => this.grab(event), true);
   }

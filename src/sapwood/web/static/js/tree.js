@@ -25,8 +25,6 @@ const [TEXT, SHORT_TEXT] = [22, 9];
 const NARROW = 560;
 // How much smaller than can be read a tree may be so that a node with classes is seen.
 const MOST_SHRUNK = 1.5;
-// The least scale of a tree that is opened whole: its tags have about nine pixels.
-const LEGIBLE = 0.72;
 // A click on a folded phrase opens it; the second of a double-click does not fold it again.
 const DOUBLE_CLICK = 600;
 
@@ -86,9 +84,9 @@ function wordsBelow(node) {
 export class TreeView {
   // `posterior(node)` is a number or undefined, `classes(node)` more names for a node, `act(node, event)` what a click
   // or Enter does, `describe` the words that a screen reader gets for the whole. `marked` nodes, by default those with
-  // classes, are not folded away.
-  constructor({ height = "tall", posterior = () => undefined, classes = () => [], marked = (node) => this.classes(node).length > 0, act, describe = "", tools = true } = {}) {
-    Object.assign(this, { posterior, classes, marked, act, collapsed: new Set(), opened: 0, size: SIZES[height] });
+  // classes, are not folded away. `legible` is the least scale when all phrases are opened; 0 shows the whole tree.
+  constructor({ height = "tall", posterior = () => undefined, classes = () => [], marked = (node) => this.classes(node).length > 0, act, describe = "", tools = true, legible = 0 } = {}) {
+    Object.assign(this, { posterior, classes, marked, act, legible, collapsed: new Set(), opened: 0, size: SIZES[height] });
     this.layer = svg("g");
     this.drawing = svg("svg", { class: "tree", role: "group", "aria-label": `Tree. ${describe}` }, this.layer);
     this.frame = element("div", { class: `tree-frame ${height}` }, this.drawing);
@@ -122,10 +120,10 @@ export class TreeView {
     this.byItself = false;
     this.draw();
     this.fit();
-    if (this.view.scale >= LEGIBLE) return;
+    if (this.view.scale >= this.legible) return;
     // Too wide or too deep to be read as a whole: it can be dragged and scrolled.
-    this.zoom(LEGIBLE / this.view.scale, 0, 0);
-    this.frame.style.height = `${Math.min(this.size.high, Math.round((this.plan.height + PILL) * LEGIBLE + 3 * MARGIN))}px`;
+    this.zoom(this.legible / this.view.scale, 0, 0);
+    this.frame.style.height = `${Math.min(this.size.high, Math.round((this.plan.height + PILL) * this.legible + 3 * MARGIN))}px`;
     this.view.y = MARGIN + PILL / 2;
     this.reveal(this.current);
   }
