@@ -239,6 +239,20 @@ def test_the_order_of_sentences(folder, english):
             queue.numbers("alphabet")
 
 
+def test_a_window_that_is_gone_holds_nothing(folder, english, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("sapwood.annotation.session.time.monotonic", lambda: now)
+    session = AnnotationSession(Project(folder), english)
+    session.open(1, "a")
+    session.open(2, "b")
+    now = 30.0
+    session.keep_open("a")
+    now = 60.0
+    assert "another window" in session.open(1, "c").remark
+    assert session.open(2, "c").remark == ""
+    session.close()
+
+
 def test_views(folder, english):
     session = AnnotationSession(Project(folder, annotator="Anna"), english)
     view = session.open(1, "a")

@@ -22,8 +22,9 @@ from sapwood.trees.formats.registry import file_footer, file_header, format_as
 from sapwood.trees.heads.learned import fit_heads
 from sapwood.trees.tree import Tree
 
-# A sentence counts as open in another window for this long after it was last asked for.
-_OPEN_SECONDS = 600.0
+# A sentence counts as open in another window for this long after that window was last heard of; pages ask every 4 s,
+# and every 15 s while they are hidden.
+_OPEN_SECONDS = 40.0
 # Labels to choose from where neither a parser nor a tree has any: those of the Penn Treebank.
 _PHRASES = ("S", "NP", "VP", "PP", "ADJP", "ADVP", "SBAR", "SBARQ", "SQ", "SINV", "WHNP", "WHPP", "WHADVP", "WHADJP",
             "QP", "PRT", "PRN", "CONJP", "INTJ", "FRAG", "UCP", "X")  # fmt: skip
@@ -107,7 +108,8 @@ class AnnotationSession:
         gain = result.after - result.before
         what = f"{abs(gain):.1f} F1 {'better' if gain >= 0 else 'worse'} on {result.new} trees that it had not seen"
         who = f"the parser that learned from {len(result.trees)} trees"
-        self.news.append(f"{who} is {what}, and {'takes over' if result.taken else 'is not used'}")
+        then = "takes over" if result.taken else "is not used: a new parser learns from the trees of this project alone"
+        self.news.append(f"{who} is {what}, and {then}")
         if parser is not None:
             with self._lock:
                 self._next = self.learning.proposer()
@@ -141,6 +143,12 @@ class AnnotationSession:
         if window:
             self._windows[number] = (window, time.monotonic())
         return self._view(number, annotation, phrases, True, remark)
+
+    def keep_open(self, window: str) -> None:
+        """Note that a window is still there, with the sentence that it shows."""
+        for number, (name, _) in [*self._windows.items()] if window else ():
+            if name == window:
+                self._windows[number] = (window, time.monotonic())
 
     def act(
         self, number: int, revision: str, edit: str, arguments: Mapping[str, Any], window: str = ""

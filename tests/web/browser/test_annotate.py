@@ -345,7 +345,7 @@ class TestEveryAction:
         desk.press("Remove", "x", mouse=mouse)
         desk.wait_for(lambda: "removed" in desk.saved)
         desk.press("Unsure", "u", mouse=mouse)
-        desk.wait_for(lambda: "doubt" in desk.saved)
+        desk.wait_for(lambda: "unsure" in desk.saved)
         end = desk.session.project.state(1)
         for _ in range(3):
             project = desk.session.project
@@ -362,6 +362,110 @@ class TestEveryAction:
                 desk.keys("y", control=True)
         desk.wait_for(lambda: desk.session.project.state(1) == end)
         desk.wait_for(lambda: desk.count('[data-edit="redo"]:disabled'))
+
+
+def test_a_selected_word_is_what_actions_concern(desk: Desk) -> None:
+    """Not the node that was chosen before, which is no longer seen to be chosen."""
+    desk.choose(PP)
+    desk.select(1, 2, mouse=True)
+    assert desk.script("return document.querySelector('.node.chosen').dataset.key") == "1 2 VBD tag"
+    desk.keys("x")
+    desk.wait_for(lambda: "Choose a phrase in the tree" in desk.text("#message"))
+    assert desk.session.project.status(1) == "new"
+    desk.keys("l")
+    desk.label("VBP", mouse=False)
+    desk.expect("(VBP saw)")
+    # Several words are not a node.
+    desk.choose(PP)
+    desk.select(2, 5, mouse=True)
+    before = desk.tree
+    for key in ("l", "x", "u", "r", "v", "t"):
+        desk.keys(key)
+        desk.wait_for(lambda: "Several words are selected" in desk.text("#message"))
+        assert not desk.count(".menu")
+    assert desk.tree == before
+    desk.keys("ESCAPE")
+    desk.wait(".node.chosen")
+
+
+def test_typed_labels_are_matched_by_their_beginnings(desk: Desk) -> None:
+    desk.choose(PP)
+    desk.keys("l")
+    desk.wait(".menu [role=combobox]")
+    # Nothing begins with it; what mentions it is listed, but not chosen.
+    desk.keys("adver")
+    desk.wait_for(lambda: desk.count(".choices [role=option]") and not desk.count(".choices [aria-selected=true]"))
+    desk.keys("ENTER")
+    desk.wait_for(lambda: "has the label adver" in desk.text(".menu"))
+    desk.keys("ESCAPE")
+    desk.keys("l")
+    desk.wait(".menu [role=combobox]")
+    desk.keys("relative w")
+    desk.wait_for(lambda: desk.text(".choices [role=option] b") == "WHNP")
+    desk.keys("ENTER")
+    desk.wait_for(lambda: "arrow keys" in desk.text(".menu"))
+    desk.keys("ARROW_DOWN")
+    desk.keys("ENTER")
+    desk.expect("(WHNP ")
+    desk.keys("l")
+    desk.wait(".menu [role=combobox]")
+    desk.keys("adjp")
+    desk.wait_for(lambda: desk.text(".choices [aria-selected=true] b") == "ADJP")
+    desk.keys("ENTER")
+    desk.expect("(ADJP ")
+
+
+def test_a_click_on_a_tool_leaves_the_focus_in_the_tree(desk: Desk) -> None:
+    desk.choose(PP)
+    desk.press("Raise", "r", mouse=True)
+    desk.wait_for(lambda: "raised" in desk.saved)
+    assert desk.script("return document.activeElement.classList.contains('node')")
+    desk.keys("ARROW_UP")
+    desk.wait_for(lambda: desk.script("return document.querySelector('.node.chosen').dataset.key") == VP)
+    desk.click("[aria-label='Larger']")
+    assert desk.script("return document.activeElement.dataset.key") == VP
+    # Somebody who walks to a button with the keyboard stays on it.
+    desk.script("document.querySelector('#tools [data-edit=Unsure]').focus()")
+    desk.keys("ENTER")
+    desk.wait_for(lambda: desk.saved == "saved: unsure")
+    assert desk.script("return document.activeElement.dataset.edit") == "Unsure"
+
+
+def test_undo_takes_back_what_was_just_accepted(desk: Desk) -> None:
+    desk.keys("ENTER", control=True)
+    desk.wait_for(lambda: desk.number != 1 and "sentence 1 accepted" in desk.saved)
+    desk.keys("z")
+    desk.wait_for(lambda: desk.number == 1 and "no longer accepted" in desk.saved)
+    assert desk.session.project.status(1) == "new"
+    # After another action it is that which is taken back.
+    desk.keys("ENTER", control=True)
+    desk.wait_for(lambda: desk.number != 1 and "sentence 1 accepted" in desk.saved)
+    number = desk.number
+    desk.keys("u")
+    desk.wait(".unsure")
+    desk.keys("z")
+    desk.wait_for(lambda: desk.number == number and not desk.count(".unsure"))
+    assert desk.session.project.status(1) == "done"
+
+
+def test_why_nothing_can_be_learned_yet(desk: Desk) -> None:
+    assert desk.text("#learn") == "Learn from 0 new trees"
+    desk.wait_for(lambda: "Needs 4 more accepted trees" in desk.text("#learning"))
+    desk.keys("ENTER", control=True)
+    desk.wait_for(lambda: desk.text("#learn") == "Learn from 1 new tree")
+    assert "Needs 3 more accepted trees" in desk.text("#learning")
+
+
+def test_a_long_tree_that_is_opened_whole_can_be_read(desk: Desk) -> None:
+    desk.show(3)
+    desk.wait(".fold-note")
+    assert "double-click" in desk.text(".fold-note")
+    desk.click("[aria-label='Open all']")
+    desk.wait_for(lambda: not desk.count(".fold-note"))
+    heights = desk.script(
+        "return [...document.querySelectorAll('svg.tree .pill')].map((p) => p.getBoundingClientRect().height)"
+    )
+    assert min(heights) >= 17
 
 
 def test_what_cannot_be_done_is_said(desk: Desk) -> None:

@@ -28,6 +28,12 @@ ExportFormat: TypeAlias = Literal[
 _SHOWN = 14
 
 
+class ProjectRequest(Message):
+    """The window that asks, whose sentence stays open in it."""
+
+    window: Window = ""
+
+
 class QueueRequest(Message):
     """A part of the sentences in an order, or of those whose trees match a pattern."""
 
@@ -178,8 +184,9 @@ class TextAnswer(Message):
     text: str
 
 
-def _project(request: Request[NoContent]) -> ProjectAnswer:
+def _project(request: Request[ProjectRequest]) -> ProjectAnswer:
     session: AnnotationSession = request.service.session
+    session.keep_open(request.body.window)
     session.look()
     labels = session.labels()
     explanations = explain_all([*labels["labels"], *labels["tags"]])
@@ -279,7 +286,7 @@ def _export(request: Request[ExportRequest]) -> TextAnswer:
 
 
 ENDPOINTS: list[Endpoint[Any]] = [
-    Endpoint("GET", "/api/annotate/project", "Describe the project.", at_once(_project), ProjectAnswer),
+    Endpoint("GET", "/api/annotate/project", "Describe the project.", at_once(_project), ProjectAnswer, ProjectRequest),
     Endpoint("GET", "/api/annotate/queue", "List sentences in an order.", at_once(_queue), QueueAnswer, QueueRequest),
     Endpoint("POST", "/api/annotate/open", "Show a sentence.", at_once(_open), SentenceAnswer, OpenRequest),
     Endpoint("POST", "/api/annotate/act", "Do an action on a sentence.", at_once(_act), SentenceAnswer, ActionRequest),

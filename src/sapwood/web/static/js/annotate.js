@@ -8,8 +8,18 @@ import { CHILDREN, chooseLabel, EditorView, LABEL, UNSURE } from "./editor.js";
 const SURE = 0.9;
 const ROWS = 50;
 const POLL = 4000;
-// A name for this window, by which the server knows it from others.
-const WINDOW = Math.random().toString(36).slice(2, 12);
+// How often a window that is not seen asks.
+const HIDDEN_POLL = 15000;
+// A name for this window, by which the server knows it from others; it stays when the page is loaded again.
+const NAME = "sapwood-window";
+const WINDOW = sessionStorage.getItem(NAME) ?? Math.random().toString(36).slice(2, 12);
+// A copy of this window, which takes what is stored along, gets a name of its own.
+sessionStorage.removeItem(NAME);
+addEventListener("pagehide", () => sessionStorage.setItem(NAME, WINDOW));
+addEventListener("pageshow", () => sessionStorage.removeItem(NAME));
+// Trees that a round needs: new ones, and all; as in sapwood/annotation/learning.py.
+const [LEAST_NEW, LEAST_TREES] = [2, 4];
+const treesOf = (count, kind) => `${count} ${kind} ${count === 1 ? "tree" : "trees"}`;
 const STEPS = ["", "the first half of the new trees", "the second half", "all trees"];
 const STATUS = { new: ["new", "badge plain"], begun: ["begun", "badge warn"], done: ["accepted", "badge"], skipped: ["skipped", "badge plain"] };
 
@@ -22,6 +32,10 @@ let start = 0;
 let seen = 0;
 // Actions wait for those before them.
 let chain = Promise.resolve();
+// The sentence that was accepted last, until something else is done.
+let accepted = null;
+// When the server was last asked for the project.
+let polled = 0;
 
 async function begin() {
   try {
@@ -34,6 +48,7 @@ async function begin() {
       describe: "Arrow keys walk in it; the keys of the buttons above edit it",
     });
     find("#tree").append(view.frame);
+    view.buttons.addEventListener("click", (event) => event.detail && focusTree());
     find("#tools").append(...TOOLS.map(toolButton));
     await refresh();
     await list();
@@ -48,7 +63,8 @@ async function begin() {
 // The project.
 
 async function refresh() {
-  project = await api("annotate/project");
+  polled = Date.now();
+  project = await api(`annotate/project?${new URLSearchParams({ window: WINDOW })}`);
   explainBy(project);
   find("#title").textContent = project.name;
   const { done, begun, skipped } = project.counts;
@@ -60,13 +76,16 @@ async function refresh() {
 function paintLearning() {
   const { model, running, step, waiting, problem, before, after, trees } = project.learning;
   const last = before === null ? null : element("p", { class: "note", text: `Last round: ${after.toFixed(1)} F1, before ${before.toFixed(1)}, from ${trees} trees` });
+  const missing = Math.max(LEAST_NEW - waiting, LEAST_TREES - project.counts.done);
+  const why = running ? "A parser is learning now" : missing > 0 ? `Needs ${treesOf(missing, "more accepted")}` : "A new parser learns from the trees of this project alone";
   place(
     find("#learning"),
     element("p", { class: "subtle", text: "Parser" }),
     element("p", {}, model, " ", running ? element("span", { class: "badge warn", text: `learning from ${STEPS[step] ?? "trees"} (${step} of 3)` }) : null),
     last,
     problem ? element("p", { class: "warning", text: problem }) : null,
-    element("button", { type: "button", id: "learn", disabled: running || waiting < 2 || project.counts.done < 4, text: `Learn from ${waiting} new trees`, onclick: learn }),
+    element("button", { type: "button", id: "learn", title: why, disabled: running || missing > 0, text: `Learn from ${treesOf(waiting, "new")}`, onclick: learn }),
+    !running && missing > 0 ? element("p", { class: "note", text: why }) : null,
   );
 }
 
@@ -90,7 +109,7 @@ function tell(messages, problem) {
 }
 
 setInterval(async () => {
-  if (document.hidden || !project) return;
+  if (!project || (document.hidden && Date.now() - polled < HIDDEN_POLL)) return;
   try {
     await refresh();
   } catch {
@@ -140,6 +159,7 @@ async function attempt(work) {
 // The sentence.
 
 async function open(number) {
+  accepted = null;
   draw(await api("annotate/open", { number, window: WINDOW }), true);
   for (const button of document.querySelectorAll("#queue button")) {
     if (Number(button.dataset.number) === number) {
@@ -217,10 +237,15 @@ function selectWords() {
     const word = at(event);
     if (word === null) return;
     event.preventDefault();
-    from = event.shiftKey ? (view.range ?? view.current).start : word;
-    view.select(Math.min(from, word), Math.max(from, word) + 1);
     // The focus is in the tree, whose keys edit it.
-    view.groups.get(view.current)?.focus({ preventScroll: true });
+    if (event.shiftKey) {
+      from = (view.range ?? view.current).start;
+      view.select(Math.min(from, word), Math.max(from, word) + 1);
+      focusTree();
+    } else {
+      from = word;
+      view.point(word);
+    }
   });
   addEventListener("pointermove", (event) => {
     if (from === null || !event.buttons) return;
@@ -239,10 +264,15 @@ function nextDoubt(root, after) {
 
 // Acting.
 
+// Do something once all before it is done.
+function enqueue(work) {
+  chain = chain.then(work);
+  return chain;
+}
+
 // Do an action once those before it are done; what it needs is taken from the tree at that time.
 function act(edit, needed = () => ({}), said = "") {
-  chain = chain.then(() => actNow(edit, needed, said));
-  return chain;
+  return enqueue(() => actNow(edit, needed, said));
 }
 
 async function actNow(edit, needed, said) {
@@ -251,8 +281,10 @@ async function actNow(edit, needed, said) {
     const more = needed();
     if (!more) return;
     const answer = await api("annotate/act", { number: sentence.number, revision: sentence.revision, edit, window: WINDOW, ...more });
-    const span = edit === "make" ? `${more.start} ${more.end} ${more.label}` : edit === "relabel" ? `${view.current.start} ${view.current.end} ${more.label}` : null;
-    draw(answer, false, span);
+    const node = more.node === undefined ? view.current : nodesOf(view.root)[more.node];
+    const { start: from, end, label } = edit === "make" ? more : { ...node, label: more.label ?? node.label };
+    accepted = null;
+    draw(answer, false, `${from} ${end} ${label}`);
     if (!answer.stale) find("#saved").textContent = `saved: ${said || edit}`;
     refreshRow(answer);
   } catch (error) {
@@ -267,7 +299,36 @@ function refreshRow({ number, status }) {
   button.querySelector(".unseen").textContent = STATUS[status][0];
 }
 
-const chosen = () => ({ node: view.current.number });
+// The node that an action concerns: the chosen one, or the selected word.
+function target() {
+  const [node, ...others] = view.targets;
+  if (others.length) throw new Problem("Several words are selected. Press m to make a phrase of them, or choose a node in the tree first.");
+  return node;
+}
+
+const chosen = () => ({ node: target().number });
+const focusTree = () => view.groups.get(view.current)?.focus({ preventScroll: true });
+
+// Use a tool; one that was clicked on leaves the focus in the tree.
+function use(work, event) {
+  try {
+    if (event?.detail) focusTree();
+    show();
+    work();
+  } catch (error) {
+    show(error);
+  }
+}
+
+function remove() {
+  const phrase = () => {
+    const { word, label, number } = target();
+    if (word !== null) throw new Problem(`Choose a phrase in the tree to remove it: ${label} is the tag of the word ${shorten(word, 30)}.`);
+    return { node: number };
+  };
+  act("remove", phrase, "removed");
+}
+
 const whereIs = (node) => {
   const box = (view.groups.get(node) ?? view.frame).querySelector(".pill")?.getBoundingClientRect() ?? view.frame.getBoundingClientRect();
   return [box.left, box.bottom];
@@ -289,7 +350,7 @@ function make() {
 }
 
 function relabel() {
-  const node = view.current;
+  const node = target();
   const kind = node.word === null ? "labels" : "tags";
   const done = (label) => {
     learnLabel(kind, label);
@@ -312,34 +373,53 @@ function drop(node, parent, adjoin) {
 // Move by keyboard: the first time names what, the second time where.
 function move() {
   if (!view.moving) {
-    view.moving = view.current;
+    const node = target();
+    if (!view.groups.has(node)) view.openAll();
+    view.choose(node);
+    view.moving = node;
     view.paint();
     say(`Go to the new parent of ${view.current.label}, then press v; Escape leaves it`);
     return;
   }
-  const [node, target] = [view.moving, view.current.word === null ? view.current : view.current.parent];
+  const [node, parent] = [view.moving, view.current.word === null ? view.current : view.current.parent];
   view.moving = null;
   view.paint();
-  if (node !== target) act("move", () => ({ node: node.number, parent: target.number }), `${node.label} moved to ${target.label}`);
+  if (node !== parent) act("move", () => ({ node: node.number, parent: parent.number }), `${node.label} moved to ${parent.label}`);
 }
 
 function toggleUnsure() {
-  act("unsure", () => ({ ...chosen(), unsure: !(sentence.marks[view.current.number] & UNSURE) }), "doubt");
+  act("unsure", () => ({ ...chosen(), unsure: !(sentence.marks[target().number] & UNSURE) }), "unsure");
 }
 
 function toggleConfirmed() {
-  const isWhole = nodesOf(view.current).every((node) => (sentence.marks[node.number] & (LABEL | CHILDREN)) === (node.word === null ? LABEL | CHILDREN : LABEL));
+  const isWhole = nodesOf(target()).every((node) => (sentence.marks[node.number] & (LABEL | CHILDREN)) === (node.word === null ? LABEL | CHILDREN : LABEL));
   act(isWhole ? "unconfirm" : "confirm", chosen, isWhole ? "no longer confirmed" : "confirmed");
 }
 
-async function accept() {
-  const { number } = sentence;
-  await act("accept", () => ({}), "accepted");
-  if (sentence.number !== number || sentence.status !== "done") return;
-  await next();
-  attempt(async () => {
-    await refresh();
-    await list();
+function accept() {
+  return enqueue(async () => {
+    const { number, status } = sentence;
+    await actNow("accept", () => ({}), "accepted");
+    if (sentence.number !== number || sentence.status !== "done") return;
+    await next();
+    if (sentence.number !== number && status !== "done") {
+      accepted = number;
+      find('[data-edit="undo"]').disabled = false;
+      find("#saved").textContent = `sentence ${number} accepted: z takes that back`;
+    }
+    attempt(async () => {
+      await refresh();
+      await list();
+    });
+  });
+}
+
+// Take the last action back: also that the sentence before was accepted, if nothing was done since.
+function undo() {
+  return enqueue(async () => {
+    const number = accepted;
+    if (number !== null) await attempt(() => open(number));
+    if (number === null || sentence.number === number) await actNow("undo", () => ({}), number === null ? "undo" : "no longer accepted");
   });
 }
 
@@ -365,7 +445,7 @@ function walk(by) {
 
 async function alternatives() {
   await attempt(async () => {
-    const node = view.current;
+    const node = view.targets.length === 1 ? view.targets[0] : view.range;
     const { trees } = await api("annotate/alternatives", { number: sentence.number, count: 6 });
     const here = sentence.phrases
       .filter(([from, to, label]) => project.labels.includes(label) && from < node.end && node.start < to && !nodesOf(view.root).some((one) => one.start === from && one.end === to && one.label === label))
@@ -381,7 +461,7 @@ async function alternatives() {
       element("button", { type: "button", onclick: () => (close(), act("make", () => ({ start: from, end: to, label }), `${label} over ${textOf(from, to)}`)) }, `${label}: ${textOf(from, to)}`, element("span", { class: "note", text: percent(p) })),
     );
     const none = options.length || phrases.length ? null : element("p", { text: "There is no other tree with all that is confirmed." });
-    const close = openMenu("Other trees", ...whereIs(node), [none, phrases.length ? element("p", { class: "subtle", text: "Other phrases here" }) : null, ...phrases, options.length ? element("p", { class: "subtle", text: "The next best trees" }) : null, ...options].filter(Boolean), { from: view.groups.get(node) });
+    const close = openMenu("Other trees", ...whereIs(node), [none, phrases.length ? element("p", { class: "subtle", text: "Other phrases here" }) : null, ...phrases, options.length ? element("p", { class: "subtle", text: "The next best trees" }) : null, ...options].filter(Boolean), { from: view.groups.get(view.current) });
     const menu = find(".menu");
     menu.classList.add("middle");
     const box = menu.getBoundingClientRect();
@@ -401,7 +481,7 @@ async function alternatives() {
 }
 
 function tokens() {
-  const node = view.current;
+  const node = target();
   const position = node.start;
   const word = sentence.words[position];
   const input = element("input", { type: "text", id: "spelling", value: word, "aria-label": "Spelling; spaces split it", autocomplete: "off", spellcheck: "false", dir: "auto" });
@@ -433,7 +513,7 @@ function writeNote() {
 const TOOLS = [
   ["m", "Phrase", make, "New phrase over the selected words, or over the chosen node"],
   ["l", "Label", relabel, "Another label or tag for the chosen node"],
-  ["x", "Remove", () => act("remove", chosen, "removed"), "Remove the chosen phrase; its children move up"],
+  ["x", "Remove", remove, "Remove the chosen phrase; its children move up"],
   ["v", "Move", move, "Move the chosen subtree: press it, go to the new parent, press it again; or drag it"],
   ["r", "Raise", () => act("raise", chosen, "raised"), "Attach it one level higher"],
   ["b", "Lower", () => act("lower", chosen, "lowered"), "Attach it below the phrase on its left"],
@@ -446,7 +526,7 @@ const TOOLS = [
   ["t", "Word", tokens, "Spell, split or join the word"],
   ["n", "Note", writeNote, "Note on the sentence"],
   ["s", "Skip", skip, "Skip the sentence"],
-  ["z", "Undo", () => act("undo"), "Take the last action back", "undo"],
+  ["z", "Undo", undo, "Take the last action back; just after Accept, open that sentence again", "undo"],
   ["y", "Redo", () => act("redo"), "Do it again", "redo"],
 ];
 const MORE_KEYS = [
@@ -462,7 +542,7 @@ const MORE_KEYS = [
 ];
 
 function toolButton([key, name, work, what, edit]) {
-  return element("button", { type: "button", title: what, "data-edit": edit ?? name, onclick: () => work() }, `${name} `, element("kbd", { text: key }));
+  return element("button", { type: "button", title: what, "data-edit": edit ?? name, onclick: (event) => use(work, event) }, `${name} `, element("kbd", { text: key }));
 }
 
 function go(node) {
@@ -490,7 +570,8 @@ addEventListener("keydown", (event) => {
     accept();
   } else if (control && event.key.toLowerCase() === "z") {
     event.preventDefault();
-    act(event.shiftKey ? "redo" : "undo");
+    if (event.shiftKey) act("redo");
+    else undo();
   } else if (control && event.key.toLowerCase() === "y") {
     event.preventDefault();
     act("redo");
@@ -498,11 +579,9 @@ addEventListener("keydown", (event) => {
   else if (event.key === "Enter") {
     if (event.target.closest("button, a, summary")) return;
     event.preventDefault();
-    if (view.range) make();
-    else if (view.moving) move();
-    else relabel();
+    use(view.range ? make : view.moving ? move : relabel);
   } else if (event.key === "Escape") view.unselect();
-  else if (event.key === "Delete" || event.key === "Backspace") act("remove", chosen, "removed");
+  else if (event.key === "Delete" || event.key === "Backspace") use(remove);
   else if (event.key === "?") help();
   else if (event.key === "[" || event.key === "]") walk(event.key === "[" ? -1 : 1);
   else if (event.key === "/") {
@@ -512,11 +591,11 @@ addEventListener("keydown", (event) => {
     const tool = TOOLS.find(([key]) => key === event.key);
     if (!tool) return;
     event.preventDefault();
-    tool[2]();
+    use(tool[2]);
   }
 });
-find("#accept").addEventListener("click", accept);
-find("#help").addEventListener("click", help);
+find("#accept").addEventListener("click", (event) => use(accept, event));
+find("#help").addEventListener("click", (event) => use(help, event));
 find("#order").addEventListener("change", () => ((start = 0), attempt(list)));
 find("#search").addEventListener("submit", (event) => (event.preventDefault(), (start = 0), attempt(list)));
 find("#pattern").addEventListener("search", () => find("#pattern").value || ((start = 0), attempt(list)));

@@ -8,6 +8,10 @@ import { TreeView } from "./tree.js";
 export const [LABEL, CHILDREN, UNSURE] = [1, 2, 4];
 // How far a pointer moves before it drags.
 const DRAG = 6;
+// The least scale of a tree whose phrases are all open: its tags have about nine pixels.
+const LEGIBLE = 0.72;
+// The rank of labels that begin with what was typed; better ones are equal to it.
+const PREFIX = 2;
 
 const isBelow = (node, other) => {
   for (let at = node; at; at = at.parent) if (at === other) return true;
@@ -17,7 +21,7 @@ const isBelow = (node, other) => {
 export class EditorView extends TreeView {
   // `onMove(node, parent, adjoin)` is called when a subtree was dropped, `onSelect()` when the words or the node change.
   constructor({ onMove, onSelect, ...settings }) {
-    super({ ...settings, marked: (node) => node === this.current, act: (node, x, y) => this.choose(node, x, y) });
+    super({ ...settings, legible: LEGIBLE, marked: (node) => node === this.current, act: (node, x, y) => this.choose(node, x, y) });
     Object.assign(this, { onMove, onSelect, range: null, anchor: null, moving: null });
     this.frame.addEventListener("pointerdown", (event) => this.grab(event), true);
   }
@@ -81,6 +85,21 @@ export class EditorView extends TreeView {
     this.onSelect?.();
   }
 
+  // Point at a word: its tag is chosen, or the folded phrase that has it.
+  point(word) {
+    this.anchor = nodesOf(this.root).find((node) => node.word !== null && node.start === word);
+    let seen = this.anchor;
+    while (seen.parent && !this.groups.has(seen)) seen = seen.parent;
+    this.focus(seen);
+    this.select(word, word + 1);
+  }
+
+  // The nodes that actions concern: the selected words, or else the chosen node.
+  get targets() {
+    const { range } = this;
+    return range ? nodesOf(this.root).filter((node) => node.word !== null && node.start >= range.start && node.end <= range.end) : [this.current];
+  }
+
   unselect() {
     this.range = this.moving = null;
     this.anchor = this.current;
@@ -91,9 +110,9 @@ export class EditorView extends TreeView {
   // What is chosen, selected, or about to be moved.
   paint() {
     if (!this.groups) return;
+    const { range, targets } = this;
     for (const [node, group] of this.groups) {
-      const { range } = this;
-      group.classList.toggle("chosen", node === this.current && !range);
+      group.classList.toggle("chosen", targets.length === 1 && node === targets[0]);
       group.classList.toggle("selected", Boolean(range) && node.word !== null && node.start >= range.start && node.end <= range.end);
       group.classList.toggle("moving", node === this.moving);
     }
@@ -191,28 +210,38 @@ export function chooseLabel(title, labels, explanations, x, y, { first = "", fro
   const list = element("ul", { class: "choices", role: "listbox", id: "choices", "aria-label": "Labels" });
   const foot = element("div", { class: "stack" });
   let shown = [];
+  // The place of the label that Enter takes, -1 if there is none.
   let active = 0;
+  // Labels that match a text, best first, with their ranks: up to PREFIX they begin with it, others only mention it.
   const matches = (text) => {
     const wanted = text.toLowerCase();
+    const pieces = wanted.split(/\s+/);
     const rank = (label) => {
       const low = label.toLowerCase();
       if (label === text) return 0;
       if (low === wanted) return 1;
-      if (low.startsWith(wanted)) return 2;
-      if (low.includes(wanted)) return 3;
-      return (explanations[label] ?? "").toLowerCase().includes(wanted) ? 4 : 9;
+      if (low.startsWith(wanted)) return PREFIX;
+      const meaning = (explanations[label] ?? "").toLowerCase();
+      if (meaning.startsWith(wanted)) return 3;
+      const words = meaning.split(/[^\p{L}\p{N}]+/u);
+      if (pieces.every((piece) => words.some((word) => word.startsWith(piece)))) return 4;
+      return low.includes(wanted) || meaning.includes(wanted) ? 5 : 9;
     };
     const ranked = labels.map((label, place) => [rank(label), place, label]).filter(([score]) => score < 9);
-    return ranked.sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , label]) => label);
+    // Of labels that only mention it, those with the shortest explanation come first.
+    const length = ([score, , label]) => (score > PREFIX ? (explanations[label] ?? "").length : 0);
+    return ranked.sort((a, b) => a[0] - b[0] || length(a) - length(b) || a[1] - b[1]);
   };
   const choose = (label) => {
     close();
     done(label);
   };
-  const paint = () => {
+  const paint = (isTyped = true) => {
     const text = input.value.trim();
-    shown = (text ? matches(text) : first && labels.includes(first) ? [first, ...labels.filter((label) => label !== first)] : labels).slice(0, 60);
-    active = Math.max(0, Math.min(active, shown.length - 1));
+    const found = text ? matches(text) : [];
+    shown = (text ? found.map(([, , label]) => label) : first && labels.includes(first) ? [first, ...labels.filter((label) => label !== first)] : labels).slice(0, 60);
+    if (isTyped) active = text && !(found[0]?.[0] <= PREFIX) ? -1 : 0;
+    active = Math.min(active, shown.length - 1);
     list.replaceChildren(
       ...shown.map((label, place) =>
         element(
@@ -224,7 +253,7 @@ export function chooseLabel(title, labels, explanations, x, y, { first = "", fro
       ),
     );
     list.hidden = !shown.length;
-    if (shown.length) input.setAttribute("aria-activedescendant", `choice-${active}`);
+    if (active >= 0) input.setAttribute("aria-activedescendant", `choice-${active}`);
     else input.removeAttribute("aria-activedescendant");
     const isNew = text && !labels.includes(text) && !/\s/.test(text);
     foot.replaceChildren(...(isNew ? [element("button", { type: "button", id: "new-label", text: `New label ${text} …`, onclick: () => confirm(text) })] : []));
@@ -236,22 +265,21 @@ export function chooseLabel(title, labels, explanations, x, y, { first = "", fro
     foot.replaceChildren(element("p", { text: `No tree and no model has the label ${text} so far.` }), element("div", { class: "bar" }, yes, element("button", { type: "button", text: "Back", onclick: () => (paint(), input.focus()) })));
     yes.focus();
   };
-  input.addEventListener("input", () => {
-    active = 0;
-    paint();
-  });
+  input.addEventListener("input", () => paint());
   input.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && shown.length) {
       event.preventDefault();
-      active = (active + step + shown.length) % shown.length;
-      paint();
+      active = active < 0 ? (step > 0 ? 0 : shown.length - 1) : (active + step + shown.length) % shown.length;
+      paint(false);
       list.children[active].scrollIntoView({ block: "nearest" });
     } else if (event.key === "Enter") {
       event.preventDefault();
       event.stopPropagation();
-      if (shown.length) choose(shown[active]);
-      else if (input.value.trim()) confirm(input.value.trim());
+      const text = input.value.trim();
+      if (active >= 0) choose(shown[active]);
+      else if (/\s/.test(text)) foot.replaceChildren(element("p", { text: shown.length ? "Choose a label with the arrow keys." : "A label has no spaces." }));
+      else if (text) confirm(text);
     }
   });
   paint();

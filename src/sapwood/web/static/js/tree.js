@@ -84,9 +84,9 @@ function wordsBelow(node) {
 export class TreeView {
   // `posterior(node)` is a number or undefined, `classes(node)` more names for a node, `act(node, event)` what a click
   // or Enter does, `describe` the words that a screen reader gets for the whole. `marked` nodes, by default those with
-  // classes, are not folded away.
-  constructor({ height = "tall", posterior = () => undefined, classes = () => [], marked = (node) => this.classes(node).length > 0, act, describe = "", tools = true } = {}) {
-    Object.assign(this, { posterior, classes, marked, act, collapsed: new Set(), opened: 0, size: SIZES[height] });
+  // classes, are not folded away. `legible` is the least scale when all phrases are opened; 0 shows the whole tree.
+  constructor({ height = "tall", posterior = () => undefined, classes = () => [], marked = (node) => this.classes(node).length > 0, act, describe = "", tools = true, legible = 0 } = {}) {
+    Object.assign(this, { posterior, classes, marked, act, legible, collapsed: new Set(), opened: 0, size: SIZES[height] });
     this.layer = svg("g");
     this.drawing = svg("svg", { class: "tree", role: "group", "aria-label": `Tree. ${describe}` }, this.layer);
     this.frame = element("div", { class: `tree-frame ${height}` }, this.drawing);
@@ -95,7 +95,13 @@ export class TreeView {
     this.view = { scale: 1, x: 0, y: 0 };
     this.pan();
     this.drawing.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.frame.clientWidth && this.root && this.untouched && (this.byItself ? this.fold() : this.fit())).observe(this.frame);
+    // The height follows from the width.
+    let width;
+    new ResizeObserver(() => {
+      const isSame = width === this.frame.clientWidth;
+      width = this.frame.clientWidth;
+      if (!isSame && width && this.root && this.untouched) this.byItself ? this.fold() : this.fit();
+    }).observe(this.frame);
   }
 
   tools(all) {
@@ -114,6 +120,12 @@ export class TreeView {
     this.byItself = false;
     this.draw();
     this.fit();
+    if (this.view.scale >= this.legible) return;
+    // Too wide or too deep to be read as a whole: it can be dragged and scrolled.
+    this.zoom(this.legible / this.view.scale, 0, 0);
+    this.frame.style.height = `${Math.min(this.size.high, Math.round((this.plan.height + PILL) * this.legible + 3 * MARGIN))}px`;
+    this.view.y = MARGIN + PILL / 2;
+    this.reveal(this.current);
   }
 
   show(root) {
@@ -167,7 +179,7 @@ export class TreeView {
     const closed = plan.nodes.filter((place) => place.closed).length;
     this.frame.classList.toggle("folded", closed > 0);
     this.drawing.parentNode.querySelector(".fold-note")?.remove();
-    if (closed) this.frame.append(element("p", { class: "fold-note" }, `${closed} folded`, element("span", { text: closed === 1 ? ": click it to open it" : ": click one to open it" })));
+    if (closed) this.frame.append(element("p", { class: "fold-note" }, `${closed} folded`, element("span", { text: this.act ? ": click a triangle, or double-click, to open it" : closed === 1 ? ": click it to open it" : ": click one to open it" })));
     if (!plan.at.has(this.current)) this.current = above(this.current).find((node) => this.collapsed.has(node)) ?? this.root;
     const edges = svg("g");
     const nodes = svg("g");
@@ -225,8 +237,9 @@ export class TreeView {
     group.addEventListener("focus", () => {
       this.current = node;
       if (!group.matches(":focus-visible")) return;
-      const box = group.querySelector(".pill").getBoundingClientRect();
-      tell(box.left, box.bottom - 10);
+      // Below the drawing: nodes next to this one stay visible.
+      const { left } = group.querySelector(".pill").getBoundingClientRect();
+      tell(left, this.frame.getBoundingClientRect().bottom - 14);
     });
     group.addEventListener("blur", () => hint());
     this.groups.set(node, group);
@@ -388,8 +401,16 @@ export class TreeView {
     this.drawing.addEventListener(
       "wheel",
       (event) => {
-        if (!event.ctrlKey && !event.metaKey && !event.altKey) return; // the page scrolls
+        const isZoom = event.ctrlKey || event.metaKey || event.altKey;
+        const across = event.deltaX || (event.shiftKey ? event.deltaY : 0);
+        if (!isZoom && Math.abs(across) <= Math.abs(event.shiftKey ? 0 : event.deltaY)) return; // the page scrolls
         event.preventDefault();
+        if (!isZoom) {
+          this.view.x -= across;
+          this.untouched = false;
+          this.place();
+          return;
+        }
         const box = this.frame.getBoundingClientRect();
         this.zoom(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
       },
