@@ -54,6 +54,37 @@ def test_plain_text(parser):
     assert parser.parse_one(results[0].words).offsets is None
 
 
+def test_items_of_an_iterable_are_texts_of_their_own(parser):
+    def words(items, **options):
+        return [" ".join(result.words) for result in parser.parse_text(items, **options)]
+
+    items = ["She left", "Prices rose", "", "a cat saw"]
+    apart = ["She left", "Prices rose", "a cat saw"]
+    for lines in (None, "paragraphs", "free"):
+        assert words(items, lines=lines) == words(iter(items), lines=lines) == apart
+    assert words(items, lines="sentences") == ["She left", "Prices rose", "", "a cat saw"]
+    # Long items without stops, which would be wrapped lines in a file.
+    assert words(["the cat saw the dog with", "the hat and the dog saw"]) == [
+        "the cat saw the dog with",
+        "the hat and the dog saw",
+    ]
+    # Lines of a file go on.
+    assert words(["She\n", "left\n", "early\n"], lines="free") == ["She left early"]
+    offsets = [result.offsets for result in parser.parse_text(items)]
+    assert [["".join(items)[start:end] for start, end in some] for some in offsets] == [one.split() for one in apart]
+    assert words([]) == []
+
+
+@pytest.mark.parametrize(
+    ("item", "message"), [(float("nan"), "missing"), (None, "missing"), (b"a", "decode it"), (["a"], "not a string")]
+)
+def test_items_that_are_not_text_are_named(parser, item, message):
+    with pytest.raises(UsageError, match=f"item 2 of the text is .*{message}"):
+        list(parser.parse_text(["She left", "a\n", item]))
+    with pytest.raises(UsageError, match="not bytes"):
+        parser.parse_text(b"She left")
+
+
 def test_a_light_parser_parses_as_before(grammar):
     parsers = [Parser([grammar] * number, marginals=number == 1) for number in (1, 2)]
     for parser in parsers:

@@ -48,7 +48,7 @@ from sapwood.trees.heads.learned import LEARNED
 from sapwood.trees.heads.rules import HeadRules
 from sapwood.trees.punctuation import is_punctuation
 from sapwood.trees.tokenise.attached import AttachedPunctuation, PlainTextWarning
-from sapwood.trees.tokenise.lines import Lines, Tokeniser, tokenise_lines
+from sapwood.trees.tokenise.lines import Lines, Tokeniser, tokenise_lines, tokenise_texts
 from sapwood.trees.tokenise.penn import Token
 from sapwood.trees.tokenise.registry import Sentences, find_tokeniser, from_function
 from sapwood.trees.transform import base_tree
@@ -261,8 +261,10 @@ class Parser:
     def parse_text(self, text: str | Iterable[str], *, lines: Lines | None = None) -> Iterator[ParseResult]:
         """Return an iterator of one result per sentence of plain text, tokenised in the style of the treebank.
 
-        The `offsets` of a result locate its words in the text. Text can also be given in pieces, such as the lines of
-        an open file, which are read only as needed. `lines` is as for `tokenise`.
+        The `offsets` of a result locate its words in the text. An iterable, such as a list of texts, a pandas Series or
+        an open file, is read only as needed. Each item is a text of its own, unless it ends in a line break: then the
+        text goes on in the next item, as with the lines of a file. Offsets are those in all items joined. `lines` is
+        as for `tokenise`.
         """
         return self.parse_tokens(self.tokenise(text, lines=lines))
 
@@ -275,9 +277,15 @@ class Parser:
 
         `lines` says how to read line ends: every line is one sentence (`"sentences"`) or paragraph (`"paragraphs"`), or
         line ends are white space (`"free"`). By default (`"auto"`) lines are paragraphs unless they are wrapped; a
-        tokeniser that is a function gets the whole text instead. See `sapwood.trees.tokenise.lines`.
+        tokeniser that is a function gets the whole text instead. See `sapwood.trees.tokenise.lines`. An iterable is read
+        as by `parse_text`.
         """
-        return tokenise_lines(self._cut, text, lines or ("free" if callable(self.tokeniser) else "auto"))
+        lines = lines or ("free" if callable(self.tokeniser) else "auto")
+        if isinstance(text, str):
+            return tokenise_lines(self._cut, text, lines)
+        if isinstance(text, bytes) or not isinstance(text, Iterable):
+            raise UsageError(f"text is a string or an iterable of strings, not {type(text).__name__}")
+        return tokenise_texts(self._cut, text, lines)
 
     @cached_property
     def _cut(self) -> Tokeniser:

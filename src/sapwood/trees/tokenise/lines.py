@@ -40,6 +40,7 @@ _LINE = re.compile(r"(?:\r\n|[\n\f\r\x85\u2028\u2029])")
 _CLOSING: Final = "\"'”’»›)]}」』）】》〉"
 _OPENING: Final = "\"'“‘„«‹([{`「『（【《〈-–—*•"
 _STOPS: Final = ".!?…:;。！？｡．।॥؟۔።"
+_LINE_ENDS: Final = ("\n", "\f", "\r", "\x85", "\u2028", "\u2029")
 
 
 class TextBlock(NamedTuple):
@@ -74,6 +75,57 @@ def tokenise_lines(cut: Tokeniser, text: str | Iterable[str], lines: Lines = "au
         return
     for begin, pieces in text_blocks(text, lines):
         yield from _moved(cut(pieces), begin)
+
+
+def tokenise_texts(cut: Tokeniser, items: Iterable[str], lines: Lines = "auto") -> Iterator[list[Token]]:
+    """Yield the tokens of each sentence of several texts, with their offsets in all items joined.
+
+    An item that ends in a line break, such as a line of a file, continues with the next item; any other item ends a
+    text, and no sentence goes on after it.
+
+    Examples
+    --------
+    >>> from sapwood.trees.tokenise.sentences import cut_sentences
+    >>> items = ["She left", "Prices\\n", "rose"]
+    >>> [" ".join(token.word for token in sentence) for sentence in tokenise_texts(cut_sentences, items, "free")]
+    ['She left', 'Prices rose']
+    """
+    begin = 0
+    rest = enumerate(items)
+    for first in rest:
+        text = _OneText(chain([first], rest))
+        pieces = iter(text)
+        yield from _moved(tokenise_lines(cut, pieces, lines), begin)
+        for _ in pieces:  # what the tokeniser left unread
+            pass
+        if lines == "sentences" and not text.size:
+            yield []
+        begin += text.size
+
+
+class _OneText:
+    """Items up to the first that does not end in a line break, and the number of characters read."""
+
+    def __init__(self, items: Iterator[tuple[int, object]]) -> None:
+        self.items, self.size = items, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for index, item in self.items:
+            if not isinstance(item, str):
+                raise UsageError(_not_text(index, item))
+            self.size += len(item)
+            yield item
+            if not item.endswith(_LINE_ENDS):
+                return
+
+
+def _not_text(index: int, item: object) -> str:
+    """Return the message about an item that is not a string."""
+    if isinstance(item, bytes):
+        return f"item {index} of the text is bytes; decode it: `item.decode('utf-8')`"
+    if item is None or type(item).__name__ in ("float", "NAType", "NaTType"):
+        return f"item {index} of the text is missing ({item!r}); drop it or replace it by an empty string"
+    return f"item {index} of the text is {type(item).__name__}, not a string"
 
 
 def text_blocks(text: str | Iterable[str], lines: Lines = "auto") -> Iterator[TextBlock]:
