@@ -179,6 +179,8 @@ def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path):
             bad.write_bytes(raw)
             with pytest.raises(InputError, match=f"bad{ending}: not a readable table"):
                 parse_table(ColumnParser(parser(), "text"), bad, out)
+    with pytest.raises(UsageError, match=r"`sapwood\.Parser\(path\)`"):
+        ColumnParser("en", "text")
     with pytest.raises(InputError, match="no such file"):
         parse_table(ColumnParser(parser(), "text"), tmp_path / "nothing.parquet", out)
     assert not out.exists()

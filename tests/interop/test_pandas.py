@@ -45,6 +45,9 @@ def test_refusals(results, monkeypatch):
         sapwood.to_pandas(results, "words")
     with pytest.raises(UsageError, match="rows='phrases'"):
         sapwood.to_pandas(results, labels=["NP"])
+    for given in (pandas.DataFrame({"text": ["She slept."]}), "She slept.", None, [None]):
+        with pytest.raises(UsageError, match="parse a column with"):
+            sapwood.to_pandas(given)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="pip install pandas"):
         sapwood.to_pandas(results)

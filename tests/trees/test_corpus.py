@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.effort import examples
-from sapwood.errors import InputError, ModelError
+from sapwood import PCFG, Parser, evaluate_parser, train
+from sapwood.errors import InputError, ModelError, UsageError
 from sapwood.storage.arrays import write_arrays
 from sapwood.trees.corpus import Corpus
 from sapwood.trees.normalise import Normaliser
@@ -283,3 +286,21 @@ def test_a_part_is_the_corpus_of_its_trees(trees, data):
     part = whole.part(np.array(chosen))
     alone = Corpus.from_trees([trees[tree] for tree in chosen], normaliser=Normaliser(empties=False))
     assert part.digest() == alone.digest()
+
+
+@pytest.mark.parametrize(
+    ("trees", "message"),
+    [
+        ("train.mrg", r"read a file with `sapwood\.read_trees"),
+        (Path("train.mrg"), r"read a file with `sapwood\.read_trees"),
+        (["(S (NP a))"], r"make one with `sapwood\.Tree\.parse"),
+        (Tree.parse("(S (NP a))"), "put one in a list"),
+        (None, "not NoneType"),
+    ],
+)
+def test_what_is_not_trees_is_refused_with_the_remedy(trees, message):
+    for use in (PCFG.prepare, train, partial(evaluate_parser, Parser())):
+        with pytest.raises(UsageError, match=message):
+            use(trees)
+    with pytest.raises(UsageError, match=r"`sapwood\.Parser\(path\)`"):
+        evaluate_parser("fast.sapwood", [])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from sapwood.errors import ClusterError, InputError
+from sapwood.errors import ClusterError, InputError, UsageError
 from sapwood.evaluate.brackets import Scorer
 from sapwood.evaluate.calibration import Reliability
 from sapwood.evaluate.evalb_params import EvalbParameters
@@ -19,7 +19,7 @@ from sapwood.model.parser_model import ParserModel, Sources
 from sapwood.runtime.executor import LOCAL, Executor, Threads
 from sapwood.runtime.progress import Progress, Silent, track
 from sapwood.trees.corpus import Corpus
-from sapwood.trees.tree import Tree
+from sapwood.trees.tree import Tree, checked_trees
 
 # Scores of a grammar, such as `f1` or `log_likelihood`; each learner names the one that it selects by.
 Evaluate: TypeAlias = Callable[[TensorGrammar], Mapping[str, float]]
@@ -59,7 +59,9 @@ def evaluate_parser(
     >>> evaluate_parser(Parser(PCFG().fit(PCFG.prepare(trees))), trees).f1
     100.0
     """
-    clean = [tree for tree in map(parser.grammar.normaliser, trees) if tree is not None]
+    if not isinstance(parser, Parser):
+        raise UsageError(f"parser is a `Parser`, not {type(parser).__name__}; make one with `sapwood.Parser(path)`")
+    clean = [tree for tree in map(parser.grammar.normaliser, checked_trees(trees)) if tree is not None]
     return _score(parser, clean, parameters, gold_tags, progress or Silent(), reliability)
 
 
@@ -123,7 +125,7 @@ class DevSet:
         workers: Executor = LOCAL,
         goal: Literal["f1", "tags"] = "f1",
     ) -> None:
-        self.trees = [clean for clean in map(corpus.normaliser, trees) if clean is not None]
+        self.trees = [clean for clean in map(corpus.normaliser, checked_trees(trees)) if clean is not None]
         self.observed = Corpus.from_trees(self.trees, normaliser=corpus.normaliser, transform=corpus.transform)
         self.workers, self.goal = workers, goal
         # Resumed training must be evaluated on the same trees.

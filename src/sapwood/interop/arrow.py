@@ -76,6 +76,8 @@ class ColumnParser:
     def __init__(
         self, parser: Parser, column: str = "text", *, raw: bool = False, lines: Lines | None = None, warn: bool = True
     ) -> None:
+        if not isinstance(parser, Parser):
+            raise UsageError(f"parser is a `Parser`, not {type(parser).__name__}; make one with `sapwood.Parser(path)`")
         self.parser, self.column, self.raw, self.lines = parser, column, raw, lines
         self.finding, self._warns = "", warn
 

@@ -57,7 +57,11 @@ def to_pandas(
     given = [results] if isinstance(results, ParseResult) else results
     found: list[tuple[Any, ...]] = []
     gaps: list[bool] = []
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UsageError(_not_results(given))
     for number, result in enumerate(given):
+        if not isinstance(result, ParseResult):
+            raise UsageError(_not_results(given))
         if rows == "phrases":
             found += ((number, *phrase) for phrase in result.phrases(*wanted, heads=heads))
         else:
@@ -70,3 +74,11 @@ def to_pandas(
     if any(gaps):
         frame.insert(frame.columns.get_loc("tree") + 1, "gaps", gaps)
     return frame
+
+
+def _not_results(given: object) -> str:
+    """Return the message about something else than results."""
+    return (
+        f"results are those of `Parser.parse` or `Parser.parse_text`, not {type(given).__name__}; parse a column with "
+        "`parser.parse_text(frame['text'])`"
+    )

@@ -25,7 +25,7 @@ from sapwood.storage.shapes import Array, Int, Int32, Int64
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.symbols import SYMBOLS, SymbolTable, as_symbol
 from sapwood.trees.transform import TreeTransform
-from sapwood.trees.tree import Tree, from_preorder
+from sapwood.trees.tree import Tree, checked_trees, from_preorder
 
 _COLUMNS = ("symbol", "rule", "left", "right", "word", "parent", "start", "end")
 
@@ -156,7 +156,7 @@ class Corpus:
         codes, words, sizes = array("i"), array("i"), array("i")
         dropped = 0
         with progress.stage("reading trees", unit="trees") as stage:
-            for tree in trees:
+            for tree in checked_trees(trees):
                 clean = normaliser(tree)
                 stage.step()
                 if clean is None:

@@ -9,10 +9,11 @@ recurses: `Tree.fold` visits bottom-up with an explicit stack, and the rest is b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from sapwood.errors import InputError, UsageError
+from sapwood.errors import InputError, UsageError, shortened
 
 if TYPE_CHECKING:
     import nltk
@@ -309,6 +310,22 @@ def _position(node: Tree) -> int:
 
 _slots: dict[str, Any] = dict(vars(Tree))
 _set_label, _set_children, _set_word = (_slots[name].__set__ for name in ("label", "children", "word"))
+
+
+def checked_trees(trees: Iterable[Tree]) -> Iterator[Tree]:
+    """Yield trees, and name the remedy if they are a path or strings instead."""
+    if isinstance(trees, str | bytes | PathLike):
+        raise UsageError(f"trees are `Tree` objects, not {trees!r}; read a file with `sapwood.read_trees(path)`")
+    if isinstance(trees, Tree) or not isinstance(trees, Iterable):
+        raise UsageError(f"trees are an iterable of `Tree` objects, not {type(trees).__name__}; put one in a list")
+    for tree in trees:
+        if not isinstance(tree, Tree):
+            shown = shortened(repr(tree))
+            raise UsageError(
+                f"trees are `Tree` objects, not {type(tree).__name__} ({shown}); make one with `sapwood.Tree.parse(text)`, "
+                "or read a file with `sapwood.read_trees(path)`"
+            )
+        yield tree
 
 
 def from_preorder(events: Sequence[tuple[str, str | None, int]]) -> Tree:

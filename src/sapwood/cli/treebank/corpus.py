@@ -97,5 +97,5 @@ def _named(
     paths: list[str], input_format: InputFormat, skip_bad: bool, progress: Progress
 ) -> Iterator[tuple[str, TreeTable]]:
     """Yield tables with the names of their files."""
-    for path, table in read_files(paths, input_format, skip_bad, progress, "reading"):
+    for path, table in read_files(paths, input_format, skip_bad, progress, "reading", counted=True):
         yield name_of(path), table

@@ -126,7 +126,7 @@ def command(
         if heads is None and "#" in parsed.text:
             raise UsageError("each shard would choose head rules by its own trees: name them with --heads")
         paths = [str(path) for path in shard.files(paths)]
-    tables = read_files(paths, input_format, skip_bad, progress, "searching", unseen)
+    tables = read_files(paths, input_format, skip_bad, progress, "searching", unseen, counted=bool(count_by))
     by_head = any(key.key in ("head", "head-tag") for key in keys)
     if heads is None and ("#" in parsed.text or output_format == "conllu" or by_head):
         tables = fit_heads_to(searcher, tables, progress)
