@@ -507,3 +507,25 @@ def test_no_text_is_an_internal_error(folder: Path, sapwood: Any, text: str) -> 
     ):
         outcome = sapwood(arguments.split())
         assert outcome.code in (0, INPUT), (arguments, outcome)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "train trees.mrg --text trees.mrg -o m.sapwood",
+        "annotate project --text trees.mrg",
+        "select trees.mrg trees.mrg",
+        "lm count trees.mrg -o text.counts",
+        "lm train trees.mrg -o text.lm",
+    ],
+)
+def test_a_treebank_is_not_text(
+    sapwood: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("trees.mrg").write_text("( (S (NP (PRP it))\n     (VP (VBD rained))) )\n", encoding="utf-8")
+    outcome = sapwood(arguments.split())
+    assert outcome.code == 3
+    assert "sapwood convert trees.mrg --to tokens" in outcome.err
+    assert ("--trees trees.mrg" in outcome.err) == arguments.startswith("annotate")
+    assert [path.name for path in tmp_path.iterdir()] == ["trees.mrg"]

@@ -725,3 +725,23 @@ def test_empty_elements_of_other_conventions(folder: Path, sapwood: Any) -> None
     again = sapwood(["train", "es.mrg", "--method", "pcfg", "-o", "es.sapwood", "--empty", "∅"])
     assert (again.code, "empty elements" in again.err) == (0, False)
     assert json.loads(sapwood(["inspect", "es.sapwood", "--json"]).out)["normaliser"]["empty"] == ["∅"]
+
+
+def test_the_included_model_is_named_if_it_does_not_fit(sapwood: Any, tmp_path: Path) -> None:
+    gold = tmp_path / "gold.mrg"
+    gold.write_text("(S (NP (PRO hún)) (VBD sá) (NP (N manninn)) (PP (P með) (NP (N kíkinum))))\n", encoding="utf-8")
+    for arguments in (["eval", str(gold)], ["parse", "-s", "hún sá manninn með kíkinum"]):
+        noted = sapwood(arguments)
+        assert noted.code == 0
+        assert "no model is named (-m); it does not know 100% of the words" in noted.err
+        for silent in (sapwood([*arguments, "-q"]), sapwood([*arguments, "-m", "en"])):
+            assert "no model is named" not in silent.err
+            assert silent.out.splitlines()[0] == noted.out.splitlines()[0]
+    assert "no model is named" not in sapwood(["parse", "-s", "She saw the man with the telescope."]).err
+
+
+def test_a_treebank_that_is_parsed_as_words_is_noted(sapwood: Any, tmp_path: Path) -> None:
+    (tmp_path / "wide.mrg").write_text("(ROOT\n  (S (NP (PRP it)) (VP (VBD rained))))\n", encoding="utf-8")
+    for more in ([], ["--raw"]):
+        outcome = sapwood(["parse", str(tmp_path / "wide.mrg"), *more])
+        assert "looks like a tree, but is parsed as words" in outcome.err

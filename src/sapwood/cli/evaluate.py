@@ -132,6 +132,8 @@ def command(
         parser = common.load_parser(models, workers=workers, marginals=calibration, **parsing)
         started = time.perf_counter()
         trees = common.trees_from([gold], input_format, skip_bad, progress)
+        if not models:
+            trees = common.note_unknown_words(trees, lambda tree: tree.words(), parser, progress)
         if unlabelled or parser.model.preparation.induced is not None:
             common.refuse_given(context, _LABELLED, "cannot be used with unlabelled scores")
             show_unlabelled(eval_unlabelled(parser, trees, gold_tags, progress), as_json)

@@ -201,7 +201,7 @@ def command(
     elif output is not None and into_folder:
         _parse_into(parser, files, output, form, read, progress, shard)
     else:
-        _parse_one(parser, source, text, form, output, progress, phrases)
+        _parse_one(parser, source, text, form, output, progress, phrases, by_default=not models)
 
 
 def _check_output(
@@ -283,16 +283,20 @@ def _with_heads(form: TextIO, parser: Parser, model: str, progress: Progress, ph
 
 def _parse_one(
     parser: Parser, source: str, text: str | None, form: TextIO, output: str | None, progress: Progress,
-    phrases: str | None,
+    phrases: str | None, *, by_default: bool,
 ) -> None:  # fmt: skip
     """Parse one file, or a text, and write each result, or its phrases, as it arrives."""
+    from sapwood.trees.formats.registry import begins_with_trees, is_bracketed
+
     rows = None if phrases is None else PhraseWriter(parser, phrases, form.rules, as_json=form.as_json)
     name = "standard input" if source == STANDARD_STREAM else source
-    hinted = form.raw or form.tags or text is not None
+    hinted = form.tags or text is not None
     if text is None:
         results = form.results(parser, source, tell=lambda finding: progress.note(f"{name}: {finding}; {USE_RAW}"))
     else:
         results = parser.parse_text(text, lines=form.lines)
+    if by_default:
+        results = common.note_unknown_words(results, lambda result: result.words, parser, progress)
     with (
         tree_output(output, None if form.as_json or rows else form.output, form.rules or parser.heads) as writer,
         progress.stage("parsing", _count_lines(text, source, form.raw), "sentences") as stage,
@@ -302,7 +306,7 @@ def _parse_one(
         for result in results:
             if not hinted and result.words:
                 hinted = True
-                if _is_tree(result.words):
+                if is_bracketed(" ".join(result.words)) or begins_with_trees(source):
                     progress.note(f"{name}: the first line {_A_TREE}")
             if rows is not None:
                 rows.write(writer, result)
@@ -311,12 +315,6 @@ def _parse_one(
             else:
                 writer.tree(form.shown(result))
             stage.step()
-
-
-def _is_tree(words: Sequence[str]) -> bool:
-    """Return whether a sentence looks like a tree in brackets."""
-    opened, closed = (sum(word.count(bracket) for word in words) for bracket in "()")
-    return opened == closed > 2 and words[0].startswith("(") and words[-1].endswith("))")
 
 
 def _parse_into(

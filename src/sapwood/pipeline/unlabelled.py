@@ -15,7 +15,7 @@ from sapwood.learn.semi_supervised.learner import PartialTrees, UnlabelledText
 from sapwood.pipeline.recipe import Recipe, with_unlabelled
 from sapwood.runtime.context import RunContext
 from sapwood.storage.files import check_readable, is_regular
-from sapwood.trees.formats.registry import read_tokens
+from sapwood.trees.formats.registry import read_tokens, refuse_trees
 from sapwood.trees.partial import PartialTree
 from sapwood.trees.tokenise.attached import TOKENISE, AttachedPunctuation
 
@@ -59,9 +59,10 @@ class TextSource:
         return cls(unlabelled=UnlabelledText(given))
 
     def check(self) -> None:
-        """Check that the files exist."""
+        """Check that the files exist, and are not treebanks."""
         for path in self.paths:
             check_readable(path)
+            refuse_trees(path)
 
     def why_not_sentences(self) -> str | None:
         """Return why no sentences can be sampled after word classes were learned; None if they can."""

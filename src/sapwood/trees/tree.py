@@ -322,8 +322,8 @@ def checked_trees(trees: Iterable[Tree]) -> Iterator[Tree]:
         if not isinstance(tree, Tree):
             shown = shortened(repr(tree))
             raise UsageError(
-                f"trees are `Tree` objects, not {type(tree).__name__} ({shown}); make one with `sapwood.Tree.parse(text)`, "
-                "or read a file with `sapwood.read_trees(path)`"
+                f"trees are `Tree` objects, not {type(tree).__name__} ({shown}); make one with "
+                "`sapwood.Tree.parse(text)`, or read a file with `sapwood.read_trees(path)`"
             )
         yield tree
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from contextlib import nullcontext
 from itertools import count
 
 import pytest
@@ -17,9 +18,11 @@ from sapwood.trees.formats.registry import (
     OUTPUT_FORMATS,
     BadTrees,
     format_as,
+    is_bracketed,
     read_tagged,
     read_tokens,
     read_trees,
+    refuse_trees,
 )
 from sapwood.trees.search.table import read_table
 from sapwood.trees.tree import Tree
@@ -245,3 +248,32 @@ def test_sentences_in_lines_are_read_as_they_are_written(tmp_path):
     assert list(read_tagged(tmp_path / "tagged")) == list(read_tagged(tmp_path / "tagged", {"NN"})) == [pairs]
     with pytest.raises(InputError, match=r"tagged:1: the model has no tag 'NN'; it has: VB"):
         list(read_tagged(tmp_path / "tagged", {"VB"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "bracketed"),
+    [
+        ("(S (NP dogs) (VP sleep))\n", True),
+        ("( (IP-MAT (NP-SBJ *con*)\n          (VBD came", True),
+        ("\n(ROOT\n  (S\n    (NP (PRP She))\n", True),
+        ("It rained .\n", False),
+        ("(It rained .)\n", False),
+        ("(see (Smith 1999) for (N) reasons)\n", False),
+        ("(a b)\n", False),
+        ("((()))\n", False),
+        (")) (\n", False),
+        ("", False),
+    ],
+)
+def test_trees_are_told_from_text(tmp_path, text, bracketed):
+    assert is_bracketed(text) == bracketed
+    path = tmp_path / "text.txt"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"convert .* --to tokens") if bracketed else nullcontext():
+        refuse_trees(path)
+
+
+def test_other_files_are_left_to_their_readers(tmp_path):
+    (tmp_path / "bytes").write_bytes(b"\0\xff(S (NP a))")
+    for path in (None, "-", tmp_path / "nothing", tmp_path, tmp_path / "bytes"):
+        refuse_trees(path)

@@ -71,6 +71,7 @@ def count_command(
       sapwood lm count news*.txt --order 3 --shard 2/8 -o part2.counts
     """
     _check_files(output, text)
+    common.refuse_trees_as_text(*text)
     progress = common.make_progress(quiet)
     if shard is not None:
         common.refuse_given(

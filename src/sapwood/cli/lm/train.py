@@ -200,6 +200,7 @@ def _check_files(text: tuple[str, ...], dev: str | None, method: Method, outputs
     if is_arpa_name(str(output)) and method not in _NGRAMS:
         raise UsageError(f"-o {output}: ARPA files hold n-gram models only, those of --method kn and mkn")
     common.check_inputs(*text, dev)
+    common.refuse_trees_as_text(*text, dev)
     common.refuse_replacing(outputs, [*text, dev])
 
 

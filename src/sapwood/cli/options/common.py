@@ -7,7 +7,8 @@ import functools
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
@@ -35,11 +36,14 @@ if TYPE_CHECKING:
     from sapwood.runtime.executor import Executor
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 # The names in sapwood.inference.decode, whose import takes seconds.
 DECODERS = ("max-rule", "max-rule-sum", "recall", "f1", "max-rule-absolute", "viterbi")
 # Key of the value of --gaps in the data of a command.
 _GAPS = "sapwood.gaps"
+# Number of words that show whether a model fits a text, and the fewest.
+_ENOUGH_WORDS, _FEWEST_WORDS = 200, 4
 
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print no progress or messages to standard error.")
@@ -332,6 +336,14 @@ def check_inputs(*paths: str | None) -> None:
             check_readable(path)
 
 
+def refuse_trees_as_text(*paths: str | None) -> None:
+    """Refuse treebanks where text is read."""
+    from sapwood.trees.formats.registry import refuse_trees
+
+    for path in paths:
+        refuse_trees(path)
+
+
 @contextlib.contextmanager
 def resumable(left: Callable[[], Sequence[str | Path]], how: str = " with --resume") -> Iterator[None]:
     """Report how to resume, if an interrupted run has left files."""
@@ -480,3 +492,27 @@ def load_parser(model: str | Sequence[str] | None, **options: Unpack[ParserOptio
     for one in heard:
         progress.note(str(one.message))
     return parser
+
+
+def note_unknown_words(
+    items: Iterable[T], words_of: Callable[[T], Iterable[str]], parser: Parser, progress: Progress
+) -> Iterator[T]:
+    """Yield trees or results, and note if the included model, used by default, does not know most of their words."""
+    counts = Counter[bool]()
+    told = False
+
+    def note() -> None:
+        if counts[False] > counts[True]:
+            share = counts[False] / counts.total()
+            progress.note(
+                f"the included English model is used, as no model is named (-m); it does not know {share:.0%} of the words"
+            )
+
+    for item in items:
+        if not told:
+            counts.update(map(parser.grammar.lexicon.knows, filter(str.isalpha, words_of(item))))
+            if told := counts.total() >= _ENOUGH_WORDS:
+                note()
+        yield item
+    if not told and counts.total() >= _FEWEST_WORDS:
+        note()

@@ -138,6 +138,7 @@ def _prepare(
         raise InputError(f"{project}: not an annotation project; make one with --text or --trees")
     if tokeniser is not None and text is None:
         raise UsageError("--tokeniser is for --text")
+    _refuse_trees(text)
     before = ProjectSettings.read(path) if path.is_file() else ProjectSettings()
     after = ProjectSettings(**{**asdict(before), **given})
     parser = None if after.model is None else Parser(find_model(after.model))
@@ -152,6 +153,16 @@ def _prepare(
                 what = "its sentence is" if count == 1 else f"its {count:,} sentences are"
                 note(f"{name}: {what} already in the project")
     return parser
+
+
+def _refuse_trees(text: str | None) -> None:
+    """Refuse a treebank as text, and name the option for treebanks."""
+    from sapwood.trees.formats.registry import refuse_trees
+
+    try:
+        refuse_trees(text)
+    except InputError as error:
+        raise InputError(f"{error}, or annotate the trees with --trees {text}") from None
 
 
 def _tokenised(text: str, tokeniser: str | None, lines: Lines | None, parser: Parser | None) -> Iterator[list[str]]:

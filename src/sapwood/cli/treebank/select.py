@@ -121,6 +121,7 @@ def command(
     from sapwood.learn.active_learning import select
     from sapwood.trees.formats.registry import read_tokens
 
+    common.refuse_trees_as_text(text)
     trees = list(common.trees_from([treebank], input_format, skip_bad, progress))
     if not trees:
         raise InputError(f"{name_of(treebank)}: no trees in it")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
+from itertools import chain, islice, pairwise, takewhile
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 from sapwood.errors import InputError, TreeFormatError, UsageError, listed
 from sapwood.runtime.registry import named
-from sapwood.storage.files import name_of, read_lines
+from sapwood.storage.files import is_regular, name_of, read_lines
 from sapwood.trees.drawing.latex import LATEX_FOOTER, format_latex, latex_header
 from sapwood.trees.drawing.svg import format_svg
 from sapwood.trees.formats.brackets import (
@@ -50,6 +50,10 @@ Lines: TypeAlias = Iterable[tuple[int, str]]
 _EXPORT_STARTS = ("#FORMAT", "#BOT", "#BOS", "%%")
 # As in brackets, only ASCII white space separates tokens.
 _TOKEN = re.compile(r"\S+", re.ASCII)
+
+_PART = re.compile(r"[()]|[^\s()]+")
+# Number of lines that show whether a text is a treebank, and the longest to look at.
+_SAMPLE_LINES, _SAMPLE = 20, 1 << 16
 
 
 class BadTrees:
@@ -240,6 +244,47 @@ def read_tokens(path: str | Path, on_bad: BadLine | None = None) -> Iterator[lis
     line counts as blank.
     """
     return parse_tokens(read_lines(path, on_bad))
+
+
+def is_bracketed(text: str) -> bool:
+    """Return whether a text begins with trees in brackets: labels after `(`, and words before `)`.
+
+    Examples
+    --------
+    >>> is_bracketed("( (S (NP dogs)\\n (VP"), is_bracketed("(see (Smith 1999) for (N) reasons)")
+    (True, False)
+    """
+    parts = ["", *_PART.findall(text)]
+    words = 0
+    for place, (before, part) in enumerate(pairwise(parts), 1):
+        if part in "()" or before == "(":
+            continue
+        if before in ("", ")") or parts[place - 2] != "(":
+            return False  # a word that has no tag
+        if place + 1 < len(parts) and parts[place + 1] != ")":
+            return False
+        words += 1
+    return parts[1:2] == ["("] and "(" in parts[2:] and words > 0
+
+
+def begins_with_trees(path: str | Path) -> bool:
+    """Return whether a file is a treebank in brackets, by its first lines; False unless it is a regular file."""
+    if not is_regular(path):
+        return False
+    lines = takewhile(lambda text: len(text) <= _SAMPLE, (line for _, line in read_lines(path, id)))
+    try:
+        return is_bracketed("".join(islice(filter(str.strip, lines), _SAMPLE_LINES)))
+    except InputError:
+        return False  # the reader of the text reports what is wrong with it
+
+
+def refuse_trees(path: str | Path | None) -> None:
+    """Raise an `InputError` if a file that is to be read as text is a treebank in brackets."""
+    if path is not None and begins_with_trees(path):
+        raise InputError(
+            f"{name_of(path)}: trees in brackets, where text is expected; get their words with "
+            f"`sapwood convert {name_of(path)} --to tokens`"
+        )
 
 
 def parse_tokens(lines: Lines) -> Iterator[list[str]]:
