@@ -69,7 +69,10 @@ def test_raw_text_gets_json(tmp_path):
         (b"", r"in\.csv: there is no column 'text'; the file is empty"),
         (b"id,text\n1,it rained\n2,yes, it did\n", r"in\.csv:3: a row of 3 cells below a header of 2; quote"),
         (b'id,text\n1,"it rained\n', r"in\.csv:2: not a readable table: unexpected end of data"),
-        (b"id,text\n1,caf\xe9\n", r"in\.csv:\d: not valid UTF-8"),
+        (b"id,text\n1,caf\xe9\n", r"in\.csv:2: not valid UTF-8"),
+        (b"id,text\n1,a\n2,b\n3,caf\xe9\n4,c\n", r"in\.csv:4: not valid UTF-8"),
+        (b"id;text\n1;a\n", r"in\.csv: there is no column 'text'; the separator looks like ';', and must be ','"),
+        (b"id\ttext\n1\ta\n", r"the separator looks like '\\t', and must be ','"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path, content, message):

@@ -14,11 +14,14 @@ from helpers.made_up import made_up_treebank
 from sapwood import train
 from sapwood.cli.main import main
 from sapwood.errors import InputError, UsageError
-from sapwood.learn import EM
+from sapwood.learn import EM, PCFG
+from sapwood.pipeline.train import prepare_corpus
+from sapwood.runtime.progress import Silent
 from sapwood.trees.formats.registry import read_tagged, read_tokens, read_trees
 from sapwood.trees.heads.tables import HEAD_TABLES
 from sapwood.trees.normalise import Normaliser
 from sapwood.trees.partial import read_partial
+from sapwood.trees.tree import Tree
 
 DATA = Path(__file__).parents[1] / "data"
 EM_OPTIONS = "--method em --states 2 --iterations 2"
@@ -221,3 +224,16 @@ def test_few_trees_and_text_mean_self_training(here: Path) -> None:
 def test_what_does_not_go_together(here: Path, given: dict[str, Any], problem: str) -> None:
     with pytest.raises((UsageError, InputError), match=problem):
         train(read_trees("train.mrg"), method="pcfg", **given)
+
+
+def test_function_tags_to_keep_that_no_label_has_are_named() -> None:
+    heard: list[str] = []
+
+    class Listener(Silent):
+        def note(self, message: str) -> None:
+            heard.append(message)
+
+    trees = [Tree.parse("(S (NP-SBJ (N dogs)) (VP (V sleep)))")]
+    normaliser = Normaliser(keep=("-SBJ", "-OBJ", "NP-LOC"))
+    prepare_corpus(PCFG(), trees, normaliser=normaliser, progress=Listener())
+    assert heard == ["no label has the function tag to keep: -OBJ, NP-LOC"]

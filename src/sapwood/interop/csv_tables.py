@@ -19,7 +19,7 @@ from typing import Any
 from sapwood.errors import InputError, listed
 from sapwood.interop.arrow import ColumnParser
 from sapwood.runtime.progress import Progress, Silent
-from sapwood.storage.files import COMPRESSED, open_binary, open_output
+from sapwood.storage.files import COMPRESSED, is_regular, open_binary, open_output
 from sapwood.storage.limits import ReadLimits
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -104,9 +104,22 @@ def _rows(text: io.TextIOWrapper, path: str | Path, most: int) -> Iterator[tuple
             if row:  # not a blank line
                 yield reader.line_num, row
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}:{reader.line_num + 1}: not valid UTF-8; convert the file to UTF-8 first") from error
+        place = f"{path}:{_undecodable_line(path, reader.line_num + 1)}"
+        raise InputError(f"{place}: not valid UTF-8; convert the file to UTF-8 first") from error
     except csv.Error as error:
         raise InputError(f"{path}:{reader.line_num}: not a readable table: {error}") from error
+
+
+def _undecodable_line(path: str | Path, least: int) -> int:
+    """Return the first line that is not UTF-8; text is decoded in blocks, so the error itself does not say."""
+    if is_regular(path):
+        with open_binary(path) as raw:
+            for number, line in enumerate(raw, 1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError:
+                    return number
+    return least
 
 
 def _separator(path: str | Path) -> str:
@@ -121,6 +134,9 @@ def _check_columns(parse: ColumnParser, names: list[str], source: str | Path) ->
     if names.count(parse.column) != 1:
         found = f"there are {names.count(parse.column)} columns" if parse.column in names else "there is no column"
         told = f"; there are: {listed(names)}" if names else "; the file is empty"
+        if len(names) == 1 and (others := [sign for sign in ";\t|," if sign in names[0]]):
+            wanted = "a tab" if _separator(source) == "\t" else repr(_separator(source))
+            told = f"; the separator looks like {others[0]!r}, and must be {wanted}"
         raise InputError(f"{source}: {found} {parse.column!r}{told}")
     if taken := set(parse.columns) & set(names):
         raise InputError(f"{source}: there is a column {min(taken)!r} already; rename or drop it")

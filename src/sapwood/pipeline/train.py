@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from sapwood.encoders.encoder import Encoder
 from sapwood.encoders.lookup import find_encoder
-from sapwood.errors import InputError, UsageError
+from sapwood.errors import InputError, UsageError, listed
 from sapwood.evaluate.dev_set import DevSet
 from sapwood.learn.base import Learner
 from sapwood.learn.components.forest_crf import ForestCRFTrainer
@@ -298,9 +298,17 @@ def prepare_corpus(
     corpus = Corpus.from_trees(given, normaliser=normaliser, transform=changed, progress=progress)
     if corpus.dropped and progress is not None:
         progress.note(f"skipped {corpus.dropped} tree(s) that are empty after normalisation")
+    if progress is not None and (absent := _absent(normaliser.keep, corpus)):
+        progress.note(f"no label has the function tag to keep: {listed(absent)}")
     if normaliser.empties and progress is not None and (remark := _remark_on_empties(corpus)):
         progress.note(remark)
     return corpus
+
+
+def _absent(keep: Iterable[str], corpus: Corpus) -> list[str]:
+    """Return the function tags and labels to keep that no label has."""
+    labels = {label for symbol in corpus.symbols for label in symbol.parts.labels} if keep else set()
+    return [kept for kept in keep if not any(kept == one or (kept[0] == "-" and kept in one) for one in labels)]
 
 
 def _remark_on_empties(corpus: Corpus) -> str:

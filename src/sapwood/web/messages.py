@@ -86,7 +86,7 @@ def decode(body: bytes, kind: type[T], name: str = "the body") -> T:
     Order(count=3)
     >>> decode(b'{"cuont": 3}', Order)
     Traceback (most recent call last):
-    sapwood.web.messages.BadRequest: the body.cuont is not known; did you mean count? known are: count
+    sapwood.web.messages.BadRequest: the body has no field cuont; did you mean count? known are: count
     """
     try:
         return msgspec.json.decode(body, type=kind)
@@ -152,7 +152,7 @@ def _reason(problem: str, value: Any, schema: Schema) -> str:
         known = list(schema.get("properties", ()))
         close = get_close_matches(found[2][:_LONGEST_NAME].lower(), known, 1)
         hint = f"did you mean {close[0]}? " if close else ""
-        return f".{shortened(found[2])} is not known; {hint}known are: {', '.join(known) or 'none'}"
+        return f" has no field {shortened(found[2])}; {hint}known are: {', '.join(known) or 'none'}"
     if problem.startswith("Invalid enum value"):
         return f" must be one of {', '.join(map(_shown, schema.get('enum', ())))}, not {shown}"
     if found := _BOUND.match(problem):

@@ -150,7 +150,7 @@ def test_head_relations_of_unknown_labels_are_by_learned_rules(sapwood, tmp_path
     assert outcome.out == "3 matches in 3 of 3 trees\n"
     assert "no built-in head rules fit its labels" in outcome.err
     english = sapwood(["search", "S <# gv", "trees.mrg", "--count", "--heads", "english"])
-    assert (english.out, english.err) == ("1 matches in 1 of 3 trees\n", "")
+    assert (english.out, english.err) == ("1 match in 1 of 3 trees\n", "")
     assert sapwood(["search", "S < gv", "trees.mrg", "--count"]).err == ""
     assert sapwood(["search", "S < gv", "trees.mrg", "--to", "conllu"]).out.count("\t0\troot") == 3
 
@@ -266,3 +266,14 @@ def test_names_of_other_formats_are_refused(folder: Path, sapwood: Any, command:
     outcome = sapwood(command)
     assert (outcome.code, message in outcome.err) == (2, True), outcome.err
     assert not list(folder.glob("x.*"))
+
+
+def test_hints_for_patterns_that_match_nothing(folder: Path, sapwood: Any) -> None:
+    (folder / "tags.mrg").write_text("(S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks)))\n", encoding="utf-8")
+    message = sapwood(["search", "NP-*", "tags.mrg"]).err
+    assert "'*' is not a wildcard: @NP matches NP with any function tags, and /^NP-/ all labels" in message
+    assert "use NP-SBJ or /^NP-SBJ/" in sapwood(["search", "@NP-SBJ", "tags.mrg"]).err
+    assert sapwood(["search", "@NP", "tags.mrg", "--count"]).out == "1 match in 1 of 1 tree\n"
+    swapped = sapwood(["search", "tags.mrg", "@NP"])
+    assert swapped.code == 2
+    assert "the pattern comes before the treebank" in swapped.err

@@ -695,7 +695,7 @@ def test_fewer_states_than_asked_for():
     shown = "; ".join(remarks[:3])
     (text,) = notes.texts
     assert text.startswith(
-        f"fewer hidden states than requested: {shown}; and {len(remarks) - 3} other symbols. They are"
+        f"fewer hidden states than `states` allows: {shown}; and {len(remarks) - 3} other symbols. They are"
     )
     assert "nothing needs to be done" in text
     notes = Notes()

@@ -290,8 +290,10 @@ def _format_report(report: dict[str, Any], top: int) -> str:
     removed, unknown = report["empty_elements"]["removed"], report["empty_elements"]["unknown"]
     empties = [f"empty        {sum(removed.values()):,} empty elements removed: {table(removed)}"] if removed else []
     empties += [f"remark       {describe_empties(unknown)}"] if unknown else []
+    dropped = report["dropped"]
     lines = [
-        f"trees        {report['trees']:,}" + (f" ({report['dropped']} more are empty)" if report["dropped"] else ""),
+        f"trees        {report['trees']:,}"
+        + (f" ({dropped} more {'is' if dropped == 1 else 'are'} empty)" if dropped else ""),
         f"words        {report['words']:,}, {report['distinct_words']:,} distinct",
         f"length       {report['mean_length']} words per sentence, at most {report['longest']}",
         f"depth        at most {report['depth']}",

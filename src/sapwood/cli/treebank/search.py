@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ from sapwood.cli.treebank.reading import fit_heads_to, read_files
 from sapwood.cli.treebank.tables import check_table_output, write_table
 from sapwood.errors import UsageError
 from sapwood.runtime.shards import Shard
-from sapwood.storage.files import STANDARD_STREAM, name_of, open_output
+from sapwood.storage.files import STANDARD_STREAM, is_regular, name_of, open_output
 from sapwood.treebank.counts import count_matches
 from sapwood.treebank.hits import Hit, draw_sample, find_hits, hit_lines
 from sapwood.treebank.keys import parse_keys
@@ -29,6 +30,8 @@ from sapwood.trees.search.searcher import PatternMatch, Searcher
 from sapwood.trees.search.table import TreeTable
 from sapwood.trees.search.unseen import UnseenLabels
 
+# Plural and singular.
+_MATCHES, _TREES = ("matches", "match"), ("trees", "tree")
 # Formats whose files can be joined.
 _JOINED = ("brackets", "discbracket", "pretty", "tokens", "tagged")
 
@@ -111,6 +114,8 @@ def command(
       sapwood search "SBARQ" parsed/*.mrg.gz --shard 3/8 -o hits3.mrg
     """
     _check_options(context)
+    if is_regular(pattern) and any(path != STANDARD_STREAM and not Path(path).exists() for path in treebank):
+        raise UsageError(f"{pattern} is a file; the pattern comes before the treebank: sapwood search PATTERN TREEBANK")
     if not count_by:
         check_tree_output(output, output_format, ", or give --count-by KEY for a table of counts")
     paths = list(treebank) or [STANDARD_STREAM]
@@ -230,8 +235,8 @@ def _format_counts(counts: tuple[int, int, int], invert: bool, as_json: bool) ->
     if as_json:
         return json.dumps({"matches": matches, "matching_trees": matching, "trees": trees}) + "\n"
     if invert:
-        return f"no match in {matching:,} of {trees:,} trees\n"
-    return f"{matches:,} matches in {matching:,} of {trees:,} trees\n"
+        return f"no match in {matching:,} of {trees:,} {_TREES[trees == 1]}\n"
+    return f"{matches:,} {_MATCHES[matches == 1]} in {matching:,} of {trees:,} {_TREES[trees == 1]}\n"
 
 
 def _described(match: PatternMatch) -> dict[str, Any]:

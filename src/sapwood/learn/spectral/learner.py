@@ -183,7 +183,7 @@ class Spectral(FeatureLearner):
         if remarks and self.states != "auto":
             shown = "; ".join(remarks[:3]) + (f"; and {len(remarks) - 3} other symbols" if len(remarks) > 3 else "")
             progress.note(
-                f"fewer hidden states than requested: {shown}. They are rare, or too alike everywhere they occur; "
+                f"fewer hidden states than `states` allows: {shown}. They are rare, or too alike everywhere they occur; "
                 "nothing needs to be done, and more trees would support more states"
             )
         return {"tolerance": tolerance, "symbols": records, "remarks": remarks}

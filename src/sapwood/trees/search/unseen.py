@@ -58,10 +58,19 @@ class UnseenLabels:
             for label in sorted(self._seen_dotted)
         ]
         parts = {part for label in self._seen_dotted for part in re.split(r"[.,]", label)}
-        return [*quoted, *(self._message(label) for label, _ in sorted(self._missing) if label not in parts)]
+        return [*quoted, *(self._message(*one) for one in sorted(self._missing) if one[0] not in parts)]
 
-    def _message(self, label: str) -> str:
+    def _message(self, label: str, basic: bool) -> str:
         known = sorted(self._labels)
+        start = label.rstrip("*")
+        if start != label and any(one.startswith(start) for one in known):
+            cut = cut_function_tag(start)
+            return (
+                f"no tree has the label or word {label!r}; '*' is not a wildcard: @{cut} matches {cut} with any function "
+                f"tags, and /^{re.escape(start).replace(chr(92) + '-', '-')}/ all labels that begin with {start!r}"
+            )
+        if basic and label in self._labels:
+            return f"@{label} matches nothing: @ compares labels without function tags; use {label} or /^{label}/"
         same = [one for one in known if one.lower() == label.lower()]
         tagged = [one for one in known if cut_function_tag(one) == label]
         near = same or tagged[:3] or difflib.get_close_matches(label, known, n=3)
