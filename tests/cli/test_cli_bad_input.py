@@ -519,9 +519,7 @@ def test_no_text_is_an_internal_error(folder: Path, sapwood: Any, text: str) -> 
         "lm train trees.mrg -o text.lm",
     ],
 )
-def test_a_treebank_is_not_text(
-    sapwood: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str
-) -> None:
+def test_a_treebank_is_not_text(sapwood: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("trees.mrg").write_text("( (S (NP (PRP it))\n     (VP (VBD rained))) )\n", encoding="utf-8")
     outcome = sapwood(arguments.split())

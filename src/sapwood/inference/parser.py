@@ -277,8 +277,8 @@ class Parser:
 
         `lines` says how to read line ends: every line is one sentence (`"sentences"`) or paragraph (`"paragraphs"`), or
         line ends are white space (`"free"`). By default (`"auto"`) lines are paragraphs unless they are wrapped; a
-        tokeniser that is a function gets the whole text instead. See `sapwood.trees.tokenise.lines`. An iterable is read
-        as by `parse_text`.
+        tokeniser that is a function gets the whole text instead. See `sapwood.trees.tokenise.lines`. An iterable is
+        read as by `parse_text`.
         """
         lines = lines or ("free" if callable(self.tokeniser) else "auto")
         if isinstance(text, str):

@@ -505,7 +505,8 @@ def note_unknown_words(
         if counts[False] > counts[True]:
             share = counts[False] / counts.total()
             progress.note(
-                f"the included English model is used, as no model is named (-m); it does not know {share:.0%} of the words"
+                "the included English model is used, as no model is named (-m); "
+                f"it does not know {share:.0%} of the words"
             )
 
     for item in items:

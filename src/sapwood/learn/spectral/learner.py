@@ -183,8 +183,8 @@ class Spectral(FeatureLearner):
         if remarks and self.states != "auto":
             shown = "; ".join(remarks[:3]) + (f"; and {len(remarks) - 3} other symbols" if len(remarks) > 3 else "")
             progress.note(
-                f"fewer hidden states than `states` allows: {shown}. They are rare, or too alike everywhere they occur; "
-                "nothing needs to be done, and more trees would support more states"
+                f"fewer hidden states than `states` allows: {shown}. They are rare, or too alike everywhere they "
+                "occur; nothing needs to be done, and more trees would support more states"
             )
         return {"tolerance": tolerance, "symbols": records, "remarks": remarks}
 

@@ -66,8 +66,9 @@ class UnseenLabels:
         if start != label and any(one.startswith(start) for one in known):
             cut = cut_function_tag(start)
             return (
-                f"no tree has the label or word {label!r}; '*' is not a wildcard: @{cut} matches {cut} with any function "
-                f"tags, and /^{re.escape(start).replace(chr(92) + '-', '-')}/ all labels that begin with {start!r}"
+                f"no tree has the label or word {label!r}; '*' is not a wildcard: @{cut} matches {cut} with any "
+                "function tags, and "
+                f"/^{re.escape(start).replace(chr(92) + '-', '-')}/ all labels that begin with {start!r}"
             )
         if basic and label in self._labels:
             return f"@{label} matches nothing: @ compares labels without function tags; use {label} or /^{label}/"
