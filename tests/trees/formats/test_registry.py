@@ -260,6 +260,7 @@ def test_sentences_in_lines_are_read_as_they_are_written(tmp_path):
         ("(It rained .)\n", False),
         ("(see (Smith 1999) for (N) reasons)\n", False),
         ("(a b)\n", False),
+        ("( Why ? )\n( Why ? )\n", False),
         ("((()))\n", False),
         (")) (\n", False),
         ("", False),

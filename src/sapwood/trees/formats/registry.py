@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, islice, pairwise, takewhile
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
@@ -51,7 +51,7 @@ _EXPORT_STARTS = ("#FORMAT", "#BOT", "#BOS", "%%")
 # As in brackets, only ASCII white space separates tokens.
 _TOKEN = re.compile(r"\S+", re.ASCII)
 
-_PART = re.compile(r"[()]|[^\s()]+")
+_PART = re.compile(r"\([^\s()]*|\)|[^\s()]+")
 # Number of lines that show whether a text is a treebank, and the longest to look at.
 _SAMPLE_LINES, _SAMPLE = 20, 1 << 16
 
@@ -254,17 +254,18 @@ def is_bracketed(text: str) -> bool:
     >>> is_bracketed("( (S (NP dogs)\\n (VP"), is_bracketed("(see (Smith 1999) for (N) reasons)")
     (True, False)
     """
-    parts = ["", *_PART.findall(text)]
+    parts = _PART.findall(text)
     words = 0
-    for place, (before, part) in enumerate(pairwise(parts), 1):
-        if part in "()" or before == "(":
+    for place, part in enumerate(parts):
+        if part[0] in "()":
             continue
-        if before in ("", ")") or parts[place - 2] != "(":
+        if place == 0 or parts[place - 1][0] != "(" or parts[place - 1] == "(":
             return False  # a word that has no tag
         if place + 1 < len(parts) and parts[place + 1] != ")":
             return False
         words += 1
-    return parts[1:2] == ["("] and "(" in parts[2:] and words > 0
+    opened = sum(part[0] == "(" for part in parts)
+    return text.lstrip()[:1] == "(" and opened > 1 and words > 0
 
 
 def begins_with_trees(path: str | Path) -> bool:
