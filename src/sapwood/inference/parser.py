@@ -280,12 +280,19 @@ class Parser:
         tokeniser that is a function gets the whole text instead. See `sapwood.trees.tokenise.lines`. An iterable is
         read as by `parse_text`.
         """
-        lines = lines or ("free" if callable(self.tokeniser) else "auto")
         if isinstance(text, str):
-            return tokenise_lines(self._cut, text, lines)
+            return tokenise_lines(self._cut, text, self._line_ends(lines))
         if isinstance(text, bytes) or not isinstance(text, Iterable):
             raise UsageError(f"text is a string or an iterable of strings, not {type(text).__name__}")
-        return tokenise_texts(self._cut, text, lines)
+        return tokenise_texts(self._cut, text, self._line_ends(lines))
+
+    def tokenise_pieces(self, pieces: Iterable[str], *, lines: Lines | None = None) -> Iterator[list[Token]]:
+        """Yield the tokens of each sentence of a single text, which is given in pieces."""
+        return tokenise_lines(self._cut, pieces, self._line_ends(lines))
+
+    def _line_ends(self, lines: Lines | None) -> Lines:
+        """Return how line ends are read."""
+        return lines or ("free" if callable(self.tokeniser) else "auto")
 
     @cached_property
     def _cut(self) -> Tokeniser:

@@ -258,7 +258,7 @@ def test_sentences_in_lines_are_read_as_they_are_written(tmp_path):
         ("\n(ROOT\n  (S\n    (NP (PRP She))\n", True),
         ("It rained .\n", False),
         ("(It rained .)\n", False),
-        ("(see (Smith 1999) for (N) reasons)\n", False),
+        ("(see (page 9) for (N) reasons)\n", False),
         ("(a b)\n", False),
         ("( Why ? )\n( Why ? )\n", False),
         ("((()))\n", False),

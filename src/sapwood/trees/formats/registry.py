@@ -251,7 +251,7 @@ def is_bracketed(text: str) -> bool:
 
     Examples
     --------
-    >>> is_bracketed("( (S (NP dogs)\\n (VP"), is_bracketed("(see (Smith 1999) for (N) reasons)")
+    >>> is_bracketed("( (S (NP dogs)\\n (VP"), is_bracketed("(see (page 9) for (N) reasons)")
     (True, False)
     """
     parts = _PART.findall(text)

@@ -129,7 +129,7 @@ def read_sentences(request: Request[Any], parser: Parser) -> list[GivenSentence]
     found: list[GivenSentence] = []
     if isinstance(text := request.body.text, str):
         size.add(characters=len(text))
-        for pieces in parser.tokenise(_read_text(text, size), lines=given(request.body.lines)):
+        for pieces in parser.tokenise_pieces(_read_text(text, size), lines=given(request.body.lines)):
             size.add(words=len(pieces), sentences=1)
             # Words are cached, so their length must be bounded.
             for piece in pieces:
