@@ -373,18 +373,19 @@ def _parse_all(
     key = content_digest({}, {"parser": parser.fingerprint(), "form": asdict(form)})
     manifest = Manifest(folder, key, shard)
     with ExitStack() as stack:
-        of_shards = [] if shard is not None else _shard_manifests(Path(folder))
-        for path in of_shards:
+        of_shards = {}
+        for path in _shard_manifests(Path(folder)) if shard is None else ():
             stack.enter_context(claimed(path))
-        done = {report.input: report for path in of_shards for report in read_manifest(path, key)} | manifest.done
+            of_shards[path] = read_manifest(path, key)
+        done = {report.input: report for found in of_shards.values() for report in found} | manifest.done
         reports = _parse_rest(parser, paths, targets, form, progress, manifest, done, part)
         if of_shards:
             ours = {report.input for report in reports}
             listed = [*(report for report in done.values() if report.input not in ours), *reports]
             manifest.write(listed)
             outputs = {report.output for report in listed}
-            for path in of_shards:
-                if {report.output for report in read_manifest(path, key)} <= outputs:
+            for path, found in of_shards.items():
+                if {report.output for report in found} <= outputs:
                     path.unlink()
     return reports
 

@@ -282,7 +282,7 @@ def induce_ensemble(
     rows = [tokens_of(sentence) for sentence in track(sentences, progress, "reading", None, "sentences")]
     source = _Source(rows, tags, punctuation, progress)
     for member in members:
-        if member.path is not None and _given_model(member.path) is None:
+        if member.path is not None and _model_kind(member.path) is None:
             _check_trees(list(read_trees(member.path)), member.path, source)
     number = CLASSES if classes is None else classes
     key = {
@@ -389,16 +389,24 @@ def _posteriors(parser: Any, sentence: tuple[list[Token], list[bool]]) -> Float6
     return posteriors
 
 
-def _given_model(path: Path) -> Any:
-    """Return the model of a file; None if it holds none, but trees."""
+def _model_kind(path: Path) -> str | None:
+    """Return the kind of model that a file holds; None if it holds none, but trees."""
     try:
         kind = str(read_header(path).get("kind"))
     except ModelError:
         return None
+    if kind not in ("induced-model", "model", "bundle"):
+        raise UsageError(f"ensemble: {path}: holds a {kind}, neither a model nor trees")
+    return kind
+
+
+def _given_model(path: Path) -> Any:
+    """Return the model of a file; None if it holds none, but trees."""
+    kind = _model_kind(path)
+    if kind is None:
+        return None
     if kind == "induced-model":
         return InducedModel.load(path)
-    if kind not in ("model", "bundle"):
-        raise UsageError(f"ensemble: {path}: holds a {kind}, neither a model nor trees")
     model = ParserModel.load(path)
     if model.preparation.induced is None:
         # Members see what all others see: words without punctuation.
@@ -427,7 +435,7 @@ def _tree_votes(path: Path, source: _Source) -> Iterator[Float64[Array, "spans"]
     for tree, row, kept in zip(read_trees(path), source.rows, source.kept, strict=True):
         tokens = [row[place][0] for place in kept]
         # Number of kept words before each token.
-        inside = [True] * len(tokens) if tree.words() == tokens else [place in set(kept) for place in range(len(row))]
+        inside = np.ones(len(tokens), bool) if tree.words() == tokens else np.isin(np.arange(len(row)), kept)
         before = np.concatenate([[0], np.cumsum(inside)]).tolist()
         spans = {(before[start], before[end]) for start, end, _ in tree.spans()}
         yield tree_votes((span for span in spans if span[1] - span[0] > 1), len(tokens))

@@ -8,6 +8,7 @@ shards of a text have the same bytes when merged as counts of the text in one ru
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def merge_counts(
     """
     _check(parts)
     if len(parts) == 1:
-        return Counts(*_content(parts[0])).cut(min_count, max_words)
+        return replace(parts[0], shard=None).cut(min_count, max_words)
     seen: dict[str, int] = {}
     for part in parts:
         for word, count in zip(part.vocabulary.words, part.vocabulary.counts.tolist(), strict=True):
@@ -65,10 +66,6 @@ def merge_counts(
             tables.append(_merged([part.table(k) for part in parts], ids, len(vocabulary), memory, folder))
             stage.step()
     return Counts(order, vocabulary, parts[0].boundaries, sum(part.tokens for part in parts), tables)
-
-
-def _content(counts: Counts) -> tuple:
-    return counts.order, counts.vocabulary, counts.boundaries, counts.tokens, counts.tables
 
 
 def _check(parts: Sequence[Counts]) -> None:
